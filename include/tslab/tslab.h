@@ -100,7 +100,7 @@ typedef struct tslab_stats_global {
 } tslab_stats_global;
 
 /* One size class. */
-typedef struct tslab_stats_class {
+typedef struct tslab_class_stats {
   uint64_t object_size;        /* bytes; malloc_usable_size of its blocks */
   uint64_t allocations;
   uint64_t frees;
@@ -114,14 +114,14 @@ typedef struct tslab_stats_class {
   uint64_t overflows;          /* visits of free's slow path */
   uint64_t remote_frees;       /* frees of a block whose slab belongs to another part */
   uint64_t reserved[4];
-} tslab_stats_class;
+} tslab_class_stats;
 
 /* `struct_size` is sizeof the caller's struct: older callers get the fields they know. 0, or EINVAL when `out` is NULL
  * or struct_size is not a positive multiple of 128. */
 TSLAB_API int tslab_stats(tslab_stats_global *out, size_t struct_size);
 
 /* Class `index` counts from 0. ERANGE past the last one: loop until then. EINVAL as above. */
-TSLAB_API int tslab_stats_of_class(unsigned index, tslab_stats_class *out, size_t struct_size);
+TSLAB_API int tslab_stats_class(unsigned index, tslab_class_stats *out, size_t struct_size);
 
 #ifdef __cplusplus
 }
