@@ -1,0 +1,157 @@
+/* latency: each malloc and each free of one size, timed one by one with the cycle counter.
+ *
+ *   --mode=churn   `objects` live; a cycle replaces `turnover` percent of them, chosen at random: one by one, a free and
+ *                  then the malloc that takes its place, so that an allocator can hand back the block still hot.
+ *   --mode=batch   the same, but a cycle frees all its objects before it allocates their replacements.
+ *   --mode=bulk    a cycle allocates `objects`, then frees them in the same order.
+ *
+ * Every block is written at both ends as soon as it is allocated, outside the timed call. A tenth of the cycles (at
+ * least one) runs first, untimed. The cost of reading the counter is measured and subtracted, the counter's step stated.
+ * "pair" is a malloc plus the free of that same block. Wall and CPU time of the cycles are reported apart: their
+ * difference is time the scheduler took, which no allocator is to blame for.                                          */
+#include "lab.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static long objects = 100000, cycles = 100, size = 128;
+static double turnover = 10;
+static const char *mode = "churn";
+
+static const lab_option options[] = {
+  { .name = "mode", .help = "replace a share of a live set one by one, or in a batch; or fill and empty", .text = &mode, .choices = "churn|batch|bulk" },
+  { .name = "objects", .help = "live blocks", .number = &objects, .least = 1 },
+  { .name = "turnover", .help = "percent of the objects replaced in a cycle (churn, batch)", .real = &turnover },
+  { .name = "cycles", .help = "timed cycles", .number = &cycles, .least = 1 },
+  { .name = "size", .help = "bytes of a block", .number = &size, .least = 16 },
+  { .name = NULL },
+};
+static const lab_about workload = { "latency", "times every single malloc and free", options };
+
+typedef struct object {
+  char *block;
+  uint32_t malloc_ticks;      /* of the call that made it; 0 when that was not timed */
+  bool timed;
+} object;
+
+static enum { CHURN, BATCH, BULK } kind;
+static object *table;
+static uint32_t *order;       /* a permutation of the objects, of which a cycle takes the first part */
+static lab_histogram *mallocs, *frees, *pairs;
+static uint64_t cost;
+static double wall_ns, cpu_ns;  /* of the timed cycles, the counter's readings and the histograms included */
+
+static void allocate(object *o, bool timed) {
+  uint64_t begin = lab_ticks_begin();
+  char *block = malloc((size_t)size);
+  uint64_t ticks = lab_ticks_between(begin, lab_ticks_end(), cost);
+  if (!block)
+    lab_fail("out of memory");
+  block[0] = 1;
+  block[size - 1] = 1;
+  o->block = block;
+  o->timed = timed;
+  o->malloc_ticks = ticks < UINT32_MAX ? (uint32_t)ticks : UINT32_MAX;
+  if (timed)
+    lab_record(mallocs, ticks);
+}
+
+static void release(object *o, bool timed) {
+  uint64_t begin = lab_ticks_begin();
+  free(o->block);
+  uint64_t ticks = lab_ticks_between(begin, lab_ticks_end(), cost);
+  o->block = NULL;
+  if (!timed)
+    return;
+  lab_record(frees, ticks);
+  if (o->timed)
+    lab_record(pairs, ticks + o->malloc_ticks);
+}
+
+/* Chooses `count` objects into the front of `order`: a partial shuffle, so that none comes twice. */
+static void choose(uint64_t *state, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    uint32_t j = i + lab_below(state, (uint32_t)objects - i), t = order[i];
+    order[i] = order[j];
+    order[j] = t;
+  }
+}
+
+static void allocate_chosen(uint32_t count, bool timed) {
+  for (uint32_t i = 0; i < count; i++)
+    allocate(&table[order[i]], timed);
+}
+
+static void free_chosen(uint32_t count, bool timed) {
+  for (uint32_t i = 0; i < count; i++)
+    release(&table[order[i]], timed);
+}
+
+static void replace_chosen(uint32_t count, bool timed) {
+  for (uint32_t i = 0; i < count; i++) {
+    release(&table[order[i]], timed);
+    allocate(&table[order[i]], timed);
+  }
+}
+
+static void cycle(uint64_t *state, uint32_t count, bool timed) {
+  if (kind != BULK)
+    choose(state, count);
+  uint64_t wall = lab_now_ns(CLOCK_MONOTONIC), cpu = lab_now_ns(CLOCK_THREAD_CPUTIME_ID);
+  if (kind == CHURN) {
+    replace_chosen(count, timed);
+  } else if (kind == BATCH) {
+    free_chosen(count, timed);
+    allocate_chosen(count, timed);
+  } else {
+    allocate_chosen(count, timed);
+    if (!timed)
+      lab_proof_live((uint64_t)count * (uint64_t)size);
+    free_chosen(count, timed);
+  }
+  if (timed) {
+    cpu_ns += (double)(lab_now_ns(CLOCK_THREAD_CPUTIME_ID) - cpu);
+    wall_ns += (double)(lab_now_ns(CLOCK_MONOTONIC) - wall);
+  }
+}
+
+int main(int argc, char **argv) {
+  lab_start(argc, argv, &workload);
+  kind = strcmp(mode, "churn") == 0 ? CHURN : strcmp(mode, "batch") == 0 ? BATCH : BULK;
+  uint32_t count = kind == BULK ? (uint32_t)objects : (uint32_t)((double)objects * turnover / 100);
+  if (count == 0 || count > objects)
+    lab_fail("--turnover=%g of --objects=%ld is not between one object and all", turnover, objects);
+  table = lab_map((size_t)objects * sizeof *table);
+  order = lab_map((size_t)objects * sizeof *order);
+  mallocs = lab_map(sizeof *mallocs);
+  frees = lab_map(sizeof *frees);
+  pairs = lab_map(sizeof *pairs);
+  cost = lab_timer_cost();
+  for (uint32_t i = 0; i < (uint32_t)objects; i++)
+    order[i] = i;
+  lab_litter((size_t)size, (size_t)size);
+  uint64_t rss_before = lab_rss_now(), state = lab_seed;
+  if (kind != BULK) {
+    allocate_chosen((uint32_t)objects, false);
+    lab_proof_live((uint64_t)objects * (uint64_t)size);
+  }
+  for (long c = 0; c < (cycles + 9) / 10; c++)
+    cycle(&state, count, false);
+  uint64_t rss_warm = lab_rss_now();
+  for (long c = 0; c < cycles; c++)
+    cycle(&state, count, true);
+
+  uint64_t rss_after = lab_rss_now();
+  lab_calls = mallocs->total;
+  lab_row(NULL);
+  lab_metric_latency("malloc", mallocs);
+  lab_metric_latency("free", frees);
+  lab_metric_latency("pair", pairs);
+  lab_metric("tick_ns", lab_tick_ns());
+  lab_metric("timer_cost_ns", (double)cost * lab_tick_ns());
+  lab_metric("cycles_wall_ns", wall_ns);
+  lab_metric("cycles_cpu_ns", cpu_ns);
+  lab_metric("live_set_rss_bytes", (double)rss_warm - (double)rss_before);
+  lab_metric("rss_growth_bytes", (double)rss_after - (double)rss_warm);
+  return lab_finish();
+}
