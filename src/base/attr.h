@@ -1,0 +1,33 @@
+/* attr: what the compiler is told, and checks that always compile.                                   floor: base */
+#ifndef TSLAB_BASE_ATTR_H
+#define TSLAB_BASE_ATTR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define INLINE   static inline __attribute__((always_inline))
+#define NOINLINE __attribute__((noinline))
+#define COLD     __attribute__((noinline, cold))
+#define HIDDEN   __attribute__((visibility("hidden")))
+#define NORETURN __attribute__((noreturn))
+#define ALIGNED(n) __attribute__((aligned(n)))
+#define LIKELY(x)   __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* 64 bytes on every x86-64 and on the arm64 cores that servers use. */
+#define CACHE_LINE 64
+
+#ifndef TSLAB_CHECK_LEVEL
+#define TSLAB_CHECK_LEVEL 0 /* 0: what release needs; 1: cheap invariants; 2: whole structures after each change */
+#endif
+
+/* Says where an invariant broke and aborts; the condition compiles at every level, so it cannot rot. */
+HIDDEN COLD NORETURN void check_failed(const char *condition, const char *file, int line);
+#define INVARIANT(level, condition)                                    \
+  do {                                                                 \
+    if (TSLAB_CHECK_LEVEL >= (level) && UNLIKELY(!(condition)))        \
+      check_failed(#condition, __FILE__, __LINE__);                    \
+  } while (0)
+
+#endif

@@ -1,0 +1,24 @@
+/* options: the TSLAB_* settings, each one row of a table.                                            floor: base
+ *
+ * Written once, by options_read in the library's constructor; before that, the defaults stand. Read by anyone.      */
+#ifndef TSLAB_BASE_OPTIONS_H
+#define TSLAB_BASE_OPTIONS_H
+
+#include "base/attr.h"
+
+enum on_misuse { MISUSE_ABORT, MISUSE_REPORT };
+
+struct options {
+  size_t on_misuse;          /* enum on_misuse */
+  size_t scavenger;          /* 0: no thread of ours, memory goes back only by malloc_trim and when plenty is free */
+  size_t cache_bytes;        /* free blocks one thread may keep in its depot */
+  const char *stats_at_exit; /* path, or NULL */
+};
+
+HIDDEN extern struct options options;
+
+/* Takes TSLAB_* from `environment` (NULL-terminated "NAME=value" strings that stay valid), and says on standard error
+ * what it could not use. */
+HIDDEN void options_read(char **environment);
+
+#endif

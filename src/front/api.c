@@ -1,0 +1,230 @@
+/* api: the tslab_ twins of malloc's family, and what malloc and free do off the fast path.           floor: front */
+#include "front/entry.h"
+
+#include "os/os.h"
+#include "tslab/tslab.h"
+#include <errno.h>
+#include <string.h>
+
+/* ---- malloc ------------------------------------------------------------------------------------------------------- */
+
+static void *no_memory(void) {
+  errno = ENOMEM;
+  return NULL;
+}
+
+static struct part *part_after_purge(void) {
+  return front_purge() ? front_part() : NULL;
+}
+
+static void *refill(unsigned class) {
+  struct part *part = front_part();
+  void *block = part ? heap_refill(part, class) : NULL;
+  if (UNLIKELY(!block)) { /* what other sizes hold free may be what is missing */
+    part = part_after_purge();
+    block = part ? heap_refill(part, class) : NULL;
+  }
+  if (block) scavenger_notice(part);
+  return block;
+}
+
+static void *large(size_t size, size_t alignment, bool *zero) {
+  if (size > PTRDIFF_MAX || alignment > PTRDIFF_MAX / 2 || !front_part()) return NULL;
+  void *block = large_alloc(size, alignment, zero);
+  if (!block && front_purge()) block = large_alloc(size, alignment, zero);
+  return block;
+}
+
+static void *small(unsigned class) {
+  void *block = fast_pop(current_part, class);
+  return LIKELY(block != NULL) ? block : refill(class);
+}
+
+/* Before the first refill the class tables are empty, so the part comes first. */
+static unsigned class_for(size_t size) {
+  return current_part == &empty_part && !front_part() ? 0 : class_of(size);
+}
+
+void *front_malloc(size_t size) {
+  bool zero;
+  void *block = size <= SMALL_MAX ? small(class_for(size)) : large(size, GRANULE, &zero);
+  return LIKELY(block != NULL) ? block : no_memory();
+}
+
+void *front_calloc(size_t size) {
+  bool zero = false;
+  void *block = size <= SMALL_MAX ? small(class_for(size)) : large(size, GRANULE, &zero);
+  if (UNLIKELY(!block)) return no_memory();
+  return zero ? block : memset(block, 0, size);
+}
+
+void *front_aligned(size_t alignment, size_t size) {
+  bool zero;
+  if (!front_part()) return no_memory();
+  unsigned class = class_of_aligned(size, alignment);
+  void *block = class < CLASSES ? small(class) : large(max_size(size, 1), alignment, &zero);
+  return block ? block : no_memory();
+}
+
+/* ---- free ---------------------------------------------------------------------------------------------------------- */
+
+/* The run of a block in use that starts at p, or NULL after telling the misuse. */
+static struct run *run_of_block(const char *call, void *p) {
+  struct run *run = front_has_started() ? pages_run_of(p) : NULL;
+  if (run && run->kind == RUN_LARGE && run_start(run) == p) return run;
+  if (run && run->kind == RUN_SLAB && slab_block_of(run, p) == p && !block_is_free(p)) return run;
+  misuse(call, p);
+  return NULL;
+}
+
+void front_free(void *p) {
+  if (!p) return;
+  struct run *run = run_of_block("free", p);
+  if (!run) return;
+  if (run->kind == RUN_LARGE) large_free(run);
+  else heap_free_remote(current_part, run, p);
+  scavenger_notice(current_part);
+}
+
+void front_free_full(void *p) {
+  home h = pages_homes()[granule_of(p)];
+  unsigned class = home_class(h);
+  if (!class_starts_block((uintptr_t)p, (*h)->inverse[class])) misuse_interior("free", p);
+  heap_overflow(current_part, class, p);
+  scavenger_notice(current_part);
+}
+
+void front_free_interior(home h) {
+  void **list = beside_home(h, offsetof(struct part, list));
+  misuse_interior("free", *list);
+}
+
+/* ---- realloc -------------------------------------------------------------------------------------------------------- */
+
+static size_t usable_size(const struct run *run) {
+  return run->kind == RUN_LARGE ? run->size : class_size(run->class);
+}
+
+static void *resize(void *p, size_t size) {
+  struct run *run = run_of_block("realloc", p);
+  if (!run || size > PTRDIFF_MAX) return no_memory();
+  size_t old = usable_size(run);
+  if (run->kind == RUN_LARGE && size > SMALL_MAX) {
+    void *block = large_resize(run, size);
+    if (!block && front_purge()) block = large_resize(run, size);
+    return block ? block : no_memory();
+  }
+  if (size <= old && size >= old / 2) return p; /* moving would save less than half */
+  void *block = entry_malloc(size);
+  if (!block) return size <= old ? p : NULL;
+  memcpy(block, p, min_size(old, size));
+  entry_free(p);
+  return block;
+}
+
+void *tslab_realloc(void *p, size_t size) {
+  if (!p) return entry_malloc(size);
+  if (size == 0) {
+    entry_free(p);
+    return NULL;
+  }
+  return resize(p, size);
+}
+
+void *tslab_reallocarray(void *p, size_t count, size_t size) {
+  size_t bytes;
+  return __builtin_mul_overflow(count, size, &bytes) ? no_memory() : tslab_realloc(p, bytes);
+}
+
+/* ---- the rest of the family ------------------------------------------------------------------------------------------ */
+
+void *tslab_malloc(size_t size) { return entry_malloc(size); }
+void tslab_free(void *p) { entry_free(p); }
+void *tslab_calloc(size_t count, size_t size) { return entry_calloc(count, size); }
+
+/* As glibc does: any alignment is rounded up to a power of two, until that overflows. */
+void *tslab_memalign(size_t alignment, size_t size) {
+  if (alignment > SIZE_MAX / 2 + 1) {
+    errno = EINVAL;
+    return NULL;
+  }
+  if (!is_power_of_two(alignment)) alignment = alignment == 0 ? 16 : (size_t)1 << (log2_floor(alignment) + 1);
+  return front_aligned(max_size(alignment, 16), size);
+}
+
+void *tslab_aligned_alloc(size_t alignment, size_t size) { return tslab_memalign(alignment, size); }
+
+int tslab_posix_memalign(void **out, size_t alignment, size_t size) {
+  if (!is_power_of_two(alignment) || alignment % sizeof(void *) != 0) return EINVAL;
+  int kept = errno;
+  void *block = front_aligned(max_size(alignment, 16), size);
+  errno = kept;
+  if (!block) return ENOMEM;
+  *out = block;
+  return 0;
+}
+
+void *tslab_valloc(size_t size) { return front_part() ? front_aligned(os_page_size, size) : no_memory(); }
+
+void *tslab_pvalloc(size_t size) {
+  if (!front_part() || size > PTRDIFF_MAX) return no_memory();
+  return front_aligned(os_page_size, round_up(max_size(size, 1), os_page_size));
+}
+
+size_t tslab_malloc_usable_size(const void *p) {
+  struct run *run = p ? run_of_block("malloc_usable_size", (void *)p) : NULL;
+  return run ? usable_size(run) : 0;
+}
+
+/* A size that the block cannot have is the caller's mix-up of two blocks: worth knowing before it spreads. */
+static void free_checked(const char *call, void *p, size_t size) {
+  struct run *run = p ? run_of_block(call, p) : NULL;
+  if (!run) return;
+  if (size > usable_size(run)) {
+    misuse_size(call, p, size, run->kind == RUN_LARGE ? CLASSES : run->class);
+    return;
+  }
+  entry_free(p);
+}
+
+void tslab_free_sized(void *p, size_t size) { free_checked("free_sized", p, size); }
+
+void tslab_free_aligned_sized(void *p, size_t alignment, size_t size) {
+  (void)alignment; /* says nothing that the block does not */
+  free_checked("free_aligned_sized", p, size);
+}
+
+/* ---- asking ---------------------------------------------------------------------------------------------------------- */
+
+bool tslab_owns(const void *p) {
+  struct run *run = front_has_started() ? pages_run_of(p) : NULL;
+  return run && run->kind != RUN_META;
+}
+
+size_t tslab_purge(void) { return front_purge(); }
+
+int tslab_malloc_trim(size_t pad) {
+  (void)pad; /* what may stay is what the next tick of the scavenger would take anyway */
+  return front_purge() != 0;
+}
+
+int tslab_mallopt(int parameter, int value) {
+  (void)parameter, (void)value;
+  return 0; /* none of glibc's knobs turns anything here, and saying so lets the caller know */
+}
+
+#define TEXT(x)  #x
+#define VALUE(x) TEXT(x)
+#if defined(__clang__)
+#define COMPILER "clang " __clang_version__
+#else
+#define COMPILER "gcc " __VERSION__
+#endif
+#ifndef TSLAB_BUILD
+#define TSLAB_BUILD "unknown build"
+#endif
+
+const char *tslab_version(void) {
+  return "temporal-slab " VALUE(TSLAB_VERSION_MAJOR) "." VALUE(TSLAB_VERSION_MINOR) "." VALUE(
+      TSLAB_VERSION_PATCH) " (" TSLAB_BUILD ", " COMPILER ")";
+}

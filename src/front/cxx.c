@@ -1,0 +1,67 @@
+/* cxx: C++'s replaceable operators new and delete, under their Itanium ABI names, so that the library needs no C++ runtime.
+ * Left out of libtslab_prefixed.a.                                                                    floor: front
+ *
+ * When memory is short, new calls the program's new_handler until there is memory, the handler throws, or there is none: then
+ * bad_alloc is thrown, by the program's own C++ runtime, found by weak reference.                                        */
+#include "front/entry.h"
+
+#include "base/log.h"
+#include <stdlib.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+typedef void (*new_handler)(void);
+extern __attribute__((weak)) new_handler get_new_handler(void) __asm__("_ZSt15get_new_handlerv");
+extern __attribute__((weak)) NORETURN void throw_bad_alloc(void) __asm__("_ZSt17__throw_bad_allocv");
+
+static void *allocate(size_t size, size_t alignment) {
+  return alignment <= 16 ? entry_malloc(size) : front_aligned(alignment, size);
+}
+
+static COLD void *retry(size_t size, size_t alignment, bool may_throw) {
+  for (;;) {
+    new_handler handler = get_new_handler ? get_new_handler() : NULL;
+    if (!handler) break;
+    handler();
+    void *block = allocate(size, alignment);
+    if (block) return block;
+  }
+  if (!may_throw) return NULL;
+  if (throw_bad_alloc) throw_bad_alloc();
+  log_line("operator new: no memory for %zu bytes, and no C++ runtime to throw std::bad_alloc", size);
+  abort();
+}
+
+INLINE void *new_block(size_t size) {
+  void *block = entry_malloc(size);
+  return LIKELY(block != NULL) ? block : retry(size, 16, true);
+}
+
+INLINE void *new_aligned(size_t size, size_t alignment, bool may_throw) {
+  void *block = allocate(size, alignment);
+  return LIKELY(block != NULL) ? block : retry(size, alignment, may_throw);
+}
+
+/* Each operator has a single-object and an array form that do the same. */
+#define BOTH(result, single, array, parameters, ...)             \
+  EXPORT result single parameters;                               \
+  EXPORT result array parameters;                                \
+  result single parameters __VA_ARGS__                           \
+  result array parameters __VA_ARGS__
+
+/* clang-format off */
+BOTH(void *, _Znwm, _Znam, (size_t size), { return new_block(size); })
+BOTH(void *, _ZnwmSt11align_val_t, _ZnamSt11align_val_t, (size_t size, size_t alignment),
+     { return new_aligned(size, alignment, true); })
+BOTH(void *, _ZnwmRKSt9nothrow_t, _ZnamRKSt9nothrow_t, (size_t size, const void *nothrow),
+     { (void)nothrow; return new_aligned(size, 16, false); })
+BOTH(void *, _ZnwmSt11align_val_tRKSt9nothrow_t, _ZnamSt11align_val_tRKSt9nothrow_t,
+     (size_t size, size_t alignment, const void *nothrow), { (void)nothrow; return new_aligned(size, alignment, false); })
+BOTH(void, _ZdlPv, _ZdaPv, (void *p), { entry_free(p); })
+BOTH(void, _ZdlPvm, _ZdaPvm, (void *p, size_t size), { (void)size; entry_free(p); })
+BOTH(void, _ZdlPvSt11align_val_t, _ZdaPvSt11align_val_t, (void *p, size_t alignment), { (void)alignment; entry_free(p); })
+BOTH(void, _ZdlPvmSt11align_val_t, _ZdaPvmSt11align_val_t, (void *p, size_t size, size_t alignment),
+     { (void)size, (void)alignment; entry_free(p); })
+BOTH(void, _ZdlPvRKSt9nothrow_t, _ZdaPvRKSt9nothrow_t, (void *p, const void *nothrow), { (void)nothrow; entry_free(p); })
+BOTH(void, _ZdlPvSt11align_val_tRKSt9nothrow_t, _ZdaPvSt11align_val_tRKSt9nothrow_t,
+     (void *p, size_t alignment, const void *nothrow), { (void)alignment, (void)nothrow; entry_free(p); })

@@ -1,0 +1,35 @@
+/* entry: the bodies of the functions that callers reach, for each name that they reach them by.      floor: front */
+#ifndef TSLAB_FRONT_ENTRY_H
+#define TSLAB_FRONT_ENTRY_H
+
+#include "front/front.h"
+
+INLINE void *entry_malloc(size_t size) {
+  if (LIKELY(size <= DIRECT_MAX)) {
+    void *block = fast_pop(current_part, class_direct[size]);
+    if (LIKELY(block != NULL)) return block;
+  }
+  return front_malloc(size);
+}
+
+INLINE void entry_free(void *p) {
+  home h;
+  switch (fast_push(p, &h)) {
+  case FREED: return;
+  case NOT_HERE: front_free(p); return;
+  case LIST_FULL: front_free_full(p); return;
+  case NOT_A_BLOCK: front_free_interior(h); return;
+  }
+}
+
+INLINE void *entry_calloc(size_t count, size_t size) {
+  size_t bytes;
+  if (UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) bytes = SIZE_MAX; /* no memory for that */
+  if (LIKELY(bytes <= DIRECT_MAX)) {
+    void *block = fast_pop(current_part, class_direct[bytes]);
+    if (LIKELY(block != NULL)) return __builtin_memset(block, 0, bytes);
+  }
+  return front_calloc(bytes);
+}
+
+#endif

@@ -1,0 +1,49 @@
+/* front: what stands between the callers and the heap: threads, start, fork, misuse, the scavenger.  floor: front */
+#ifndef TSLAB_FRONT_FRONT_H
+#define TSLAB_FRONT_FRONT_H
+
+#include "heap/fast.h"
+#include "heap/heap.h"
+#include "slab/large.h"
+
+/* ---- the slow paths that the inlined fast ones leave to; api.h -------------------------------------------------- */
+HIDDEN void *front_malloc(size_t size);
+HIDDEN void front_free(void *p);
+HIDDEN void front_free_full(void *p);
+HIDDEN COLD void front_free_interior(home h);
+
+/* `size` bytes on a multiple of `alignment` (a power of two). NULL and ENOMEM without memory. */
+HIDDEN void *front_aligned(size_t alignment, size_t size);
+HIDDEN void *front_calloc(size_t size);
+
+/* ---- threads; thread.c ------------------------------------------------------------------------------------------- */
+
+/* This thread's part, made at its first call; the process is started by the first thread's. NULL without memory. */
+HIDDEN struct part *front_part(void);
+HIDDEN bool front_has_started(void);
+
+/* Whether the library's constructor ran: from then on threads may be made. */
+HIDDEN bool front_is_ready(void);
+
+/* ---- misuse; misuse.c --------------------------------------------------------------------------------------------- */
+
+/* Says what is wrong with p in the call named, and aborts unless TSLAB_ON_MISUSE=report. Never returns for a p that is
+ * a block in use. */
+HIDDEN COLD void misuse(const char *call, const void *p);
+HIDDEN COLD void misuse_size(const char *call, const void *p, size_t size, unsigned class);
+HIDDEN COLD NORETURN void misuse_interior(const char *call, const void *p);
+HIDDEN uint64_t misuse_count(void);
+
+/* ---- the scavenger; scavenger.c ------------------------------------------------------------------------------------- */
+
+/* At the end of a slow path, no lock held: starts or wakes the scavenger when enough lies free. */
+HIDDEN void scavenger_notice(const struct part *part);
+HIDDEN void scavenger_after_fork_child(void);
+
+/* Gives back everything that is free, this thread's lists included. Returns bytes. */
+HIDDEN size_t front_purge(void);
+
+/* ---- statistics; stats.c -------------------------------------------------------------------------------------------- */
+HIDDEN void stats_write_file(const char *path);
+
+#endif

@@ -1,0 +1,51 @@
+/* libc: the C library's names for what api.c defines. Left out of libtslab_prefixed.a.              floor: front */
+#include "front/entry.h"
+
+#include "tslab/tslab.h"
+#include <malloc.h>
+#include <stdlib.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT void *malloc(size_t size) { return entry_malloc(size); }
+EXPORT void free(void *p) { entry_free(p); }
+EXPORT void *calloc(size_t count, size_t size) { return entry_calloc(count, size); }
+EXPORT void *realloc(void *p, size_t size) { return tslab_realloc(p, size); }
+EXPORT void *reallocarray(void *p, size_t count, size_t size) { return tslab_reallocarray(p, count, size); }
+EXPORT void *aligned_alloc(size_t alignment, size_t size) { return tslab_aligned_alloc(alignment, size); }
+EXPORT int posix_memalign(void **out, size_t alignment, size_t size) { return tslab_posix_memalign(out, alignment, size); }
+EXPORT void *memalign(size_t alignment, size_t size) { return tslab_memalign(alignment, size); }
+EXPORT void *valloc(size_t size) { return tslab_valloc(size); }
+EXPORT void *pvalloc(size_t size) { return tslab_pvalloc(size); }
+EXPORT size_t malloc_usable_size(void *p) { return tslab_malloc_usable_size(p); }
+EXPORT int malloc_trim(size_t pad) { return tslab_malloc_trim(pad); }
+EXPORT int malloc_info(int options, FILE *stream) { return tslab_malloc_info(options, stream); }
+EXPORT void malloc_stats(void) { tslab_malloc_stats(); }
+EXPORT int mallopt(int parameter, int value) { return tslab_mallopt(parameter, value); }
+
+/* Not in this C library's headers yet, so declared here. */
+EXPORT void free_sized(void *p, size_t size);
+EXPORT void free_aligned_sized(void *p, size_t alignment, size_t size);
+EXPORT void cfree(void *p);
+void free_sized(void *p, size_t size) { tslab_free_sized(p, size); }
+void free_aligned_sized(void *p, size_t alignment, size_t size) { tslab_free_aligned_sized(p, alignment, size); }
+void cfree(void *p) { entry_free(p); } /* old programs' name, which glibc keeps for them */
+
+EXPORT struct mallinfo2 mallinfo2(void) {
+  struct tslab_mallinfo2 from = tslab_mallinfo2();
+  return (struct mallinfo2){
+      .arena = from.arena, .ordblks = from.ordblks, .smblks = from.smblks, .hblks = from.hblks, .hblkhd = from.hblkhd,
+      .usmblks = from.usmblks, .fsmblks = from.fsmblks, .uordblks = from.uordblks, .fordblks = from.fordblks,
+      .keepcost = from.keepcost,
+  };
+}
+
+/* The fields are ints, as glibc's: what does not fit wraps there and here alike. */
+EXPORT struct mallinfo mallinfo(void) {
+  struct tslab_mallinfo2 from = tslab_mallinfo2();
+  return (struct mallinfo){
+      .arena = (int)from.arena, .ordblks = (int)from.ordblks, .smblks = (int)from.smblks, .hblks = (int)from.hblks,
+      .hblkhd = (int)from.hblkhd, .usmblks = (int)from.usmblks, .fsmblks = (int)from.fsmblks,
+      .uordblks = (int)from.uordblks, .fordblks = (int)from.fordblks, .keepcost = (int)from.keepcost,
+  };
+}

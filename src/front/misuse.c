@@ -1,0 +1,87 @@
+/* misuse: calls with a pointer that no call may have, named.                                         floor: front */
+#include "front/front.h"
+
+#include "base/log.h"
+#include "base/options.h"
+#include <stdlib.h>
+#include <string.h>
+
+static _Atomic uint64_t misuses;
+
+uint64_t misuse_count(void) { return atomic_load_explicit(&misuses, memory_order_relaxed); }
+
+static void end(bool may_go_on) {
+  if (may_go_on && options.on_misuse == MISUSE_REPORT) {
+    atomic_fetch_add_explicit(&misuses, 1, memory_order_relaxed);
+    return;
+  }
+  abort();
+}
+
+/* The caller's frames lie above this one; 8 MiB is the usual limit of a stack. */
+static bool is_on_stack(const void *p) {
+  uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+  return (uintptr_t)p >= here && (uintptr_t)p - here < 8 * MiB;
+}
+
+static const char *class_text(char *out, size_t capacity, unsigned class) {
+  log_format(out, capacity, "%zu-byte class", class_size(class));
+  return out;
+}
+
+static void say_freed(const char *call, const void *p, const char *what) {
+  if (strcmp(call, "free") == 0) log_line("double free of %p (%s)", p, what);
+  else log_line("%s of freed block %p (%s)", call, p, what);
+}
+
+static void say_foreign(const char *call, const void *p) {
+  if (is_on_stack(p)) log_line("%s of stack pointer %p", call, p);
+  else log_line("%s of foreign pointer %p (not from this allocator)", call, p);
+}
+
+static void say_in_free_memory(const char *call, const void *p) {
+  char text[32];
+  unsigned was = pages.runs[granule_of(p)].was;
+  if (was == 0) say_foreign(call, p);
+  else if (was == LARGE_WAS) say_freed(call, p, "large block");
+  else say_freed(call, p, class_text(text, sizeof text, was - 1));
+}
+
+/* False when p lies outside all blocks. */
+static bool say_interior(const char *call, const void *p, const struct run *run) {
+  char text[32];
+  if (run->kind == RUN_LARGE) {
+    size_t offset = (size_t)((const char *)p - run_start(run));
+    if (offset >= run->size) return false;
+    log_line("%s of interior pointer %p (%zu bytes into a large block)", call, p, offset);
+    return true;
+  }
+  const char *block = slab_block_of(run, p);
+  if (!block) return false;
+  log_line("%s of interior pointer %p (%zu bytes into a block of the %s)", call, p,
+           (size_t)((const char *)p - block), class_text(text, sizeof text, run->class));
+  return true;
+}
+
+void misuse(const char *call, const void *p) {
+  char text[32];
+  struct run *run = front_has_started() ? pages_run_of(p) : NULL;
+  if (!run || run->kind == RUN_META || run->kind == RUN_NONE) say_foreign(call, p);
+  else if (run->kind == RUN_FREE) say_in_free_memory(call, p);
+  else if (run->kind == RUN_SLAB && slab_block_of(run, p) == p)
+    say_freed(call, p, class_text(text, sizeof text, run->class));
+  else if (!say_interior(call, p, run)) say_foreign(call, p);
+  end(true);
+}
+
+void misuse_interior(const char *call, const void *p) {
+  if (!say_interior(call, p, pages_run_of(p))) say_foreign(call, p);
+  abort(); /* two words of the block were overwritten when the free was taken for a good one */
+}
+
+void misuse_size(const char *call, const void *p, size_t size, unsigned class) {
+  char text[32];
+  const char *what = class < CLASSES ? class_text(text, sizeof text, class) : "large block";
+  log_line("%s of %p with size %zu (%s)", call, p, size, what);
+  end(true);
+}

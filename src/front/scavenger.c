@@ -1,0 +1,109 @@
+/* scavenger: gives memory back without waiting for the next malloc.                                  floor: front
+ *
+ * A thread of its own, born when more than NOTICE bytes lie free for the first time, asleep when a second long nothing was
+ * to do. Every tick, for each part: the depot of a thread that did not come by since the last tick goes to the slabs, slabs
+ * that stood still are retired or their holes purged; then free runs older than AGE go back to the kernel. So what is not
+ * used again within about a second is returned. It takes the locks that slow paths take, one at a time and for a moment.
+ * Where no thread can be made, slow paths purge when more than INLINE_NOTICE lies free.                                  */
+#include "front/front.h"
+
+#include "base/options.h"
+#include "os/os.h"
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+
+#define NOTICE        (512 * KiB)
+#define DEPOT_NOTICE  (256 * KiB)
+#define INLINE_NOTICE (32 * MiB)
+#define TICK_MS       250
+#define AGE           2 /* ticks */
+#define IDLE_TICKS    4
+#define STACK_BYTES   (256 * KiB) /* static TLS of every loaded library lies in it too */
+
+enum state { UNBORN, BUSY, ASLEEP, IMPOSSIBLE };
+static _Atomic uint32_t state;
+static uint64_t tick = 1;
+
+static bool was_quiet(struct part *part) {
+  lock_take(&part->lock);
+  bool quiet = !part->live || part->visits == part->seen_visits;
+  part->seen_visits = part->visits;
+  lock_release(&part->lock);
+  return quiet;
+}
+
+static size_t tick_once(void) {
+  size_t freed = 0;
+  pages_set_tick(++tick);
+  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
+    if (was_quiet(p)) freed += heap_flush_depot(p, SIZE_MAX);
+    freed += heap_trim(p, false);
+  }
+  return freed + pages_purge(tick - AGE + 1, SIZE_MAX);
+}
+
+static void *run(void *unused) {
+  for (int idle = 0;;) {
+    os_wait(&state, BUSY, TICK_MS);
+    if (tick_once() != 0 || pages_free_dirty() != 0) idle = 0;
+    else idle++;
+    if (idle < IDLE_TICKS) continue;
+    atomic_store_explicit(&state, ASLEEP, memory_order_seq_cst);
+    while (atomic_load_explicit(&state, memory_order_relaxed) == ASLEEP) os_wait(&state, ASLEEP, 0);
+    idle = 0;
+  }
+  return unused;
+}
+
+static bool create_thread(void) {
+  pthread_attr_t attributes;
+  sigset_t all, before;
+  pthread_t thread;
+  if (pthread_attr_init(&attributes) != 0) return false;
+  pthread_attr_setstacksize(&attributes, STACK_BYTES);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before); /* the process's signals are for its own threads */
+  bool done = pthread_create(&thread, &attributes, run, NULL) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  pthread_attr_destroy(&attributes);
+  return done;
+}
+
+static COLD void start_or_wake(uint32_t seen) {
+  int kept = errno;
+  if (seen == ASLEEP) {
+    if (atomic_compare_exchange_strong(&state, &seen, BUSY)) os_wake(&state, 1);
+  } else if (seen == UNBORN) {
+    /* BUSY before the thread exists: the creation itself allocates and comes by here. */
+    uint32_t next = options.scavenger ? BUSY : IMPOSSIBLE;
+    if (atomic_compare_exchange_strong(&state, &seen, next) && next == BUSY && !create_thread())
+      atomic_store(&state, IMPOSSIBLE);
+  } else if (pages_free_dirty() > INLINE_NOTICE) {
+    pages_purge(UINT64_MAX, SIZE_MAX);
+  }
+  errno = kept;
+}
+
+void scavenger_notice(const struct part *part) {
+  uint32_t seen = atomic_load_explicit(&state, memory_order_relaxed);
+  if (LIKELY(seen == BUSY)) return;
+  if (pages_free_dirty() > NOTICE || part->depot_bytes > DEPOT_NOTICE)
+    if (front_is_ready()) start_or_wake(seen);
+}
+
+void scavenger_after_fork_child(void) { atomic_store(&state, UNBORN); }
+
+size_t front_purge(void) {
+  if (!front_has_started()) return 0;
+  size_t before = pages_totals().returned;
+  if (current_part != &empty_part) heap_flush_lists(current_part);
+  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
+    heap_flush_depot(p, SIZE_MAX);
+    heap_trim(p, true);
+  }
+  pages_purge(UINT64_MAX, SIZE_MAX);
+  return pages_totals().returned - before;
+}

@@ -1,0 +1,75 @@
+/* thread: a thread's birth and death here, the process's start and its forks.                        floor: front
+ *
+ * A thread is born at its first slow path, which an unborn thread always takes, and dies in the destructor of a pthread key.
+ * Destructors that run later may allocate: then it is born again and the key's destructor runs again. A free needs no birth. */
+#include "front/front.h"
+
+#include "base/options.h"
+#include "os/os.h"
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+extern char **environ;
+
+static struct lock start_lock;
+static _Atomic bool started, ready;
+static pthread_key_t key;
+static bool has_key;
+
+bool front_has_started(void) { return atomic_load_explicit(&started, memory_order_acquire); }
+
+bool front_is_ready(void) { return atomic_load_explicit(&ready, memory_order_relaxed); }
+
+static void thread_dies(void *part) {
+  current_part = &empty_part;
+  part_release(part);
+  scavenger_notice(part);
+}
+
+/* The first malloc of the process, perhaps from the dynamic loader: no libc function that may allocate. */
+static bool start(void) {
+  lock_take(&start_lock);
+  if (!front_has_started()) {
+    os_start();
+    classes_start();
+    if (pages_start()) {
+      has_key = pthread_key_create(&key, thread_dies) == 0;
+      atomic_store_explicit(&started, true, memory_order_release);
+    }
+  }
+  lock_release(&start_lock);
+  return front_has_started();
+}
+
+struct part *front_part(void) {
+  struct part *part = current_part;
+  if (LIKELY(part != &empty_part)) return part;
+  if (!front_has_started() && !start()) return NULL;
+  part = part_acquire();
+  if (!part) return NULL;
+  current_part = part; /* before setspecific, which may allocate */
+  if (has_key) pthread_setspecific(key, part);
+  return part;
+}
+
+static void before_fork(void) { parts_before_fork(); }
+static void after_fork_parent(void) { parts_after_fork(false); }
+static void after_fork_child(void) {
+  parts_after_fork(true);
+  scavenger_after_fork_child();
+  options.stats_at_exit = NULL; /* the file is the parent's */
+}
+
+__attribute__((constructor)) static void process_starts(void) {
+  if (!os_secure_mode()) options_read(environ);
+  int kept = errno;
+  front_part();
+  pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+  atomic_store_explicit(&ready, true, memory_order_relaxed);
+  errno = kept;
+}
+
+__attribute__((destructor)) static void process_ends(void) {
+  if (options.stats_at_exit) stats_write_file(options.stats_at_exit);
+}

@@ -1,0 +1,243 @@
+/* bins: see bins.h.                                                                                  floor: heap */
+#include "heap/bins.h"
+
+/* ---- a bin's list of slabs; all under part->lock ------------------------------------------------------------------ */
+
+static struct run *slab_at(uint32_t granule) { return pages.runs + granule; }
+
+static uint64_t word_of(struct run *slab) { return atomic_load_explicit(&slab->word, memory_order_relaxed); }
+
+static struct part *part_of(struct run *slab) { return atomic_load_explicit(&slab->part, memory_order_relaxed); }
+
+static void insert_first(struct bin *bin, struct run *slab) {
+  uint32_t g = (uint32_t)run_index(slab);
+  slab->previous = 0;
+  slab->next = bin->first;
+  if (bin->first) slab_at(bin->first)->previous = g;
+  else bin->last = g;
+  bin->first = g;
+  bin->listed++;
+}
+
+static void insert_last(struct bin *bin, struct run *slab) {
+  uint32_t g = (uint32_t)run_index(slab);
+  slab->next = 0;
+  slab->previous = bin->last;
+  if (bin->last) slab_at(bin->last)->next = g;
+  else bin->first = g;
+  bin->last = g;
+  bin->listed++;
+}
+
+static void unlink_slab(struct bin *bin, struct run *slab) {
+  if (slab->previous) slab_at(slab->previous)->next = slab->next;
+  else bin->first = slab->next;
+  if (slab->next) slab_at(slab->next)->previous = slab->previous;
+  else bin->last = slab->previous;
+  slab->next = slab->previous = 0;
+  bin->listed--;
+}
+
+static void give_home(struct part *part, struct run *slab) {
+  atomic_store_explicit(&slab->part, part, memory_order_relaxed);
+  slab_set_home(slab, &part->self[slab->class]);
+  part->bins[slab->class].slabs++;
+}
+
+/* ---- taking ------------------------------------------------------------------------------------------------------- */
+
+/* What the first slab of the list has: its free blocks if any, else a unit more. A slab that keeps unlinked units stays in
+ * the list, behind those with free blocks, so that touched pages are used up first. */
+static struct chain take_from(struct bin *bin, struct run *slab, unsigned wanted) {
+  bool stays = slab->unlinked != 0;
+  struct chain chain = slab_take(slab, stays);
+  if (chain.count == 0 && stays) {
+    chain = slab_link(slab, wanted);
+    stays = slab->unlinked != 0;
+    if (!stays) atomic_fetch_and_explicit(&slab->word, ~SLAB_LISTED, memory_order_relaxed);
+  }
+  unlink_slab(bin, slab);
+  if (stays) insert_last(bin, slab);
+  return chain;
+}
+
+static struct chain take_own(struct part *part, unsigned class, unsigned wanted) {
+  struct bin *bin = &part->bins[class];
+  struct chain chain = {NULL, 0};
+  while (chain.count == 0 && bin->first) chain = take_from(bin, slab_at(bin->first), wanted);
+  return chain;
+}
+
+/* A slab that a dead thread left listed becomes this part's. Its blocks that are still live are now freed remotely by those
+ * who thought them local, which is correct, only slower. */
+static bool adopt(struct part *part, unsigned class) {
+  if (atomic_load_explicit(&dead_parts, memory_order_relaxed) == 0) return false;
+  for (struct part *dead = atomic_load_explicit(&all_parts, memory_order_acquire); dead; dead = dead->next_part) {
+    struct bin *bin = &dead->bins[class];
+    if (__atomic_load_n(&bin->first, __ATOMIC_RELAXED) == 0 || !lock_try(&dead->lock)) continue;
+    struct run *slab = bin->first && !dead->live && dead->epoch == part->epoch ? slab_at(bin->first) : NULL;
+    if (slab) {
+      unlink_slab(bin, slab);
+      bin->slabs--;
+      give_home(part, slab);
+      insert_last(&part->bins[class], slab);
+    }
+    lock_release(&dead->lock);
+    if (slab) return true;
+  }
+  return false;
+}
+
+static bool make_slab(struct part *part, unsigned class) {
+  struct run *slab = slab_new(class, part->epoch);
+  if (!slab) return false;
+  atomic_fetch_or_explicit(&slab->word, SLAB_LISTED, memory_order_relaxed);
+  give_home(part, slab);
+  part->bins[class].born++;
+  insert_last(&part->bins[class], slab);
+  return true;
+}
+
+struct chain bins_take(struct part *part, unsigned class, unsigned wanted) {
+  struct chain chain = take_own(part, class, wanted);
+  if (chain.count == 0 && (adopt(part, class) || make_slab(part, class))) chain = take_own(part, class, wanted);
+  return chain;
+}
+
+/* ---- returning ---------------------------------------------------------------------------------------------------- */
+
+/* Neighbours in a list mostly come from few slabs; each slab's line is touched once for all its blocks in a group. */
+#define GROUPS 16
+
+struct group {
+  struct run *slab;
+  void *head, *tail;
+  unsigned count;
+};
+
+static void push_group(struct group *group) {
+  if (group->slab && slab_push(group->slab, group->head, group->tail, group->count)) bins_settle(group->slab);
+  group->slab = NULL;
+}
+
+void bins_return(struct chain chain) {
+  struct group groups[GROUPS] = {{NULL, NULL, NULL, 0}};
+  for (void *block = chain.head, *next; block; block = next) {
+    next = block_words(block)[0];
+    struct run *slab = pages_run_of(block);
+    struct group *group = &groups[run_index(slab) % GROUPS];
+    if (group->slab == slab) {
+      block_words(block)[0] = group->head;
+      group->head = block;
+      group->count++;
+    } else {
+      push_group(group);
+      *group = (struct group){slab, block, block, 1};
+    }
+  }
+  for (unsigned i = 0; i < GROUPS; i++) push_group(&groups[i]);
+}
+
+/* ---- settling ------------------------------------------------------------------------------------------------------ */
+
+static struct part *lock_part_of(struct run *slab) {
+  for (;;) {
+    struct part *part = part_of(slab);
+    lock_take(&part->lock);
+    if (part_of(slab) == part) return part;
+    lock_release(&part->lock); /* it was adopted in between */
+  }
+}
+
+static void retire(struct part *part, struct run *slab) {
+  struct bin *bin = &part->bins[slab->class];
+  if (word_of(slab) & SLAB_LISTED) unlink_slab(bin, slab);
+  bin->slabs--;
+  bin->retired++;
+  slab_retire(slab);
+}
+
+/* One empty slab may stay listed, or a thread at a slab's border would make and retire one all the time. */
+static bool is_spare(const struct bin *bin, struct run *slab) {
+  uint32_t g = (uint32_t)run_index(slab);
+  return (bin->first == 0 || bin->first == g) && (bin->last == 0 || bin->last == g);
+}
+
+/* Under the lock. Ends PENDING; true when the slab is gone. */
+static bool settle_locked(struct part *part, struct run *slab, bool spare_may_stay) {
+  struct bin *bin = &part->bins[slab->class];
+  for (uint64_t old = word_of(slab);;) {
+    if (slab_all_free(old) && !(spare_may_stay && is_spare(bin, slab))) {
+      /* Every block is here and none can leave without the lock: the word stands still. Acquire pairs with the pushes. */
+      atomic_thread_fence(memory_order_acquire);
+      retire(part, slab);
+      return true;
+    }
+    bool worth_listing = slab_count(old) >= slab->threshold || slab->unlinked || slab_all_free(old);
+    if (worth_listing && !(old & SLAB_LISTED)) {
+      insert_first(bin, slab);
+      old = atomic_fetch_or_explicit(&slab->word, SLAB_LISTED, memory_order_relaxed) | SLAB_LISTED;
+      continue; /* what was pushed meanwhile counts too */
+    }
+    if (atomic_compare_exchange_weak_explicit(&slab->word, &old, old & ~SLAB_PENDING, memory_order_relaxed,
+                                              memory_order_relaxed))
+      return false;
+  }
+}
+
+void bins_settle(struct run *slab) {
+  struct part *part = lock_part_of(slab);
+  settle_locked(part, slab, true);
+  lock_release(&part->lock);
+}
+
+/* ---- trimming ------------------------------------------------------------------------------------------------------ */
+
+/* Holes are purged without the lock: the slab is off the list and PENDING, so nobody takes from it or retires it. */
+static size_t purge_one(struct part *part, struct run *slab) {
+  unlink_slab(&part->bins[slab->class], slab);
+  lock_release(&part->lock);
+  size_t purged = slab_purge_holes(slab);
+  lock_take(&part->lock);
+  if (!settle_locked(part, slab, false)) slab->seen = word_of(slab);
+  return purged;
+}
+
+/* A slab is left alone until its word stood still from one look to the next, and purged once for each time that it did. */
+static size_t trim_slab(struct part *part, struct run *slab, bool now) {
+  uint64_t word = word_of(slab);
+  bool quiet = now || slab->seen == word;
+  slab->seen = word;
+  if (!quiet || (slab->moved && !slab_all_free(word))) return 0;
+  if (atomic_fetch_or_explicit(&slab->word, SLAB_PENDING, memory_order_relaxed) & SLAB_PENDING) return 0;
+  if (!slab_all_free(word_of(slab))) return purge_one(part, slab);
+  size_t bytes = run_bytes(slab);
+  return settle_locked(part, slab, false) ? bytes : 0;
+}
+
+#define SLABS_A_LOCK 32 /* looked at before the part's thread gets a chance */
+
+/* Turns the list once round, so that its order stays and no position need be remembered while the lock is free. */
+static size_t trim_bin(struct part *part, struct bin *bin, bool now) {
+  size_t freed = 0;
+  unsigned looked = 0;
+  for (uint32_t left = bin->listed; left > 0 && bin->first; left--) {
+    struct run *slab = slab_at(bin->first);
+    unlink_slab(bin, slab);
+    insert_last(bin, slab);
+    freed += trim_slab(part, slab, now);
+    if (++looked % SLABS_A_LOCK == 0) {
+      lock_release(&part->lock);
+      lock_take(&part->lock);
+    }
+  }
+  return freed;
+}
+
+size_t bins_trim(struct part *part, bool now) {
+  size_t freed = 0;
+  lock_take(&part->lock);
+  for (unsigned class = 0; class < CLASSES; class++) freed += trim_bin(part, &part->bins[class], now);
+  lock_release(&part->lock);
+  return freed;
+}

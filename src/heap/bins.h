@@ -1,0 +1,25 @@
+/* bins: a part's slabs of each class, and what becomes of a slab as its blocks come and go.          floor: heap
+ *
+ *   new -> listed -> (all given out) unlisted -> (enough came back) listed -> (all came back) retired
+ *
+ * A push that leaves enough free blocks, or all, sets PENDING in the slab's word; whoever set it calls bins_settle, which
+ * lists or retires the slab under its part's lock. Nobody else can retire it meanwhile, so it stays valid for the caller. */
+#ifndef TSLAB_HEAP_BINS_H
+#define TSLAB_HEAP_BINS_H
+
+#include "heap/part.h"
+
+/* Blocks for an empty list, from this part's slabs, a dead thread's or a new one; `wanted` at the least when a unit must be
+ * linked. count 0 without memory. Under part->lock. */
+HIDDEN struct chain bins_take(struct part *part, unsigned class, unsigned wanted);
+
+/* Puts a chain of one class on its blocks' slabs. No lock held. */
+HIDDEN void bins_return(struct chain chain);
+
+/* The caller has set PENDING; no lock held. */
+HIDDEN void bins_settle(struct run *slab);
+
+/* See heap_trim. No lock held. */
+HIDDEN size_t bins_trim(struct part *part, bool now);
+
+#endif

@@ -1,0 +1,70 @@
+/* depot: see depot.h.                                                                                floor: heap */
+#include "heap/depot.h"
+
+#include "base/options.h"
+
+/* While a thread only frees, its list comes by in pieces this small, which are joined to whole batches. */
+#define JOIN_MOST 32
+
+static uint16_t take_record(struct part *part) {
+  uint16_t index = part->free_batch;
+  if (index) part->free_batch = part->batches[index].older;
+  else if (part->unused_batch < BATCHES) index = part->unused_batch++;
+  return index;
+}
+
+static void account(struct part *part, unsigned class, int blocks) {
+  part->bins[class].depot_blocks += (uint32_t)blocks;
+  part->depot_bytes += (size_t)blocks * class_size(class);
+}
+
+static bool join(struct part *part, struct bin *bin, struct chain chain) {
+  struct batch *newest = &part->batches[bin->newest];
+  if (!bin->newest || chain.count > JOIN_MOST || newest->count + chain.count > (unsigned)bin->cap + JOIN_MOST) return false;
+  void **tail = chain.head;
+  while (*tail) tail = *tail;
+  *tail = newest->head;
+  newest->head = chain.head;
+  newest->count = (uint16_t)(newest->count + chain.count);
+  return true;
+}
+
+bool depot_put(struct part *part, unsigned class, struct chain chain) {
+  struct bin *bin = &part->bins[class];
+  if (part->depot_bytes + chain.count * class_size(class) > options.cache_bytes) return false;
+  if (!join(part, bin, chain)) {
+    uint16_t index = take_record(part);
+    if (!index) return false;
+    part->batches[index] = (struct batch){chain.head, (uint16_t)chain.count, 0, bin->newest, (uint16_t)class};
+    if (bin->newest) part->batches[bin->newest].newer = index;
+    else bin->oldest = index;
+    bin->newest = index;
+  }
+  account(part, class, (int)chain.count);
+  return true;
+}
+
+static struct chain remove_batch(struct part *part, unsigned class, uint16_t index) {
+  struct bin *bin = &part->bins[class];
+  struct batch *batch = &part->batches[index];
+  struct chain chain = {batch->head, batch->count};
+  if (batch->newer) part->batches[batch->newer].older = batch->older;
+  else bin->newest = batch->older;
+  if (batch->older) part->batches[batch->older].newer = batch->newer;
+  else bin->oldest = batch->newer;
+  batch->older = part->free_batch;
+  part->free_batch = index;
+  account(part, class, -(int)chain.count);
+  return chain;
+}
+
+struct chain depot_take(struct part *part, unsigned class) {
+  uint16_t index = part->bins[class].newest;
+  return index ? remove_batch(part, class, index) : (struct chain){NULL, 0};
+}
+
+struct chain depot_take_oldest(struct part *part, unsigned *class) {
+  for (unsigned i = 0; i < CLASSES; i++, *class = (*class + 1) % CLASSES)
+    if (part->bins[*class].oldest) return remove_batch(part, *class, part->bins[*class].oldest);
+  return (struct chain){NULL, 0};
+}

@@ -1,0 +1,176 @@
+/* heap: see heap.h.                                                                                  floor: heap */
+#include "heap/heap.h"
+
+#include "heap/bins.h"
+#include "heap/depot.h"
+
+/* A quarter of the cap stays open even on a long list, so that no pattern of calls visits every time. */
+static unsigned room_for(const struct bin *bin, unsigned length) {
+  unsigned least = bin->cap / 4u + 1;
+  return bin->cap > length + least ? bin->cap - length : least;
+}
+
+/* Adds what happened since the last visit to the totals; returns how many of it were mallocs. */
+static unsigned settle_counts(struct part *part, unsigned class) {
+  struct count *count = &part->count[class];
+  unsigned frees = count_room(count->then) - count_room(count->now);
+  unsigned mallocs = count_length(count->then) + frees - count_length(count->now);
+  part->bins[class].frees += frees;
+  part->bins[class].allocations += mallocs;
+  count->then = count->now;
+  part->visits++;
+  return mallocs;
+}
+
+static void set_list(struct part *part, unsigned class, struct chain chain) {
+  part->list[class] = chain.head;
+  uint32_t count = count_of(room_for(&part->bins[class], chain.count), chain.count);
+  part->count[class] = (struct count){count, count};
+}
+
+void *heap_refill(struct part *part, unsigned class) {
+  struct bin *bin = &part->bins[class];
+  lock_take(&part->lock);
+  settle_counts(part, class);
+  bin->refills++;
+  struct chain chain = depot_take(part, class);
+  if (chain.count == 0) chain = bins_take(part, class, bin->cap / 4u);
+  set_list(part, class, chain);
+  lock_release(&part->lock);
+  void **block = chain.head;
+  if (!block) return NULL;
+  part->list[class] = block[0];
+  part->count[class].now--;
+  block[1] = NULL;
+  return block;
+}
+
+/* Batches that found no room in the depot, on their way to the slabs. Eight at a time: a visit that long is rare, and the
+ * cost of a block stays the same. */
+#define EVICTED 8
+
+static unsigned evict(struct part *part, unsigned class, struct chain *out) {
+  unsigned count = 0;
+  for (; count < EVICTED; count++) {
+    unsigned from = class;
+    out[count] = depot_take_oldest(part, &from);
+    if (out[count].count == 0) break;
+  }
+  return count;
+}
+
+void heap_overflow(struct part *part, unsigned class, void *block) {
+  struct bin *bin = &part->bins[class];
+  struct chain evicted[EVICTED + 1];
+  unsigned count = 0;
+  lock_take(&part->lock);
+  part->count[class].now += ROOM_ONE - 1; /* the fast path counted a free that it then did not make */
+  unsigned mallocs = settle_counts(part, class);
+  bin->overflows++;
+  unsigned full = (unsigned)min_size(max_size(LIST_BYTES / class_size(class), LIST_LEAST), LIST_MOST);
+  if (mallocs == 0) bin->cap = (uint16_t)max_size(bin->cap / 2, min_size(LIST_DRAIN, full));
+  else bin->cap = (uint16_t)min_size(bin->cap * 2, full);
+  struct chain chain = {part->list[class], count_length(part->count[class].now)};
+  if (chain.count > bin->cap - bin->cap / 4u) {
+    if (!depot_put(part, class, chain)) {
+      count = evict(part, class, evicted);
+      if (!depot_put(part, class, chain)) evicted[count++] = chain;
+    }
+    chain = (struct chain){NULL, 0};
+  }
+  set_list(part, class, chain);
+  lock_release(&part->lock);
+  block_mark_free(block);
+  block_words(block)[0] = part->list[class];
+  part->list[class] = block;
+  part->count[class].now -= ROOM_ONE - 1;
+  for (unsigned i = 0; i < count; i++) bins_return(evicted[i]);
+}
+
+/* Frees by threads without a part: after their part's end, or before their first malloc. */
+static _Atomic uint64_t homeless_frees[CLASSES];
+
+void heap_free_remote(struct part *part, struct run *slab, void *block) {
+  if (part == &empty_part) {
+    atomic_fetch_add_explicit(&homeless_frees[slab->class], 1, memory_order_relaxed);
+  } else {
+    uint64_t *n = &part->bins[slab->class].remote_frees; /* this thread's alone to write */
+    __atomic_store_n(n, *n + 1, __ATOMIC_RELAXED);
+  }
+  block_mark_free(block);
+  if (slab_push(slab, block, block, 1)) bins_settle(slab);
+}
+
+size_t heap_flush_depot(struct part *part, size_t most) {
+  size_t moved = 0;
+  for (unsigned class = 0; moved < most;) {
+    lock_take(&part->lock);
+    struct chain chain = depot_take_oldest(part, &class);
+    lock_release(&part->lock);
+    if (chain.count == 0) break;
+    moved += chain.count * class_size(class);
+    bins_return(chain);
+  }
+  return moved;
+}
+
+void heap_flush_lists(struct part *part) {
+  for (unsigned class = 0; class < CLASSES; class++) {
+    lock_take(&part->lock);
+    settle_counts(part, class);
+    struct chain chain = {part->list[class], count_length(part->count[class].now)};
+    part->list[class] = NULL;
+    part->count[class] = (struct count){0, 0}; /* no room: the next free visits */
+    lock_release(&part->lock);
+    bins_return(chain);
+  }
+  heap_flush_depot(part, SIZE_MAX);
+}
+
+size_t heap_trim(struct part *part, bool now) { return bins_trim(part, now); }
+
+void heap_totals(struct part *part, unsigned class, struct class_totals *out) {
+  lock_take(&part->lock);
+  const struct bin *bin = &part->bins[class];
+  const struct count *count = &part->count[class];
+  uint32_t now = __atomic_load_n(&count->now, __ATOMIC_RELAXED);
+  unsigned frees = count_room(count->then) - count_room(now);
+  out->allocations += bin->allocations + (count_length(count->then) + frees - count_length(now));
+  uint64_t remote = __atomic_load_n(&bin->remote_frees, __ATOMIC_RELAXED);
+  out->frees += bin->frees + frees + remote;
+  out->remote_frees += remote;
+  out->refills += bin->refills;
+  out->overflows += bin->overflows;
+  out->cached += bin->depot_blocks + count_length(now);
+  out->slabs += bin->slabs;
+  out->born += bin->born;
+  out->retired += bin->retired;
+  lock_release(&part->lock);
+}
+
+uint64_t heap_homeless_frees(unsigned class) {
+  return atomic_load_explicit(&homeless_frees[class], memory_order_relaxed);
+}
+
+void part_check(struct part *part) {
+  lock_take(&part->lock);
+  for (unsigned class = 0; class < CLASSES; class++) {
+    const struct bin *bin = &part->bins[class];
+    unsigned length = 0, listed = 0, depot = 0;
+    for (void *b = part->list[class]; b; b = block_words(b)[0], length++) {
+      INVARIANT(0, block_is_free(b));
+      INVARIANT(0, class_starts_block((uintptr_t)b, part->inverse[class]));
+    }
+    INVARIANT(0, length == count_length(part->count[class].now));
+    for (uint32_t g = bin->first; g; g = pages.runs[g].next, listed++) {
+      struct run *slab = &pages.runs[g];
+      uint64_t word = atomic_load_explicit(&slab->word, memory_order_relaxed);
+      INVARIANT(0, slab->kind == RUN_SLAB && slab->class == class && (word & SLAB_LISTED));
+      INVARIANT(0, slab_count(word) <= slab_linked(word) && slab_linked(word) <= slab->capacity);
+    }
+    INVARIANT(0, listed == bin->listed && listed <= bin->slabs);
+    for (uint16_t i = bin->newest; i; i = part->batches[i].older) depot += part->batches[i].count;
+    INVARIANT(0, depot == bin->depot_blocks);
+  }
+  lock_release(&part->lock);
+}

@@ -1,0 +1,39 @@
+/* heap: malloc and free for one part, once the fast path has given up.                               floor: heap
+ *
+ * All of these may take the part's lock, another part's, and pages_lock, one after the other, and none when they return.  */
+#ifndef TSLAB_HEAP_HEAP_H
+#define TSLAB_HEAP_HEAP_H
+
+#include "heap/part.h"
+
+/* A block of the class when the list is empty: from the depot, a slab, a dead thread's slab or a new one, which also fill
+ * the list. NULL without memory. By the part's own thread. */
+HIDDEN void *heap_refill(struct part *part, unsigned class);
+
+/* Puts `block`, which the fast path refused because the list had no room, on the list after making room. */
+HIDDEN void heap_overflow(struct part *part, unsigned class, void *block);
+
+/* A block whose home is not this thread's part goes to its slab at once. `part` is the freeing thread's, or empty_part. */
+HIDDEN void heap_free_remote(struct part *part, struct run *slab, void *block);
+
+/* Moves the part's depot to the slabs, at most `most` bytes. From any thread. Returns bytes moved. */
+HIDDEN size_t heap_flush_depot(struct part *part, size_t most);
+
+/* Moves the part's lists to the slabs too. By its own thread. */
+HIDDEN void heap_flush_lists(struct part *part);
+
+/* Retires slabs in which every block is free and, of slabs that did not change since the last call (or all, when `now`), the
+ * pages between live blocks. From any thread. Returns bytes that became free. */
+HIDDEN size_t heap_trim(struct part *part, bool now);
+
+/* What the part has done and holds for one class; everything under its lock, so exact but for its thread's calls of this
+ * moment. */
+struct class_totals {
+  uint64_t allocations, frees, remote_frees, refills, overflows, cached, slabs, born, retired;
+};
+HIDDEN uint64_t heap_homeless_frees(unsigned class); /* by threads without a part, not in any part's totals */
+HIDDEN void heap_totals(struct part *part, unsigned class, struct class_totals *out);
+
+HIDDEN void part_check(struct part *part);
+
+#endif

@@ -1,0 +1,113 @@
+/* part: see part.h.                                                                                  floor: heap */
+#include "heap/part.h"
+
+#include "heap/fast.h"
+#include "heap/heap.h"
+#include <string.h>
+
+struct part empty_part;
+__thread struct part *current_part = &empty_part;
+struct part *_Atomic all_parts;
+struct lock parts_lock;
+_Atomic unsigned dead_parts;
+
+static struct {
+  struct part *pool; /* dead threads' */
+  char *next, *end;  /* granules that parts are cut from */
+  uint32_t made;
+} own;
+
+_Static_assert(sizeof(struct part) <= GRANULE / 4, "several parts to a granule");
+
+static unsigned first_cap(unsigned class) {
+  return (unsigned)min_size(max_size(LIST_BYTES / class_size(class), LIST_LEAST), LIST_MOST);
+}
+
+static struct part *cut_part(void) {
+  size_t size = round_up(sizeof(struct part), CACHE_LINE * 2); /* two lines, for the adjacent-line prefetcher */
+  if (own.next == NULL || own.next + size > own.end) {
+    bool zero;
+    struct run *run = pages_alloc(1, GRANULE, RUN_META, &zero);
+    if (!run) return NULL;
+    own.next = run_start(run);
+    own.end = own.next + run_bytes(run);
+    if (!zero) memset(own.next, 0, run_bytes(run));
+  }
+  struct part *part = (struct part *)(void *)own.next;
+  own.next += size;
+  part->index = ++own.made;
+  part->unused_batch = 1;
+  for (unsigned class = 0; class < CLASSES; class++) {
+    part->self[class] = part;
+    part->inverse[class] = class_inverse(class);
+    part->bins[class].cap = (uint16_t)first_cap(class);
+  }
+  part->next_part = atomic_load_explicit(&all_parts, memory_order_relaxed);
+  atomic_store_explicit(&all_parts, part, memory_order_release); /* pairs with every walk of the list */
+  return part;
+}
+
+/* Its thread did not survive a fork, and may have been between two instructions of the fast path: the lists are whole, since
+ * each call changes them by one store, but a length may be off by one. Trusts the lists; what the count says too much is lost. */
+static void recount(struct part *part) {
+  for (unsigned class = 0; class < CLASSES; class++) {
+    unsigned length = 0;
+    for (void *b = part->list[class]; b; b = block_words(b)[0]) length++;
+    uint32_t room = count_room(part->count[class].now);
+    part->count[class].now = count_of(room & INT16_MAX, length);
+  }
+  part->torn = false;
+}
+
+struct part *part_acquire(void) {
+  lock_take(&parts_lock);
+  struct part *part = own.pool;
+  if (part) {
+    own.pool = part->next_dead;
+    atomic_fetch_sub_explicit(&dead_parts, 1, memory_order_relaxed);
+  } else {
+    part = cut_part();
+  }
+  lock_release(&parts_lock);
+  if (!part) return NULL;
+  lock_take(&part->lock);
+  part->live = true;
+  if (part->torn) recount(part);
+  lock_release(&part->lock);
+  return part;
+}
+
+void parts_before_fork(void) {
+  lock_take(&parts_lock);
+  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) lock_take(&p->lock);
+  lock_take(&pages_lock);
+}
+
+void parts_after_fork(bool child) {
+  lock_release(&pages_lock);
+  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
+    if (child && p->live && p != current_part) {
+      p->live = false;
+      p->torn = true;
+      p->next_dead = own.pool;
+      own.pool = p;
+      atomic_fetch_add_explicit(&dead_parts, 1, memory_order_relaxed);
+    }
+    if (child) lock_reset(&p->lock);
+    else lock_release(&p->lock);
+  }
+  if (child) lock_reset(&parts_lock);
+  else lock_release(&parts_lock);
+}
+
+void part_release(struct part *part) {
+  heap_flush_lists(part);
+  lock_take(&part->lock);
+  part->live = false;
+  lock_release(&part->lock);
+  lock_take(&parts_lock);
+  part->next_dead = own.pool;
+  own.pool = part;
+  atomic_fetch_add_explicit(&dead_parts, 1, memory_order_relaxed);
+  lock_release(&parts_lock);
+}

@@ -1,0 +1,107 @@
+/* part: what one thread holds of one epoch.                                                          floor: heap
+ *
+ *   hot, read or written by every malloc and free             cold, under `lock`
+ *   [ list[52] | count[52] | self[52] | inverse[52] ]          [ bins[52]: slabs, depot, counters | batches ]
+ *
+ * For each class a part keeps a LIFO of free blocks, `list`, so that malloc hands back what was freed last. When it is full it
+ * goes to the depot as one batch, in O(1); when it is empty a batch comes back. What does not fit in the depot goes to the
+ * slabs. A free looks up homes[granule], which is &self[class] of the part whose slab it is: *home == part of this thread
+ * decides owner and epoch in one compare, and the other arrays lie at fixed distances from it.
+ *
+ * `now` holds the list's exact length in its low half and in its high half how many more frees may come before one must
+ * visit the slow path; `then` is what the last visit left. Between two visits
+ *     frees = room(then) - room(now),   mallocs = length(then) + frees - length(now),
+ * so the visits count every call, and a reader can at any time, without one instruction on the fast path.
+ *
+ * Invariant: length(now) blocks on list; every block of list and depot is used as its slab counts.       part_check()
+ * Threads:   the hot arrays belong to the thread whose current part this is; self and inverse never change; the rest under
+ *            `lock`, which others take to settle a slab, to trim and to read.
+ * A dead thread's part waits in the pool, slabs and all, for the next thread.                                            */
+#ifndef TSLAB_HEAP_PART_H
+#define TSLAB_HEAP_PART_H
+
+#include "os/lock.h"
+#include "slab/slab.h"
+
+/* What a list should hold at most: 32 KiB, which keeps it in the first-level caches; the rest is the depot's. */
+#define LIST_BYTES (32 * KiB)
+#define LIST_MOST  256
+#define LIST_LEAST 8
+#define LIST_DRAIN 16 /* while a thread only frees, what its death or idleness would strand */
+
+#define LENGTH_BITS 16
+#define ROOM_ONE    ((uint32_t)1 << LENGTH_BITS)
+
+struct count {
+  uint32_t now, then;
+};
+
+INLINE uint32_t count_of(unsigned room, unsigned length) { return room << LENGTH_BITS | length; }
+INLINE unsigned count_length(uint32_t count) { return count & (ROOM_ONE - 1); }
+INLINE unsigned count_room(uint32_t count) { return count >> LENGTH_BITS; }
+
+/* Blocks of one class that left a list together. Named by index, 0 = none. */
+struct batch {
+  void *head;
+  uint16_t count, newer, older;
+  uint16_t class;
+};
+#define BATCHES 256
+
+struct bin {
+  uint64_t allocations, frees; /* up to the last visit */
+  uint64_t remote_frees;       /* by this thread, of blocks whose home is elsewhere */
+  uint64_t refills, overflows;
+  uint32_t first, last; /* slabs with something to give; those with only unlinked units last */
+  uint32_t listed, slabs, born, retired;
+  uint32_t depot_blocks;
+  uint16_t newest, oldest; /* batches */
+  uint16_t cap;            /* blocks that the list should not exceed now; shrinks while a thread only frees */
+};
+
+struct part {
+  void *list[CLASSES]; /* first: an element's address then needs no addition of its own */
+  struct count count[CLASSES];
+  struct part *self[CLASSES];
+  uint64_t inverse[CLASSES];
+
+  struct lock lock ALIGNED(CACHE_LINE);
+  uint32_t index;
+  uint64_t epoch;
+  size_t depot_bytes;
+  uint16_t free_batch;    /* chain of unused batches through `older` */
+  uint16_t unused_batch;  /* batches from here on were never used */
+  bool live;              /* a thread has it */
+  bool torn;              /* its thread was left behind by a fork, perhaps in the middle of a call */
+  uint64_t visits, seen_visits; /* slow path entries now and at the scavenger's last look */
+  struct part *next_part; /* every part ever made; never changes once set */
+  struct part *next_dead; /* the pool; under parts_lock */
+  struct bin bins[CLASSES];
+  struct batch batches[BATCHES];
+};
+
+/* What a thread has that has none: its lists are empty and its address is no home's, so every call takes the slow path. */
+HIDDEN extern struct part empty_part;
+
+/* All parts, newest first. The list only grows. */
+HIDDEN extern struct part *_Atomic all_parts;
+HIDDEN extern struct lock parts_lock;
+HIDDEN extern _Atomic unsigned dead_parts; /* in the pool */
+
+/* A dead thread's part, or a new one. NULL without memory. */
+HIDDEN struct part *part_acquire(void);
+
+/* Every cached block goes back to its slab, the part to the pool. By its own thread, at its end. */
+HIDDEN void part_release(struct part *part);
+
+/* Around fork, by the forking thread: holds every lock, so that the child's copy is whole. In the child the parts of the
+ * threads that it does not have go to the pool. */
+HIDDEN void parts_before_fork(void);
+HIDDEN void parts_after_fork(bool child);
+
+INLINE unsigned home_class(home h) {
+  struct part *part = *h;
+  return (unsigned)(h - part->self);
+}
+
+#endif

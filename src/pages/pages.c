@@ -1,0 +1,464 @@
+/* pages: see pages.h.                                                                                floor: pages
+ *
+ * Free runs hang in bins by size, those with a dirty granule apart from the clean: a dirty run is taken first, because its
+ * memory is resident already.                                                                                       */
+#include "pages/pages.h"
+
+#include "os/os.h"
+#include <string.h>
+
+#define LARGEST_RESERVATION  (1024 * GiB)
+#define SMALLEST_RESERVATION (16 * MiB)
+#define COMMIT_STEP          ((2 * MiB) >> GRANULE_SHIFT)  /* granules: one huge page, were it allowed */
+#define COMMIT_STEP_MOST     ((16 * MiB) >> GRANULE_SHIFT) /* so that a heap of gigabytes makes few calls */
+#define TABLE_STEP           (64 * KiB)
+#define PURGE_PIECE          ((16 * MiB) >> GRANULE_SHIFT) /* what may be missing from the bins during one purge */
+
+#define EXACT_BINS 32 /* one for each size up to 2 MiB, then four for each doubling */
+#define BINS       128
+
+struct pages pages ALIGNED(CACHE_LINE);
+struct part *no_home;
+struct lock pages_lock;
+
+/* One of the three tables: writable up to `ready`. */
+struct table {
+  char *start;
+  size_t ready;
+};
+
+static struct {
+  struct table runs, dirty, homes;
+  size_t reserved; /* granules from base on that are ours */
+  size_t coverage; /* granules that the tables have room for */
+  size_t first;    /* first granule that is not a table */
+  size_t free_clean, returned, purge_calls, purge_failures, moved_runs;
+  uint64_t tick;
+  uint32_t bins[2][BINS]; /* [has a dirty granule][size] */
+  uint64_t occupied[2][BINS / 64];
+} own;
+static _Atomic size_t free_dirty; /* granules */
+
+static struct run *run_at(size_t granule) { return pages.runs + granule; }
+
+/* ---- dirty bits --------------------------------------------------------------------------------------------- */
+
+static uint64_t *dirty_word(size_t granule) { return (uint64_t *)(void *)own.dirty.start + granule / 64; }
+
+static uint64_t mask_within(size_t from, size_t to) { /* bits of from's word that lie in [from, to) */
+  uint64_t mask = ~0ull << (from % 64);
+  return to / 64 == from / 64 ? mask & ~(~0ull << (to % 64)) : mask;
+}
+
+static size_t next_word(size_t granule) { return (granule / 64 + 1) * 64; }
+
+static size_t dirty_count(size_t from, size_t to) {
+  size_t count = 0;
+  for (; from < to; from = next_word(from))
+    count += (size_t)__builtin_popcountll(*dirty_word(from) & mask_within(from, to));
+  return count;
+}
+
+static void dirty_set(size_t from, size_t to, bool value) {
+  for (; from < to; from = next_word(from)) {
+    uint64_t mask = mask_within(from, to);
+    *dirty_word(from) = value ? *dirty_word(from) | mask : *dirty_word(from) & ~mask;
+  }
+}
+
+/* The first granule of [from, to) whose bit is `value`, or `to`. */
+static size_t dirty_find(size_t from, size_t to, bool value) {
+  for (; from < to; from = next_word(from)) {
+    uint64_t bits = (value ? *dirty_word(from) : ~*dirty_word(from)) & mask_within(from, to);
+    if (bits) return from / 64 * 64 + lowest_bit(bits);
+  }
+  return to;
+}
+
+/* ---- bins ---------------------------------------------------------------------------------------------------- */
+
+static unsigned bin_of(size_t granules) {
+  if (granules <= EXACT_BINS) return (unsigned)granules - 1;
+  unsigned log = log2_floor(granules);
+  return EXACT_BINS + 4 * (log - 5) + (unsigned)((granules >> (log - 2)) & 3);
+}
+
+static void bin_remove(struct run *run) {
+  size_t g = run_index(run), end = g + run->granules;
+  size_t dirty = dirty_count(g, end);
+  atomic_fetch_sub_explicit(&free_dirty, dirty, memory_order_relaxed);
+  own.free_clean -= run->granules - dirty;
+  unsigned set = dirty != 0, bin = bin_of(run->granules);
+  if (run->next) run_at(run->next)->previous = run->previous;
+  if (run->previous) run_at(run->previous)->next = run->next;
+  else own.bins[set][bin] = run->next;
+  if (!own.bins[set][bin]) own.occupied[set][bin / 64] &= ~(1ull << (bin % 64));
+  run->next = run->previous = 0;
+  run->kind = RUN_NONE;
+}
+
+static void bin_insert(struct run *run) {
+  size_t g = run_index(run), end = g + run->granules;
+  size_t dirty = dirty_count(g, end);
+  atomic_fetch_add_explicit(&free_dirty, dirty, memory_order_relaxed);
+  own.free_clean += run->granules - dirty;
+  unsigned set = dirty != 0, bin = bin_of(run->granules);
+  run->kind = RUN_FREE;
+  run_at(end - 1)->back = run->granules - 1;
+  run->previous = 0;
+  run->next = own.bins[set][bin];
+  if (run->next) run_at(run->next)->previous = (uint32_t)g;
+  own.bins[set][bin] = (uint32_t)g;
+  own.occupied[set][bin / 64] |= 1ull << (bin % 64);
+}
+
+/* Where a piece of `granules` on a multiple of `alignment` would start in the run, or 0 when it does not fit. */
+static size_t place_in(const struct run *run, size_t granules, size_t alignment) {
+  size_t g = run_index(run);
+  size_t start = round_up((uintptr_t)run_start(run), alignment);
+  size_t at = (start - (uintptr_t)pages.base) >> GRANULE_SHIFT;
+  return at + granules <= g + run->granules ? at : 0;
+}
+
+static size_t find_place(unsigned set, size_t granules, size_t alignment, struct run **found) {
+  for (unsigned bin = bin_of(granules); bin < BINS; bin++) {
+    uint64_t occupied = own.occupied[set][bin / 64] >> (bin % 64);
+    if (!occupied) {
+      bin |= 63;
+      continue;
+    }
+    bin += lowest_bit(occupied);
+    for (uint32_t g = own.bins[set][bin]; g; g = run_at(g)->next) {
+      size_t at = place_in(run_at(g), granules, alignment);
+      if (at) {
+        *found = run_at(g);
+        return at;
+      }
+    }
+  }
+  return 0;
+}
+
+/* ---- the frontier --------------------------------------------------------------------------------------------- */
+
+static bool table_reach(struct table *table, size_t bytes) {
+  if (bytes <= table->ready) return true;
+  size_t step = round_up(bytes - table->ready, max_size(TABLE_STEP, os_page_size));
+  if (!os_commit(table->start + table->ready, step)) return false;
+  table->ready += step;
+  return true;
+}
+
+/* Tables first: a granule below the frontier always has its entries. */
+static bool tables_reach(size_t granules) {
+  return table_reach(&own.runs, granules * sizeof(struct run)) && table_reach(&own.dirty, divide_up(granules, 64) * 8) &&
+         table_reach(&own.homes, HOMES_OFFSET + granules * sizeof(home));
+}
+
+static bool reserve_more(size_t granules) {
+  size_t wanted = max_size(granules, own.reserved / 2);
+  if (own.reserved + granules > own.coverage) return false;
+  wanted = min_size(wanted, own.coverage - own.reserved);
+  for (; wanted >= granules; wanted = wanted / 2 >= granules || wanted == granules ? wanted / 2 : granules)
+    if (os_reserve_at(pages.base + (own.reserved << GRANULE_SHIFT), wanted << GRANULE_SHIFT)) {
+      own.reserved += wanted;
+      return true;
+    }
+  return false;
+}
+
+static struct run *merge_free(struct run *run);
+
+static bool commit_granules(size_t granules) {
+  size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
+  if (count + granules > own.reserved && !reserve_more(count + granules - own.reserved)) return false;
+  if (!tables_reach(count + granules)) return false;
+  if (!os_commit(pages.base + (count << GRANULE_SHIFT), granules << GRANULE_SHIFT)) return false;
+  for (size_t g = count; g < count + granules; g++) pages_homes()[g] = &no_home;
+  /* Release: whoever sees the new count sees the entries below it. Pairs with the load in a free's bound check, which the
+   * address dependency through a block's pointer orders anyway. */
+  __atomic_store_n(&pages.count, count + granules, __ATOMIC_RELEASE);
+  struct run *run = run_at(count);
+  run->granules = (uint32_t)granules;
+  run->seen = own.tick;
+  bin_insert(merge_free(run));
+  return true;
+}
+
+static bool advance_frontier(size_t granules) {
+  size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
+  size_t step = min_size(max_size(count / 16, COMMIT_STEP), COMMIT_STEP_MOST);
+  size_t generous = round_up(max_size(granules, step), COMMIT_STEP);
+  return commit_granules(generous) || commit_granules(granules);
+}
+
+/* ---- runs ----------------------------------------------------------------------------------------------------- */
+
+/* `run` is in no bin and not in use: joins it with the free runs on both sides. */
+static struct run *merge_free(struct run *run) {
+  size_t g = run_index(run), end = g + run->granules;
+  if (end < __atomic_load_n(&pages.count, __ATOMIC_RELAXED) && run_at(end)->kind == RUN_FREE) {
+    struct run *after = run_at(end);
+    bin_remove(after);
+    run->granules += after->granules;
+    if (after->seen < run->seen) run->seen = after->seen;
+  }
+  if (g > own.first && run_at(g - 1)->back <= g - 1 - own.first) {
+    size_t head = g - 1 - run_at(g - 1)->back;
+    /* `back` of a granule in use may be stale, so what it leads to must agree. */
+    if (run_at(head)->kind == RUN_FREE && head + run_at(head)->granules == g) {
+      struct run *before = run_at(head);
+      bin_remove(before);
+      before->granules += run->granules;
+      if (run->seen < before->seen) before->seen = run->seen;
+      run->kind = RUN_NONE;
+      run = before;
+    }
+  }
+  return run;
+}
+
+static struct run *describe(size_t g, size_t granules, enum run_kind kind) {
+  struct run *run = run_at(g);
+  uint8_t was = run->was;
+  uint32_t back = run->back;
+  memset(run, 0, sizeof *run);
+  run->granules = (uint32_t)granules;
+  run->kind = (uint8_t)kind;
+  run->was = was;
+  run->back = back;
+  return run;
+}
+
+/* Cuts [at, at + granules) out of a free run that is in no bin; the rests go back to their bins. */
+static void cut(struct run *run, size_t at, size_t granules) {
+  size_t g = run_index(run), end = g + run->granules;
+  uint64_t seen = run->seen;
+  run->kind = RUN_NONE;
+  if (at > g) {
+    run->granules = (uint32_t)(at - g);
+    bin_insert(run);
+  }
+  if (at + granules < end) {
+    struct run *rest = run_at(at + granules);
+    rest->granules = (uint32_t)(end - at - granules);
+    rest->seen = seen;
+    bin_insert(rest);
+  }
+}
+
+struct run *pages_alloc(size_t granules, size_t alignment, enum run_kind kind, bool *zero) {
+  lock_take(&pages_lock);
+  struct run *found = NULL;
+  size_t at = find_place(1, granules, alignment, &found);
+  if (!at) at = find_place(0, granules, alignment, &found);
+  if (!at && granules < own.coverage && advance_frontier(granules + (alignment >> GRANULE_SHIFT) - 1)) {
+    at = find_place(1, granules, alignment, &found);
+    if (!at) at = find_place(0, granules, alignment, &found);
+  }
+  struct run *run = NULL;
+  if (at) {
+    bin_remove(found);
+    *zero = dirty_count(at, at + granules) == 0;
+    dirty_set(at, at + granules, false);
+    cut(found, at, granules);
+    run = describe(at, granules, kind);
+  }
+  lock_release(&pages_lock);
+  return run;
+}
+
+static void free_locked(struct run *run, bool clean) {
+  size_t g = run_index(run);
+  if (run->moved) {
+    run->moved = false;
+    own.moved_runs--;
+  }
+  if (!clean) dirty_set(g, g + run->granules, true);
+  run->seen = own.tick;
+  bin_insert(merge_free(run));
+}
+
+void pages_free(struct run *run, bool clean) {
+  if (run->moved) clean = os_heal(run_start(run), run_bytes(run));
+  lock_take(&pages_lock);
+  free_locked(run, clean);
+  lock_release(&pages_lock);
+}
+
+static bool grow_in_place(struct run *run, size_t granules) {
+  size_t end = run_index(run) + run->granules, more = granules - run->granules;
+  size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
+  struct run *after = end < count ? run_at(end) : NULL;
+  bool at_frontier = !after || (after->kind == RUN_FREE && end + after->granules == count);
+  if (after && after->kind != RUN_FREE) return false;
+  if (!after || after->granules < more) {
+    if (!at_frontier || granules >= own.coverage || !advance_frontier(more - (after ? after->granules : 0))) return false;
+    after = run_at(end);
+  }
+  bin_remove(after);
+  dirty_set(end, end + more, false);
+  cut(after, end, more);
+  run->granules = (uint32_t)granules;
+  return true;
+}
+
+bool pages_resize(struct run *run, size_t granules) {
+  bool done = true, clean = false;
+  size_t kept = granules << GRANULE_SHIFT;
+  if (run->moved && granules < run->granules) clean = os_heal(run_start(run) + kept, run_bytes(run) - kept);
+  lock_take(&pages_lock);
+  if (granules > run->granules) {
+    done = grow_in_place(run, granules);
+  } else if (granules < run->granules) {
+    struct run *rest = describe(run_index(run) + granules, run->granules - granules, RUN_NONE);
+    run->granules = (uint32_t)granules;
+    free_locked(rest, clean);
+  }
+  lock_release(&pages_lock);
+  return done;
+}
+
+/* ---- giving back ---------------------------------------------------------------------------------------------- */
+
+static struct run *take_purgeable(uint64_t tick, size_t most) {
+  for (int bin = BINS - 1; bin >= 0; bin--)
+    for (uint32_t g = own.bins[1][bin]; g; g = run_at(g)->next) {
+      struct run *run = run_at(g);
+      if (run->seen >= tick) continue;
+      size_t end = g + run->granules;
+      size_t from = dirty_find(g, end, true);
+      size_t to = min_size(dirty_find(from, end, false), from + most);
+      bin_remove(run);
+      cut(run, from, to - from);
+      return describe(from, to - from, RUN_META); /* in use, for everyone else */
+    }
+  return NULL;
+}
+
+size_t pages_purge(uint64_t tick, size_t most) {
+  size_t purged = 0;
+  lock_take(&pages_lock);
+  while (purged < most) {
+    struct run *run = take_purgeable(tick, PURGE_PIECE);
+    if (!run) break;
+    lock_release(&pages_lock);
+    bool done = os_purge(run_start(run), run_bytes(run));
+    lock_take(&pages_lock);
+    own.purge_calls++;
+    if (done) own.returned += run_bytes(run), purged += run_bytes(run);
+    else own.purge_failures++;
+    run->kind = RUN_NONE;
+    free_locked(run, done);
+    if (!done) break; /* it stays dirty; the next tick tries again */
+  }
+  lock_release(&pages_lock);
+  return purged;
+}
+
+void pages_set_tick(uint64_t tick) {
+  lock_take(&pages_lock);
+  own.tick = tick;
+  lock_release(&pages_lock);
+}
+
+void pages_count_purge(size_t bytes, bool done) {
+  lock_take(&pages_lock);
+  own.purge_calls++;
+  if (done) own.returned += bytes;
+  else own.purge_failures++;
+  lock_release(&pages_lock);
+}
+
+size_t pages_free_dirty(void) { return atomic_load_explicit(&free_dirty, memory_order_relaxed) << GRANULE_SHIFT; }
+
+/* ---- start, looking up, totals, check --------------------------------------------------------------------------- */
+
+/* A part of the address space that nothing else seeks, so that the reservation can grow at its end. */
+static void *hint(void) {
+  uintptr_t two_tebibytes = (uintptr_t)1 << 41;
+  return (void *)(3 * two_tebibytes + round_down(os_random() % two_tebibytes, 2 * MiB));
+}
+
+bool pages_start(void) {
+  size_t limit = os_address_space_limit();
+  size_t data = limit == SIZE_MAX ? LARGEST_RESERVATION : round_down(min_size(limit / 4, LARGEST_RESERVATION), GRANULE);
+  for (; data >= SMALLEST_RESERVATION; data = round_down(data / 2, GRANULE)) {
+    size_t coverage = limit == SIZE_MAX ? data : min_size(4 * data, LARGEST_RESERVATION);
+    size_t granules = coverage >> GRANULE_SHIFT;
+    size_t runs = round_up(granules * sizeof(struct run), GRANULE);
+    size_t dirty = round_up(granules / 8 + 8, GRANULE);
+    size_t total = runs + dirty + data + GRANULE;
+    char *start = os_reserve(hint(), total);
+    if (!start) continue;
+    char *aligned = (char *)round_up((uintptr_t)start, GRANULE);
+    own.runs.start = aligned;
+    own.dirty.start = aligned + runs;
+    pages.base = own.homes.start = aligned + runs + dirty;
+    pages.runs = (struct run *)(void *)aligned;
+    own.reserved = (size_t)(start + total - pages.base) >> GRANULE_SHIFT;
+    own.coverage = granules;
+    own.first = divide_up(HOMES_OFFSET + granules * sizeof(home), GRANULE);
+    own.tick = 1;
+    if (!tables_reach(own.first)) {
+      os_unreserve(start, total);
+      return false;
+    }
+    for (size_t g = 0; g < own.first; g++) pages_homes()[g] = &no_home;
+    __atomic_store_n(&pages.count, own.first, __ATOMIC_RELEASE);
+    return true;
+  }
+  return false;
+}
+
+struct run *pages_run_of(const void *p) {
+  size_t g = granule_of(p);
+  if (g >= __atomic_load_n(&pages.count, __ATOMIC_ACQUIRE) || g < own.first) return NULL;
+  while (g > own.first && run_at(g)->kind == RUN_NONE) g--;
+  return run_at(g)->kind == RUN_NONE ? NULL : run_at(g);
+}
+
+struct pages_totals pages_totals(void) {
+  lock_take(&pages_lock);
+  struct pages_totals totals = {
+      .reserved = own.reserved << GRANULE_SHIFT,
+      .committed = (__atomic_load_n(&pages.count, __ATOMIC_RELAXED) - own.first) << GRANULE_SHIFT,
+      .free_dirty = pages_free_dirty(),
+      .free_clean = own.free_clean << GRANULE_SHIFT,
+      .returned = own.returned,
+      .purge_calls = own.purge_calls,
+      .purge_failures = own.purge_failures,
+      .moved_runs = own.moved_runs,
+  };
+  lock_release(&pages_lock);
+  return totals;
+}
+
+bool pages_may_move(struct run *run) {
+  lock_take(&pages_lock);
+  bool may = own.moved_runs < MOVED_RUNS_MOST;
+  if (may && !run->moved) {
+    run->moved = true;
+    own.moved_runs++;
+  }
+  lock_release(&pages_lock);
+  return may;
+}
+
+void pages_check(void) {
+  lock_take(&pages_lock);
+  size_t clean = 0, dirty = 0, count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
+  bool last_was_free = false;
+  for (size_t g = own.first; g < count; g += run_at(g)->granules) {
+    struct run *run = run_at(g);
+    INVARIANT(0, run->kind != RUN_NONE && run->granules > 0 && g + run->granules <= count);
+    INVARIANT(0, !(last_was_free && run->kind == RUN_FREE));
+    last_was_free = run->kind == RUN_FREE;
+    if (!last_was_free) continue;
+    size_t d = dirty_count(g, g + run->granules);
+    dirty += d, clean += run->granules - d;
+    INVARIANT(0, run_at(g + run->granules - 1)->back == run->granules - 1);
+  }
+  INVARIANT(0, dirty << GRANULE_SHIFT == pages_free_dirty() && clean == own.free_clean);
+  lock_release(&pages_lock);
+}

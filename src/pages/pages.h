@@ -1,0 +1,109 @@
+/* pages: address space in, runs of granules out; from a pointer to its descriptor.                   floor: pages
+ *
+ *                                    base                             frontier                      reserved
+ *   [ runs .......... | dirty bits ... | page | homes ...... | run | run | free run | not yet writable ... ]
+ *     64 B a granule    1 bit a granule         8 B a granule
+ *
+ * A granule is 64 KiB; granule g lies at base + (g << 16), the homes included. homes[g] says which part's list takes a
+ * freed block of granule g (see heap/part.h); &no_home when none does. runs[g] describes the run that starts at g.
+ *
+ * Invariant: kind != 0 only at the first granule of a run; a free run's last granule points back to its first; no two
+ * free runs touch; a granule whose dirty bit is clear reads as zero or is in use.                 pages_check()
+ * Threads:   everything under pages_lock, but: homes (one store, relaxed; read by every free), pages.count (only grows,
+ * release), and the descriptor of a run in use, which belongs to who took the run.
+ * Why one reservation: docs/decisions/0002.                                                                        */
+#ifndef TSLAB_PAGES_PAGES_H
+#define TSLAB_PAGES_PAGES_H
+
+#include "base/bits.h"
+#include "os/lock.h"
+
+#define GRANULE_SHIFT 16
+#define GRANULE ((size_t)1 << GRANULE_SHIFT)
+#define HOMES_OFFSET ((size_t)4096) /* a page nobody writes: what lies before the table is never a table's end */
+
+struct part;
+typedef struct part **home; /* a part's entry for one size class: heap/part.h */
+
+enum run_kind { RUN_NONE, RUN_FREE, RUN_SLAB, RUN_LARGE, RUN_META };
+
+/* 64 bytes, so that one run touches one line. */
+struct run {
+  _Atomic uint64_t word;       /* slab: its free list, see slab/slab.h */
+  struct part *_Atomic part;   /* slab: whose home it is; written under that part's lock */
+  uint64_t epoch;              /* the lifetime it was born in; never changes while the run is in use */
+  uint64_t unlinked;           /* slab: units whose blocks are on no list yet; under the part's lock */
+  union {
+    uint64_t seen; /* free run: the tick at which it became free; slab: `word` at the scavenger's last visit */
+    size_t size;   /* large block: usable bytes */
+  };
+  uint32_t next, previous; /* neighbours in the list that holds this run, by granule; 0 = none */
+  uint32_t granules;
+  uint32_t back;      /* last granule of a free run: distance to its first */
+  uint16_t capacity;  /* slab: blocks */
+  uint16_t threshold; /* slab: free blocks that make it worth listing */
+  uint8_t kind;       /* enum run_kind */
+  uint8_t class;      /* slab: size class */
+  uint8_t was;        /* what lay here last, for a better word about a late free: class + 1, or LARGE_WAS */
+  bool moved;         /* large block: has a mapping of its own since os_move; slab: its holes are purged */
+};
+_Static_assert(sizeof(struct run) == CACHE_LINE, "one run, one line");
+
+#define LARGE_WAS UINT8_MAX
+
+/* Read by every free; written only when the frontier moves. */
+struct pages {
+  char *base;
+  size_t count; /* written and read by __atomic builtins but on the fast path, where a plain load folds into the compare;
+                 * granules below the frontier; a pointer whose granule is not below it is foreign */
+  struct run *runs;
+};
+HIDDEN extern struct pages pages ALIGNED(CACHE_LINE);
+HIDDEN extern struct part *no_home; /* NULL, which no thread's part is: &no_home takes no block */
+HIDDEN extern struct lock pages_lock;
+
+struct pages_totals {
+  size_t reserved, committed, free_dirty, free_clean, returned, purge_calls, purge_failures, moved_runs;
+};
+
+/* Reserves; once, before anything else here. False when not even 16 MiB of address space can be had. */
+HIDDEN bool pages_start(void);
+
+/* A run of `granules` whose first lies on a multiple of `alignment` (a power of two, at least GRANULE); contents are
+ * arbitrary unless *zero. NULL when there is no memory. All fields but kind, granules and was are zero. */
+HIDDEN struct run *pages_alloc(size_t granules, size_t alignment, enum run_kind kind, bool *zero);
+
+/* Takes a run back. `clean`: every byte of it reads as zero. */
+HIDDEN void pages_free(struct run *run, bool clean);
+
+/* Grows or shrinks a run in use where it lies; false when the neighbour is not free. New granules are arbitrary. */
+HIDDEN bool pages_resize(struct run *run, size_t granules);
+
+/* Gives dirty free runs that became free before `tick` back to the kernel, at most `most` bytes, the lock released
+ * around the system calls. Returns bytes given back. */
+HIDDEN size_t pages_purge(uint64_t tick, size_t most);
+
+/* The scavenger's clock; a run that becomes free is stamped with it. */
+HIDDEN void pages_set_tick(uint64_t tick);
+HIDDEN size_t pages_free_dirty(void); /* no lock: a hint */
+
+/* Whether pages may be moved into `run`, which is then counted as having a mapping of its own: no more than
+ * MOVED_RUNS_MOST at a time, so that the process keeps fewer than 64 mappings of ours. */
+#define MOVED_RUNS_MOST 16
+HIDDEN bool pages_may_move(struct run *run);
+
+HIDDEN struct pages_totals pages_totals(void);
+HIDDEN void pages_count_purge(size_t bytes, bool done);
+HIDDEN void pages_check(void);
+
+INLINE home *pages_homes(void) { return (home *)(void *)(pages.base + HOMES_OFFSET); }
+INLINE size_t granule_of(const void *p) { return ((uintptr_t)p - (uintptr_t)pages.base) >> GRANULE_SHIFT; }
+INLINE size_t run_index(const struct run *run) { return (size_t)(run - pages.runs); }
+INLINE char *run_start(const struct run *run) { return pages.base + (run_index(run) << GRANULE_SHIFT); }
+INLINE size_t run_bytes(const struct run *run) { return (size_t)run->granules << GRANULE_SHIFT; }
+
+/* The run that p lies in, or NULL when p is not below the frontier. Walks back over the granules of a large run: for
+ * slabs that is three steps at most. */
+HIDDEN struct run *pages_run_of(const void *p);
+
+#endif

@@ -1,0 +1,65 @@
+/* large: see large.h.                                                                                floor: slab */
+#include "slab/large.h"
+
+#include "os/os.h"
+#include <string.h>
+
+/* Below this, copying costs less than the kernel's page table work and its TLB shoot-down. */
+#define MOVE_LEAST (256 * KiB)
+
+static _Atomic uint64_t allocations, frees, live_bytes;
+
+static size_t granules_for(size_t size) { return divide_up(size, GRANULE); }
+static size_t usable(size_t size) { return round_up(size, os_page_size); }
+
+static void count_live(size_t before, size_t after) {
+  atomic_fetch_add_explicit(&live_bytes, after - before, memory_order_relaxed);
+}
+
+static struct run *alloc_run(size_t size, size_t alignment, bool *zero) {
+  struct run *run = pages_alloc(granules_for(size), max_size(alignment, GRANULE), RUN_LARGE, zero);
+  if (run) run->size = usable(size);
+  return run;
+}
+
+void *large_alloc(size_t size, size_t alignment, bool *zero) {
+  struct run *run = alloc_run(size, alignment, zero);
+  if (!run) return NULL;
+  atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed);
+  count_live(0, run->size);
+  return run_start(run);
+}
+
+void large_free(struct run *run) {
+  atomic_fetch_add_explicit(&frees, 1, memory_order_relaxed);
+  count_live(run->size, 0);
+  run->was = LARGE_WAS;
+  pages_free(run, false);
+}
+
+static void *move(struct run *run, size_t size) {
+  bool zero;
+  struct run *target = alloc_run(size, GRANULE, &zero);
+  if (!target) return NULL;
+  size_t old = run->size, keep = min_size(old, target->size);
+  bool moved = keep >= MOVE_LEAST && pages_may_move(target) && os_move(run_start(run), run_start(target), keep);
+  if (!moved) memcpy(run_start(target), run_start(run), keep);
+  count_live(old, target->size);
+  run->was = LARGE_WAS;
+  pages_free(run, moved && keep == run_bytes(run));
+  return run_start(target);
+}
+
+void *large_resize(struct run *run, size_t size) {
+  size_t old = run->size;
+  if (granules_for(size) != run->granules && !pages_resize(run, granules_for(size))) return move(run, size);
+  run->size = usable(size);
+  count_live(old, run->size);
+  return run_start(run);
+}
+
+struct large_totals large_totals(void) {
+  return (struct large_totals){atomic_load_explicit(&allocations, memory_order_relaxed),
+                               atomic_load_explicit(&frees, memory_order_relaxed),
+                               atomic_load_explicit(&live_bytes, memory_order_relaxed)};
+}

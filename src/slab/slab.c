@@ -1,0 +1,185 @@
+/* slab: see slab.h.                                                                                  floor: slab */
+#include "slab/slab.h"
+
+#include "os/os.h"
+#include <string.h>
+
+/* 64 KiB holds eight or more blocks up to 8 KiB; above, four granules keep that so. */
+static size_t granules_for(unsigned class) { return class_size(class) <= 8 * KiB ? 1 : 4; }
+
+#define LARGEST_SLAB (4 * GRANULE)
+#define UNITS        64
+#define BLOCKS_MOST  (GRANULE / 16)
+
+static size_t unit_bytes(const struct run *slab) { return max_size(os_page_size, run_bytes(slab) / UNITS); }
+
+static char *first_block(const struct run *slab) {
+  size_t size = class_size(slab->class);
+  uintptr_t start = (uintptr_t)run_start(slab);
+  return (char *)(start + (size - start % size) % size);
+}
+
+static unsigned unit_of(const struct run *slab, const char *p) {
+  return (unsigned)((size_t)(p - run_start(slab)) / unit_bytes(slab));
+}
+
+static uint16_t head_of(const struct run *slab, const void *block) {
+  return (uint16_t)((size_t)((const char *)block - run_start(slab)) / 16 + 1);
+}
+
+static void *block_at_head(const struct run *slab, uint64_t word) {
+  uint16_t head = (uint16_t)word;
+  return head ? run_start(slab) + (size_t)(head - 1) * 16 : NULL;
+}
+_Static_assert(LARGEST_SLAB / 16 < UINT16_MAX, "a head is an offset in units of 16 bytes");
+
+struct run *slab_new(unsigned class, uint64_t epoch) {
+  bool zero;
+  struct run *slab = pages_alloc(granules_for(class), GRANULE, RUN_SLAB, &zero);
+  if (!slab) return NULL;
+  slab->class = (uint8_t)class;
+  slab->epoch = epoch;
+  slab->moved = zero; /* pages that were never touched need no purge */
+  size_t size = class_size(class);
+  char *first = first_block(slab), *end = run_start(slab) + run_bytes(slab);
+  slab->capacity = (uint16_t)((size_t)(end - first) / size);
+  slab->threshold = (uint16_t)max_size(slab->capacity / 8u, 1); /* 12 % may wait, so that a slab is not listed for a block */
+  if (size >= unit_bytes(slab)) {
+    for (unsigned i = 0; i < slab->capacity; i++) slab->unlinked |= 1ull << unit_of(slab, first + i * size);
+  } else {
+    unsigned last = unit_of(slab, first + (slab->capacity - 1u) * size);
+    slab->unlinked = ~0ull >> (UNITS - 1 - last);
+  }
+  return slab;
+}
+
+void slab_set_home(struct run *slab, home to) {
+  home *entry = pages_homes() + run_index(slab);
+  for (size_t i = 0; i < slab->granules; i++) __atomic_store_n(&entry[i], to, __ATOMIC_RELAXED);
+}
+
+bool slab_push(struct run *slab, void *head, void *tail, unsigned count) {
+  uint64_t old = atomic_load_explicit(&slab->word, memory_order_relaxed), new;
+  bool settle;
+  do {
+    block_words(tail)[0] = block_at_head(slab, old);
+    unsigned total = slab_count(old) + count;
+    bool worth = total == slab_linked(old) || (total >= slab->threshold && !(old & SLAB_LISTED));
+    settle = worth && !(old & SLAB_PENDING);
+    new = (old & ~(uint64_t)0xffff) + ((uint64_t)count << 16) + head_of(slab, head);
+    if (settle) new |= SLAB_PENDING;
+  } while (!atomic_compare_exchange_weak_explicit(&slab->word, &old, new, memory_order_release, memory_order_relaxed));
+  return settle;
+}
+
+struct chain slab_take(struct run *slab, bool stays_listed) {
+  uint64_t old = atomic_load_explicit(&slab->word, memory_order_relaxed), new;
+  do {
+    new = old & ~(uint64_t)0xffffffff & ~SLAB_LISTED;
+    if (stays_listed) new |= SLAB_LISTED;
+  } while (!atomic_compare_exchange_weak_explicit(&slab->word, &old, new, memory_order_acquire, memory_order_relaxed));
+  return (struct chain){block_at_head(slab, old), slab_count(old)};
+}
+
+/* The first block that starts at or after the unit's start. */
+static char *first_in_unit(const struct run *slab, unsigned unit) {
+  char *first = first_block(slab), *start = run_start(slab) + unit * unit_bytes(slab);
+  if (start <= first) return first;
+  size_t size = class_size(slab->class);
+  return first + divide_up((size_t)(start - first), size) * size;
+}
+
+struct chain slab_link(struct run *slab, unsigned wanted) {
+  size_t size = class_size(slab->class), unit_size = unit_bytes(slab);
+  char *end = first_block(slab) + slab->capacity * size;
+  struct chain chain = {NULL, 0};
+  void **tail = &chain.head;
+  do {
+    unsigned unit = lowest_bit(slab->unlinked);
+    slab->unlinked &= slab->unlinked - 1;
+    char *unit_end = run_start(slab) + (unit + 1) * unit_size;
+    for (char *block = first_in_unit(slab, unit); block < unit_end && block < end; block += size) {
+      *tail = block;
+      tail = block_words(block);
+      block_mark_free(block);
+      chain.count++;
+    }
+  } while (slab->unlinked && chain.count < wanted);
+  *tail = NULL;
+  slab->moved = false;
+  atomic_fetch_add_explicit(&slab->word, (uint64_t)chain.count << 32, memory_order_relaxed);
+  return chain;
+}
+
+void *slab_block_of(const struct run *slab, const void *p) {
+  char *first = first_block(slab);
+  if ((const char *)p < first) return NULL;
+  size_t size = class_size(slab->class), index = (size_t)((const char *)p - first) / size;
+  return index < slab->capacity ? first + index * size : NULL;
+}
+
+void slab_retire(struct run *slab) {
+  slab_set_home(slab, &no_home);
+  for (size_t i = 0; i < slab->granules; i++) slab[i].was = (uint8_t)(slab->class + 1);
+  bool clean = slab_linked(atomic_load_explicit(&slab->word, memory_order_relaxed)) == 0 && slab->moved;
+  slab->moved = false; /* for a run that is freed it would mean a mapping of its own */
+  pages_free(slab, clean);
+}
+
+/* ---- purging what lies between live blocks ---------------------------------------------------------------------- */
+
+/* Units that a block in use touches: neither on `chain` nor in an unlinked unit. */
+static uint64_t units_in_use(const struct run *slab, struct chain chain) {
+  uint64_t is_free[BLOCKS_MOST / 64] = {0}, in_use = 0;
+  size_t size = class_size(slab->class);
+  char *first = first_block(slab);
+  for (void *b = chain.head; b; b = block_words(b)[0]) {
+    size_t i = (size_t)((char *)b - first) / size;
+    is_free[i / 64] |= 1ull << (i % 64);
+  }
+  for (size_t i = 0; i < slab->capacity; i++) {
+    unsigned from = unit_of(slab, first + i * size), to = unit_of(slab, first + (i + 1) * size - 1);
+    if ((slab->unlinked >> from & 1) || (is_free[i / 64] >> (i % 64) & 1)) continue;
+    in_use |= (~0ull >> (63 - (to - from))) << from;
+  }
+  return in_use;
+}
+
+static size_t purge_units(struct run *slab, uint64_t units) {
+  size_t size = unit_bytes(slab), purged = 0;
+  while (units) {
+    unsigned from = lowest_bit(units);
+    uint64_t gap = ~(units >> from); /* its lowest bit ends the stretch; units never fill all 64 from bit 0 but in one stretch */
+    unsigned length = gap ? lowest_bit(gap) : UNITS;
+    bool done = os_purge(run_start(slab) + from * size, length * size);
+    pages_count_purge(length * size, done);
+    if (done) purged += length * size;
+    units &= length == UNITS ? 0 : ~(((1ull << length) - 1) << from);
+  }
+  return purged;
+}
+
+size_t slab_purge_holes(struct run *slab) {
+  struct chain chain = slab_take(slab, false);
+  uint64_t all = ~0ull >> (UNITS - run_bytes(slab) / unit_bytes(slab));
+  uint64_t holes = all & ~units_in_use(slab, chain);
+  void *kept = NULL, *kept_tail = NULL;
+  unsigned kept_count = 0, dropped = 0;
+  for (void *b = chain.head, *next; b; b = next) {
+    next = block_words(b)[0];
+    if (holes >> unit_of(slab, b) & 1) {
+      slab->unlinked |= 1ull << unit_of(slab, b);
+      dropped++;
+      continue;
+    }
+    if (!kept_tail) kept_tail = b;
+    block_words(b)[0] = kept;
+    kept = b;
+    kept_count++;
+  }
+  atomic_fetch_sub_explicit(&slab->word, (uint64_t)dropped << 32, memory_order_relaxed);
+  size_t purged = purge_units(slab, holes);
+  if (kept) slab_push(slab, kept, kept_tail, kept_count); /* PENDING is set: this never asks to settle */
+  slab->moved = true;
+  return purged;
+}
