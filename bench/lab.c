@@ -1,5 +1,4 @@
 /* lab: see lab.h. This file must not call malloc between lab_start and lab_finish. */
-#define _GNU_SOURCE
 #include "lab.h"
 
 #include <dlfcn.h>
@@ -7,6 +6,7 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <math.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -226,6 +226,7 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
+static void calibrate_sampler(void);
 static void calibrate(void) {
   enum { SAMPLES = 10001, WINDOW_NS = 50000000 };
   uint64_t ns = lab_now_ns(CLOCK_MONOTONIC_RAW), ticks = lab_ticks_begin(), now;
@@ -240,6 +241,7 @@ static void calibrate(void) {
   qsort(samples, SAMPLES, sizeof *samples, by_value);
   timer_cost = samples[SAMPLES / 2];
   munmap(samples, SAMPLES * sizeof *samples);
+  calibrate_sampler();
 }
 
 double lab_tick_ns(void) { return tick_ns; }
@@ -419,6 +421,157 @@ lab_team_result lab_team(unsigned threads, void (*work)(unsigned)) {
   return r;
 }
 
+void lab_pin(unsigned core) {
+  cpu_set_t allowed, one;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+    return;
+  int wanted = (int)core % CPU_COUNT(&allowed), cpu = 0;
+  for (; wanted > 0 || !CPU_ISSET(cpu, &allowed); cpu++)
+    wanted -= CPU_ISSET(cpu, &allowed) ? 1 : 0;
+  CPU_ZERO(&one);
+  CPU_SET(cpu, &one);
+  pthread_setaffinity_np(pthread_self(), sizeof one, &one);
+}
+
+unsigned lab_cores(void) {
+  cpu_set_t allowed;
+  return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? (unsigned)CPU_COUNT(&allowed) : 1;
+}
+
+/* ---- the observer ---- */
+
+enum { MAX_LOOKS = 4096 };
+static struct {
+  pthread_t thread;
+  unsigned period_ms;
+  _Atomic bool stop;
+  size_t count;
+  double rss[MAX_LOOKS];
+} observer;
+
+static void *observer_main(void *unused) {
+  (void)unused;
+  char text[128];
+  double page = (double)sysconf(_SC_PAGESIZE);
+  while (!observer.stop && observer.count < MAX_LOOKS) {
+    proc_read("/proc/self/statm", text, sizeof text);
+    const char *second = strchr(text, ' ');
+    observer.rss[observer.count++] = second ? strtod(second, NULL) * page : 0;
+    nanosleep(&(struct timespec){ observer.period_ms / 1000, observer.period_ms % 1000 * 1000000l }, NULL);
+  }
+  return NULL;
+}
+
+void lab_observe(unsigned period_ms) {
+  observer.period_ms = period_ms;
+  observer.stop = false;
+  observer.count = 0;
+  int error = pthread_create(&observer.thread, NULL, observer_main, NULL);
+  if (error)
+    lab_fail("the observing thread: %s", strerror(error));
+}
+
+size_t lab_observe_end(const double **rss_bytes) {
+  observer.stop = true;
+  pthread_join(observer.thread, NULL);
+  *rss_bytes = observer.rss;
+  return observer.count;
+}
+
+/* ---- sampled calls ---- */
+
+enum { SAMPLE_EVERY = 1024 };
+static double wall_clock_cost, cpu_clock_cost;      /* what an empty sample shows; medians */
+
+static void sample(lab_sampler *s, double wall, double cpu) {
+  wall = wall > wall_clock_cost ? wall - wall_clock_cost : 0;
+  cpu = cpu > cpu_clock_cost ? cpu - cpu_clock_cost : 0;
+  double wait = wall > cpu ? wall - cpu : 0;
+  s->samples++;
+  s->wall_sum += wall;
+  s->cpu_sum += cpu;
+  s->wait_sum += wait;
+  s->wall_max = wall > s->wall_max ? wall : s->wall_max;
+  s->cpu_max = cpu > s->cpu_max ? cpu : s->cpu_max;
+  s->wait_max = wait > s->wait_max ? wait : s->wait_max;
+}
+
+void *lab_sampled_malloc(lab_sampler *s, size_t size) {
+  void *block;
+  if (++s->calls % SAMPLE_EVERY != 0) {
+    block = malloc(size);
+  } else {
+    uint64_t wall = lab_now_ns(CLOCK_MONOTONIC), cpu = lab_now_ns(CLOCK_THREAD_CPUTIME_ID);
+    block = malloc(size);
+    cpu = lab_now_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+    sample(s, (double)(lab_now_ns(CLOCK_MONOTONIC) - wall), (double)cpu);
+  }
+  if (!block)
+    lab_fail("out of memory");
+  return block;
+}
+
+void lab_sampler_merge(lab_sampler *into, const lab_sampler *from) {
+  into->calls += from->calls;
+  into->samples += from->samples;
+  into->wall_sum += from->wall_sum;
+  into->cpu_sum += from->cpu_sum;
+  into->wait_sum += from->wait_sum;
+  into->wall_max = fmax(into->wall_max, from->wall_max);
+  into->cpu_max = fmax(into->cpu_max, from->cpu_max);
+  into->wait_max = fmax(into->wait_max, from->wait_max);
+}
+
+static void calibrate_sampler(void) {
+  enum { SAMPLES = 1001 };
+  static double wall[SAMPLES], cpu[SAMPLES];
+  for (unsigned i = 0; i < SAMPLES; i++) {
+    uint64_t w = lab_now_ns(CLOCK_MONOTONIC), c = lab_now_ns(CLOCK_THREAD_CPUTIME_ID);
+    cpu[i] = (double)(lab_now_ns(CLOCK_THREAD_CPUTIME_ID) - c);
+    wall[i] = (double)(lab_now_ns(CLOCK_MONOTONIC) - w);
+  }
+  wall_clock_cost = lab_median(wall, SAMPLES);
+  cpu_clock_cost = lab_median(cpu, SAMPLES);
+}
+
+/* ---- figures from series ---- */
+
+static int by_real(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+double lab_median(double *values, size_t n) {
+  qsort(values, n, sizeof *values, by_real);
+  return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+/* Resident memory moves in steps that last, so neighbouring points are not independent: the line is fitted to the means
+ * of ten stretches, whose scatter gives the interval (2.306 is Student's t for 8 degrees of freedom). */
+lab_line lab_fit(const double *y, size_t n, double step) {
+  enum { STRETCHES = 10 };
+  double mean[STRETCHES], centre[STRETCHES], mx = 0, my = 0, sxx = 0, sxy = 0, rest = 0;
+  if (n < 2 * STRETCHES)
+    return (lab_line){ NAN, NAN };
+  for (size_t s = 0; s < STRETCHES; s++) {
+    size_t from = n * s / STRETCHES, to = n * (s + 1) / STRETCHES;
+    mean[s] = 0;
+    for (size_t i = from; i < to; i++)
+      mean[s] += y[i] / (double)(to - from);
+    centre[s] = step * (double)(from + to - 1) / 2;
+    mx += centre[s] / STRETCHES;
+    my += mean[s] / STRETCHES;
+  }
+  for (size_t s = 0; s < STRETCHES; s++) {
+    sxx += (centre[s] - mx) * (centre[s] - mx);
+    sxy += (centre[s] - mx) * (mean[s] - my);
+  }
+  double slope = sxy / sxx;
+  for (size_t s = 0; s < STRETCHES; s++)
+    rest += pow(mean[s] - my - slope * (centre[s] - mx), 2);
+  return (lab_line){ slope, 2.306 * sqrt(rest / (STRETCHES - 2) / sxx) };
+}
+
 /* ---- rows ---- */
 
 void lab_row(const char *extra) {
@@ -460,6 +613,17 @@ void lab_metric_latency(const char *prefix, const lab_histogram *ticks) {
   lab_metric(name, (double)ticks->max * tick_ns);
   snprintf(name, sizeof name, "%s_mean_ns", prefix);
   lab_metric(name, ticks->total ? ticks->sum / (double)ticks->total * tick_ns : 0);
+}
+
+void lab_metric_sampler(const lab_sampler *s) {
+  double n = s->samples ? (double)s->samples : 1;
+  lab_metric("samples_count", (double)s->samples);
+  lab_metric("wall_mean_ns", s->wall_sum / n);
+  lab_metric("cpu_mean_ns", s->cpu_sum / n);
+  lab_metric("wait_mean_ns", s->wait_sum / n);
+  lab_metric("wall_max_ns", s->wall_max);
+  lab_metric("cpu_max_ns", s->cpu_max);
+  lab_metric("wait_max_ns", s->wait_max);
 }
 
 static void print_variant(const row *r) {

@@ -168,6 +168,29 @@ lab_team_result lab_team(unsigned threads, void (*work)(unsigned index));
 void lab_team_begin(void);
 void lab_team_end(void);
 uint64_t lab_team_own_ns(unsigned index);
+void lab_pin(unsigned core);                        /* the calling thread, to core modulo the cores allowed */
+unsigned lab_cores(void);
+
+/* ---- resident memory while others work: a thread that looks every `period_ms`, cheaply and so to within 256 KiB ---- */
+
+void lab_observe(unsigned period_ms);
+size_t lab_observe_end(const double **rss_bytes);   /* the looks, for a series; forgets nothing until the next lab_observe */
+
+/* ---- sampled calls: wall and CPU time of one call in 1,024, the clocks' own cost subtracted ---- */
+
+typedef struct lab_sampler {
+  uint64_t calls, samples;
+  double wall_sum, cpu_sum, wait_sum, wall_max, cpu_max, wait_max;
+} lab_sampler;
+
+void *lab_sampled_malloc(lab_sampler *s, size_t size);
+void lab_sampler_merge(lab_sampler *into, const lab_sampler *from);
+
+/* ---- a straight line through y[0..n), x = 0, step, 2 step ...: its slope and the half-width of the 95 % interval ---- */
+
+typedef struct lab_line { double slope, half_width; } lab_line;
+lab_line lab_fit(const double *y, size_t n, double step);
+double lab_median(double *values, size_t n);        /* sorts them */
 
 /* ---- heap state and proof ---- */
 
@@ -182,6 +205,7 @@ extern uint64_t lab_calls;                          /* malloc calls measured, fo
 
 void lab_row(const char *extra);                    /* a new row; `extra` ("phase=malloc") is added to its variant */
 void lab_metric(const char *name, double value);
+void lab_metric_sampler(const lab_sampler *s);
 void lab_metric_latency(const char *prefix, const lab_histogram *ticks);   /* PREFIX_p50_ns ... PREFIX_max_ns, mean */
 void lab_series(const char *name, const double *values, size_t count);     /* both must outlive lab_finish */
 int lab_finish(void);

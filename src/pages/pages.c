@@ -187,7 +187,7 @@ static bool commit_granules(size_t granules) {
 
 static bool advance_frontier(size_t granules) {
   size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
-  size_t step = min_size(max_size(count / 16, COMMIT_STEP), COMMIT_STEP_MOST);
+  size_t step = min_size(max_size((count - own.first) / 16, COMMIT_STEP), COMMIT_STEP_MOST);
   size_t generous = round_up(max_size(granules, step), COMMIT_STEP);
   return commit_granules(generous) || commit_granules(granules);
 }
@@ -330,6 +330,7 @@ static struct run *take_purgeable(uint64_t tick, size_t most) {
       size_t from = dirty_find(g, end, true);
       size_t to = min_size(dirty_find(from, end, false), from + most);
       bin_remove(run);
+      dirty_set(from, to, false);
       cut(run, from, to - from);
       return describe(from, to - from, RUN_META); /* in use, for everyone else */
     }
