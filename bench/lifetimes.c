@@ -1,0 +1,233 @@
+/* lifetimes: short requests beside long sessions - does memory of the short ones come free when they are done?
+ *
+ * `sessions` blocks of 256 bytes live on; each request allocates `objects` blocks of 96 to 480 bytes and frees them at
+ * its end, or `lag` requests later. After every `batch` requests, `churn` percent of the sessions are replaced, spread
+ * over the next batch; with probability `pinned` a batch also leaves one block of 256 bytes behind, which is freed
+ * `life` batches later (0: never). Live objects and bytes are counted by the workload: that is the truth to compare with.
+ *
+ * A batch is looked at again `close_lag` batches later. The granules (--granule bytes) that its request objects lay in
+ * are known from their addresses. One is drained when no live block is left in it; the batch, when all are. Recycled are
+ * granules that an earlier batch had used too. Retention is resident bytes over live bytes, both counted from before the
+ * first session; the slope is that of resident bytes over the requests after the first fifth, with its 95 % interval.
+ * Routing is malloc's own: everything shares one heap.                                                                */
+#include "lab.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SESSION = 256, LEAST = 96, MOST = 480, MOST_OBJECTS = 1000, CLOSE_LAG = 4 };
+
+static long requests = 20000, sessions = 4000, objects = 200, batch = 1000, lag = 0, life = 0, granule = 4096;
+static double churn = 2, pinned = 0;
+
+static const lab_option options[] = {
+  { .name = "requests", .help = "requests", .number = &requests, .least = 1 },
+  { .name = "batch", .help = "requests of a batch", .number = &batch, .least = 1 },
+  { .name = "objects", .help = "blocks of a request", .number = &objects, .least = 1 },
+  { .name = "sessions", .help = "sessions", .number = &sessions, .least = 1 },
+  { .name = "churn", .help = "percent of the sessions replaced in a batch", .real = &churn },
+  { .name = "lag", .help = "requests after which a request's blocks are freed", .number = &lag, .least = 0 },
+  { .name = "pinned", .help = "probability that a batch leaves one block behind", .real = &pinned },
+  { .name = "life", .help = "batches that such a block lives; 0 for ever", .number = &life, .least = 0 },
+  { .name = "granule", .help = "bytes of a granule", .number = &granule, .least = 64 },
+  { .name = NULL },
+};
+static const lab_about workload = { "lifetimes", "runs short requests beside long-lived sessions", options };
+
+/* ---- sets of granules: open addressing in memory of our own ---- */
+
+typedef struct set { uintptr_t *slots; size_t mask, count; } set;
+
+static set set_of(size_t capacity) {
+  size_t slots = 1024;
+  while (slots < 2 * capacity)
+    slots *= 2;
+  return (set){ lab_map(slots * sizeof(uintptr_t)), slots - 1, 0 };
+}
+
+static bool set_find(const set *s, uintptr_t value, size_t *at) {
+  for (*at = (value * 0x9E3779B97F4A7C15u >> 20) & s->mask; s->slots[*at]; *at = (*at + 1) & s->mask)
+    if (s->slots[*at] == value)
+      return true;
+  return false;
+}
+
+static bool set_add(set *s, uintptr_t value) {
+  size_t at;
+  if (set_find(s, value, &at))
+    return false;
+  if (2 * s->count > s->mask)
+    lab_fail("a batch lies in more granules than were reckoned with; choose larger ones with --granule");
+  s->slots[at] = value;
+  s->count++;
+  return true;
+}
+
+static void set_clear(set *s) {
+  memset(s->slots, 0, (s->mask + 1) * sizeof *s->slots);
+  s->count = 0;
+}
+
+/* ---- what is live ---- */
+
+typedef struct block { char *address; size_t size; } block;
+typedef struct left_behind { char *address; long dies; } left_behind;
+
+static block *session, *flight;                     /* flight: lag + 1 requests of `objects` blocks, in turn */
+static left_behind *behind;
+static long behind_count;
+static uint64_t live_bytes, live_count;
+
+static char *take(size_t size) {
+  char *p = malloc(size);
+  if (!p)
+    lab_fail("out of memory");
+  memset(p, 1, size);
+  live_bytes += size;
+  live_count++;
+  return p;
+}
+
+static void give(char *p, size_t size) {
+  if (!p)
+    return;
+  free(p);
+  live_bytes -= size;
+  live_count--;
+}
+
+static void add_granules(set *s, const char *p, size_t size) {
+  for (uintptr_t g = (uintptr_t)p / (uintptr_t)granule; g <= ((uintptr_t)p + size - 1) / (uintptr_t)granule; g++)
+    set_add(s, g);
+}
+
+static void serve(long request, uint64_t *state, set *touched) {
+  block *mine = flight + request % (lag + 1) * objects;
+  for (long i = 0; i < objects; i++)
+    give(mine[i].address, mine[i].size);
+  for (long i = 0; i < objects; i++) {
+    mine[i].size = LEAST + lab_below(state, MOST - LEAST + 1);
+    mine[i].address = take(mine[i].size);
+    add_granules(touched, mine[i].address, mine[i].size);
+  }
+  for (long i = 0; lag == 0 && i < objects; i++) {
+    give(mine[i].address, mine[i].size);
+    mine[i].address = NULL;
+  }
+}
+
+static void replace_session(uint64_t *state) {
+  block *s = &session[lab_below(state, (uint32_t)sessions)];
+  give(s->address, SESSION);
+  s->address = take(SESSION);
+}
+
+static void expire(long now) {
+  for (long i = 0; i < behind_count;)
+    if (behind[i].dies == now) {
+      give(behind[i].address, SESSION);
+      behind[i] = behind[--behind_count];
+    } else {
+      i++;
+    }
+}
+
+static void collect_live(set *live) {
+  set_clear(live);
+  for (long i = 0; i < sessions; i++)
+    add_granules(live, session[i].address, SESSION);
+  for (long i = 0; i < behind_count; i++)
+    add_granules(live, behind[i].address, SESSION);
+  for (long i = 0; i < (lag + 1) * objects; i++)
+    if (flight[i].address)
+      add_granules(live, flight[i].address, flight[i].size);
+}
+
+/* ---- batches ---- */
+
+static struct { double closes, drained_closes, granules, drained, recycled, seen_sum; } sum;
+
+static void look_again(const set *of_batch, const set *live) {
+  size_t pinned_granules = 0, at;
+  for (size_t i = 0; i <= of_batch->mask; i++)
+    if (of_batch->slots[i] && set_find(live, of_batch->slots[i], &at))
+      pinned_granules++;
+  sum.closes++;
+  sum.drained_closes += pinned_granules == 0;
+  sum.granules += (double)of_batch->count;
+  sum.drained += (double)(of_batch->count - pinned_granules);
+}
+
+static void count_recycled(const set *of_batch, set *seen) {
+  for (size_t i = 0; i <= of_batch->mask; i++)
+    if (of_batch->slots[i]) {
+      sum.recycled += !set_add(seen, of_batch->slots[i]);
+      sum.seen_sum++;
+    }
+}
+
+static void run_batch(long number, uint64_t *state, set *touched) {
+  long replaced = (long)((double)sessions * churn / 100), leaves = -1;
+  set_clear(touched);
+  expire(number);
+  if ((double)lab_below(state, 1000000) < pinned * 1e6)
+    leaves = lab_below(state, (uint32_t)batch);
+  for (long i = 0; i < batch; i++) {
+    for (long k = replaced * i / batch; k < replaced * (i + 1) / batch; k++)
+      replace_session(state);
+    if (i == leaves)
+      behind[behind_count++] = (left_behind){ take(SESSION), life ? number + life : -1 };
+    serve(number * batch + i, state, touched);
+  }
+}
+
+int main(int argc, char **argv) {
+  lab_start(argc, argv, &workload);
+  long batches = requests / batch;
+  if (batches <= CLOSE_LAG || objects > MOST_OBJECTS || pinned > 1)
+    lab_fail("at least %d batches, at most %d objects and a probability are needed", CLOSE_LAG + 1, MOST_OBJECTS);
+  uint64_t state = lab_seed;
+  session = lab_map((size_t)sessions * sizeof *session);
+  flight = lab_map((size_t)((lag + 1) * objects) * sizeof *flight);
+  behind = lab_map((size_t)batches * sizeof *behind);
+  double *rss = lab_map((size_t)batches * sizeof *rss), *live_series = lab_map((size_t)batches * sizeof *live_series);
+  /* What a batch can touch at most, were no granule ever used twice; capped, since allocators do reuse. */
+  size_t reckoned = (size_t)(batch * objects < 200000 ? batch * objects : 200000);
+  set touched[CLOSE_LAG + 1], seen = set_of(1u << 20);
+  set live = set_of(2 * (size_t)(sessions + batches + (lag + 1) * objects));
+  for (unsigned i = 0; i <= CLOSE_LAG; i++)
+    touched[i] = set_of(reckoned);
+  lab_litter(LEAST, MOST);
+  uint64_t base = lab_rss_now();
+  for (long i = 0; i < sessions; i++)
+    session[i].address = take(SESSION);
+  for (long b = 0; b < batches; b++) {
+    set *mine = &touched[b % (CLOSE_LAG + 1)];
+    run_batch(b, &state, mine);
+    count_recycled(mine, &seen);
+    if (b >= CLOSE_LAG) {
+      collect_live(&live);
+      look_again(&touched[(b - CLOSE_LAG) % (CLOSE_LAG + 1)], &live);
+    }
+    rss[b] = (double)lab_rss_now() - (double)base;
+    live_series[b] = (double)live_bytes;
+  }
+  lab_proof_live(live_bytes);
+  size_t warm = (size_t)batches / 5;
+  lab_line slope = lab_fit(rss + warm, (size_t)batches - warm, (double)batch);
+  lab_calls = (uint64_t)(batches * batch) * (uint64_t)objects;
+  lab_row("routing=none");
+  lab_metric("live_count", (double)live_count);
+  lab_metric("live_bytes", (double)live_bytes);
+  lab_metric("retained_rss_bytes", rss[batches - 1]);
+  lab_metric("retention_ratio", rss[batches - 1] / (double)live_bytes);
+  lab_metric("growth_per_request_bytes", slope.slope);
+  lab_metric("growth_per_request_half_width_bytes", slope.half_width);
+  lab_metric("granules_of_a_batch_count", sum.granules / sum.closes);
+  lab_metric("drained_granules_pct", 100 * sum.drained / sum.granules);
+  lab_metric("drained_batches_pct", 100 * sum.drained_closes / sum.closes);
+  lab_metric("recycled_granules_pct", 100 * sum.recycled / sum.seen_sum);
+  lab_series("rss_bytes", rss, (size_t)batches);
+  lab_series("live_bytes", live_series, (size_t)batches);
+  return lab_finish();
+}

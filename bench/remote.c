@@ -1,0 +1,160 @@
+/* remote: one operation is a malloc of 16 to 1,039 bytes and its free, `share` percent of them by another thread.
+ *
+ * Thread i hands blocks to thread i + 1 through a ring of its own (one writer, one reader, no lock), and frees what
+ * arrives in its own. A block that stays is freed after 64 more have been allocated. A full ring is waited for, while
+ * the waiter frees its own arrivals, so that the share is kept. Rows last `ms` milliseconds after a quarter of that as
+ * warm-up. Resident memory is looked at every 20 ms, and again when all is freed and the threads are gone.            */
+#include "lab.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+enum { RING = 1024, WINDOW = 64, LEAST = 16, SPREAD = 0x3FF, MOST_THREADS = 64, STRETCH = 256 };
+
+static long threads = 2, share = 50, ms = 1000;
+
+static const lab_option options[] = {
+  { .name = "share", .help = "percent of the frees done by another thread", .number = &share, .least = 0 },
+  { .name = "threads", .help = "threads", .number = &threads, .least = 2 },
+  { .name = "ms", .help = "milliseconds that are timed", .number = &ms, .least = 10 },
+  { .name = NULL },
+};
+static const lab_about workload = { "remote", "allocates here and frees there", options };
+
+/* Writer and reader keep to lines of their own. `head` is released by the writer and acquired by the reader, `tail` the
+ * other way round. */
+typedef struct ring {
+  _Alignas(128) _Atomic uint64_t head;
+  _Alignas(128) _Atomic uint64_t tail;
+  _Alignas(128) char *slots[RING];
+} ring;
+
+static ring *inboxes;
+static _Alignas(128) _Atomic unsigned running;       /* threads that may still send */
+typedef struct tally { _Alignas(128) uint64_t allocated, remote_frees, local_frees, waits; } tally;
+static tally tallies[MOST_THREADS];
+
+static bool send(ring *to, char *block) {
+  uint64_t head = atomic_load_explicit(&to->head, memory_order_relaxed);
+  if (head - atomic_load_explicit(&to->tail, memory_order_acquire) == RING)
+    return false;
+  to->slots[head % RING] = block;
+  atomic_store_explicit(&to->head, head + 1, memory_order_release);
+  return true;
+}
+
+static bool receive(ring *mine) {
+  uint64_t tail = atomic_load_explicit(&mine->tail, memory_order_relaxed);
+  if (tail == atomic_load_explicit(&mine->head, memory_order_acquire))
+    return false;
+  char *block = mine->slots[tail % RING];
+  atomic_store_explicit(&mine->tail, tail + 1, memory_order_release);
+  free(block);
+  return true;
+}
+
+static void stretch(unsigned index, uint32_t *state, char **window, tally *t) {
+  ring *mine = &inboxes[index], *next = &inboxes[(index + 1) % (unsigned)threads];
+  for (unsigned i = 0; i < STRETCH; i++) {
+    uint32_t r = lab_xorshift32(state);
+    char *block = malloc(LEAST + (r & SPREAD));
+    if (!block)
+      lab_fail("out of memory");
+    *block = (char)r;
+    t->allocated++;
+    if ((r >> 12) % 100 < (uint32_t)share) {
+      while (!send(next, block)) {
+        t->waits++;
+        if (!receive(mine))
+          sched_yield();
+        else
+          t->remote_frees++;
+      }
+    } else {
+      free(window[t->allocated % WINDOW]);
+      window[t->allocated % WINDOW] = block;
+      t->local_frees++;
+    }
+    for (unsigned k = 0; k < 2 && receive(mine); k++)
+      t->remote_frees++;
+  }
+}
+
+static void work_for(unsigned index, uint32_t *state, char **window, tally *t, long milliseconds) {
+  uint64_t end = lab_now_ns(CLOCK_MONOTONIC) + (uint64_t)milliseconds * 1000000u;
+  do
+    stretch(index, state, window, t);
+  while (lab_now_ns(CLOCK_MONOTONIC) < end);
+}
+
+static void work(unsigned index) {
+  char *window[WINDOW] = { 0 };
+  uint32_t state = lab_seed32(index);
+  tally warm = { 0 };
+  lab_litter(LEAST, LEAST + SPREAD);
+  work_for(index, &state, window, &warm, ms / 4);
+  /* Whoever still warms up may wait for room in this thread's ring; the barrier of lab_team_begin would not make any. */
+  atomic_fetch_sub(&running, 1);
+  while (atomic_load(&running) > 0)
+    if (!receive(&inboxes[index]))
+      sched_yield();
+  lab_team_begin();
+  work_for(index, &state, window, &tallies[index], ms);
+  atomic_fetch_add(&running, 1);
+  while (atomic_load(&running) < (unsigned)threads)
+    if (receive(&inboxes[index]))
+      tallies[index].remote_frees++;
+    else
+      sched_yield();
+  lab_team_end();
+  while (receive(&inboxes[index]))
+    ;
+  for (unsigned i = 0; i < WINDOW; i++)
+    free(window[i]);
+}
+
+/* The live set of the measured part is a few rings full, so the proof holds blocks of its own. */
+static void prove(void) {
+  enum { HELD = 10000 };
+  char **held = lab_map(HELD * sizeof *held);
+  for (unsigned i = 0; i < HELD; i++)
+    held[i] = malloc(LEAST + SPREAD / 2);
+  lab_proof_live(HELD * (uint64_t)(LEAST + SPREAD / 2));
+  for (unsigned i = 0; i < HELD; i++)
+    free(held[i]);
+}
+
+int main(int argc, char **argv) {
+  lab_start(argc, argv, &workload);
+  if (threads > MOST_THREADS || share > 100)
+    lab_fail("at most %d threads and 100 percent", MOST_THREADS);
+  prove();
+  inboxes = lab_map((size_t)threads * sizeof *inboxes);
+  atomic_store(&running, (unsigned)threads);
+  uint64_t base = lab_rss_now();
+  const double *looks;
+  lab_observe(20);
+  lab_team_result r = lab_team((unsigned)threads, work);
+  size_t count = lab_observe_end(&looks);
+  uint64_t after = lab_rss_now(), allocated = 0, remote = 0, freed = 0, waits = 0;
+  for (long i = 0; i < threads; i++) {
+    allocated += tallies[i].allocated;
+    remote += tallies[i].remote_frees;
+    freed += tallies[i].remote_frees + tallies[i].local_frees;
+    waits += tallies[i].waits;
+  }
+  double *sorted = lab_map(count * sizeof *sorted);
+  for (size_t i = 0; i < count; i++)
+    sorted[i] = looks[i];
+  lab_calls = allocated;
+  lab_row(NULL);
+  lab_metric("ops_per_s", (double)allocated / r.wall_ns * 1e9);
+  lab_metric("cpu_per_op_ns", r.cpu_ns / (double)allocated);
+  lab_metric("remote_frees_pct", 100 * (double)remote / (double)freed);
+  lab_metric("full_ring_waits_count", (double)waits);
+  lab_metric("during_rss_bytes", lab_median(sorted, count) - (double)base);
+  lab_metric("after_rss_bytes", (double)after - (double)base);
+  lab_series("rss_bytes", looks, count);
+  return lab_finish();
+}
