@@ -27,7 +27,7 @@ from pathlib import Path
 KEYS = 200_000
 VALUE_SIZES = (24, 100, 400, 1500)  # one per round in turn: keys are overwritten with values of another class
 ROUNDS = 8
-REQUESTS = 800_000  # for each of SET and GET, each round and each server
+REQUESTS = 500_000  # for each of SET and GET, each round and each server
 SETTLE_SECONDS = 4  # without a request after the deletion: memory goes back by itself or not at all
 LEAST_ALLOCATIONS = 100_000  # fewer than these, and something else served the process
 MIB = 1 << 20
