@@ -551,7 +551,7 @@ double lab_median(double *values, size_t n) {
 lab_line lab_fit(const double *y, size_t n, double step) {
   enum { STRETCHES = 10 };
   double mean[STRETCHES], centre[STRETCHES], mx = 0, my = 0, sxx = 0, sxy = 0, rest = 0;
-  if (n < 2 * STRETCHES)
+  if (n < STRETCHES)
     return (lab_line){ NAN, NAN };
   for (size_t s = 0; s < STRETCHES; s++) {
     size_t from = n * s / STRETCHES, to = n * (s + 1) / STRETCHES;

@@ -145,7 +145,6 @@ int main(int argc, char **argv) {
   lab_start(argc, argv, &workload);
   if (threads > MOST_THREADS)
     lab_fail("--threads=%ld: at most %d", threads, MOST_THREADS);
-  prove();
   size_t n = (size_t)rounds;
   double *one = lab_map(n * sizeof *one), *all = lab_map(n * sizeof *all), *scaling = lab_map(n * sizeof *scaling);
   double *loop_all = lab_map(n * sizeof *loop_all), *loop_scaling = lab_map(n * sizeof *loop_scaling);
@@ -169,6 +168,7 @@ int main(int argc, char **argv) {
   }
   lab_calls = (uint64_t)pairs * (uint64_t)repeats * (uint64_t)rounds * (uint64_t)(threads + 1);
   lab_row(NULL);
+  prove(); /* after the memory figures of the row are taken */
   lab_metric("ops_per_s", lab_median(all, n));
   lab_metric("one_thread_ops_per_s", lab_median(one, n));
   lab_metric("scaling_ratio", lab_median(scaling, n));

@@ -28,7 +28,7 @@ FOLDER = ROOT / ".peers"
 INDEX = FOLDER / "peers.json"
 
 
-class Unavailable(Exception):
+class UnavailableError(Exception):
     """Why an origin cannot give its peer here."""
 
 
@@ -55,14 +55,14 @@ class Origin:
     make: Callable[[Path], str]
 
 
-# ---- running things --------------------------------------------------------------------------------------------------
+# ---- running things ----
 
 
 def run(command: Sequence[str | Path], cwd: Path | None = None, **variables: str) -> str:
-    """The command's output; Unavailable with its last lines when it fails."""
+    """The command's output; UnavailableError with its last lines when it fails."""
     name = Path(command[0]).name
     if shutil.which(command[0]) is None:
-        raise Unavailable(f"{name} is not installed")
+        raise UnavailableError(f"{name} is not installed")
     done = subprocess.run(
         [str(word) for word in command],
         cwd=cwd,
@@ -77,7 +77,7 @@ def run(command: Sequence[str | Path], cwd: Path | None = None, **variables: str
     if done.returncode != 0:
         lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
         telling = [line for line in lines if re.search(r"error|^E:|not found|cannot", line, re.IGNORECASE)]
-        raise Unavailable(f"{name} failed: {(telling or lines or ['no output'])[0][:160]}")
+        raise UnavailableError(f"{name} failed: {(telling or lines or ['no output'])[0][:160]}")
     return done.stdout
 
 
@@ -91,7 +91,7 @@ def workspace(name: str) -> Path:
 
 def only(paths: Sequence[Path], what: str) -> Path:
     if not paths:
-        raise Unavailable(f"{what} is not in the package")
+        raise UnavailableError(f"{what} is not in the package")
     return sorted(paths)[-1]
 
 
@@ -100,7 +100,7 @@ def install(library: Path, target: Path) -> None:
     target.chmod(0o755)
 
 
-# ---- Debian packages -------------------------------------------------------------------------------------------------
+# ---- Debian packages ----
 
 
 def system_sources() -> tuple[str, str]:
@@ -112,11 +112,11 @@ def system_sources() -> tuple[str, str]:
     )
     address = re.search(r"^(?:URIs:|deb\s+(?:\[[^]]*\]\s+)?)\s*(\S+/(?:debian|ubuntu)/?)(?=\s|$)", text, re.MULTILINE)
     if address is None:
-        raise Unavailable("apt's configuration names no Debian or Ubuntu archive")
+        raise UnavailableError("apt's configuration names no Debian or Ubuntu archive")
     flavour = "ubuntu" if address[1].rstrip("/").endswith("ubuntu") else "debian"
     key = Path(f"/usr/share/keyrings/{flavour}-archive-keyring.gpg")
     if not key.exists():
-        raise Unavailable(f"{key} is missing (package {flavour}-archive-keyring)")
+        raise UnavailableError(f"{key} is missing (package {flavour}-archive-keyring)")
     return address[1], str(key)
 
 
@@ -143,7 +143,7 @@ class Apt:
             return
         address, key = system_sources()
         if "ubuntu" in address:
-            raise Unavailable(f"Debian's {self.release} is not among this machine's package sources")
+            raise UnavailableError(f"Debian's {self.release} is not among this machine's package sources")
         for name in ("lists/partial", "cache/archives/partial"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         lines = [f"{kind} [signed-by={key}] {address} {self.release} main\n" for kind in ("deb", "deb-src")]
@@ -182,7 +182,7 @@ def installed(package: str, library: str) -> Origin:
     def make(target: Path) -> str:
         listed = run(["dpkg-query", "-W", "-f=${Version} ${db:Status-Status}", package]).split()
         if listed[-1] != "installed":
-            raise Unavailable(f"package {package} is not installed")
+            raise UnavailableError(f"package {package} is not installed")
         files = [Path(line) for line in run(["dpkg-query", "-L", package]).splitlines()]
         install(only([path for path in files if path.match(library)], library), target)
         return listed[0]
@@ -190,7 +190,7 @@ def installed(package: str, library: str) -> Origin:
     return Origin(f"installed package {package}", make)
 
 
-# ---- crates and wheels -----------------------------------------------------------------------------------------------
+# ---- crates and wheels ----
 
 
 def crate(name: str, work: Path) -> Path:
@@ -210,7 +210,7 @@ def wheel(name: str, library: str, work: Path) -> Path:
     return only(list((work / "root").rglob(library)), library)
 
 
-# ---- how each one's own build makes its release library ---------------------------------------------------------------
+# ---- how each one's own build makes its release library ----
 
 
 def header_number(folder: Path, name: str) -> int:
@@ -218,12 +218,15 @@ def header_number(folder: Path, name: str) -> int:
         found = re.search(rf"#define\s+{name}\s+(\d+)", path.read_text(errors="replace"))
         if found:
             return int(found[1])
-    raise Unavailable(f"no header defines {name}")
+    raise UnavailableError(f"no header defines {name}")
 
 
 def mimalloc_version(number: int) -> str:
     """212 is 2.1.2, as it was written until 2024; 30302 is 3.3.2."""
-    return f"{number // 10000}.{number // 100 % 100}.{number % 100}" if number > 9999 else ".".join(str(number))
+    digits = str(number)
+    if len(digits) == len("212"):
+        return ".".join(digits)
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
 
 def build_mimalloc(generation: str) -> Callable[[Path], str]:
@@ -317,12 +320,12 @@ PEERS: dict[str, list[Origin]] = {
 }
 
 
-# ---- making, proving, listing ----------------------------------------------------------------------------------------
+# ---- making, proving, listing ----
 
 PROBE = """
 import ctypes, threading
 class Info(ctypes.Structure):
-    _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p), ("at", ctypes.c_void_p)]
+    _fields_ = [("file", ctypes.c_char_p), ("rest", ctypes.c_void_p * 3)]
 self = ctypes.CDLL(None)
 info = Info()
 self.dladdr(ctypes.cast(self.malloc, ctypes.c_void_p), ctypes.byref(info))
@@ -336,7 +339,7 @@ print(info.file.decode())
 
 
 def prove(library: Path) -> None:
-    """Unavailable unless the library serves malloc in a threaded program that then ends normally."""
+    """UnavailableError unless the library serves malloc in a threaded program that then ends normally."""
     done = subprocess.run(
         [sys.executable, "-c", PROBE],
         env=os.environ | {"LD_PRELOAD": str(library), "PYTHONMALLOC": "malloc"},
@@ -347,11 +350,11 @@ def prove(library: Path) -> None:
     )
     complaint = re.search(r"ERROR: ld\.so: .*|version `.*' not found.*", done.stderr)
     if complaint:
-        raise Unavailable(f"it does not load: {complaint[0][:160]}")
+        raise UnavailableError(f"it does not load: {complaint[0][:160]}")
     if done.returncode != 0:
-        raise Unavailable(f"a threaded program ends with status {done.returncode} under it")
+        raise UnavailableError(f"a threaded program ends with status {done.returncode} under it")
     if Path(done.stdout.strip()).resolve() != library.resolve():
-        raise Unavailable(f"malloc comes from {done.stdout.strip()} under it")
+        raise UnavailableError(f"malloc comes from {done.stdout.strip()} under it")
 
 
 def obtain(name: str, origins: Sequence[Origin]) -> Peer:
@@ -363,7 +366,7 @@ def obtain(name: str, origins: Sequence[Origin]) -> Peer:
         try:
             version = origin.make(target)
             prove(target)
-        except (Unavailable, OSError, subprocess.TimeoutExpired) as error:
+        except (UnavailableError, OSError, subprocess.TimeoutExpired) as error:
             reasons.append(f"{origin.source}: {error}")
             continue
         skipped = f" (before it: {'; '.join(reasons)})" if reasons else ""
@@ -401,12 +404,14 @@ def make(names: Sequence[str], again: bool) -> list[Peer]:
 def table(peers: Sequence[Peer]) -> str:
     rows = [("NAME", "VERSION", "LIBRARY", "SOURCE")]
     for peer in peers:
-        where = peer.path or "(no preload)"
-        rows.append(
-            (peer.name, peer.version, where, peer.source) if peer.available else (peer.name, "missing", "-", peer.reason)
-        )
+        if peer.available:
+            rows.append((peer.name, peer.version, peer.path or "(no preload)", peer.source))
+        else:
+            rows.append((peer.name, "missing", "-", peer.reason))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    return "\n".join("  ".join([*(cell.ljust(w) for cell, w in zip(row, widths)), row[3]]) for row in rows)
+    return "\n".join(
+        "  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[3]]) for row in rows
+    )
 
 
 def main() -> int:

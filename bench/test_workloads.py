@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""Every workload in a small form: the rows are whole, the wrong allocator gives none, mistakes are refused.
+
+bench/test_workloads.py FOLDER     where the built workloads are
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any
+
+SOURCES = Path(__file__).resolve().parent
+FOLDER = Path(sys.argv.pop(1) if len(sys.argv) > 1 else ".")
+
+SMALL = {
+    "burst": ["--mib=8", "--idle_ms=20"],
+    "churn": ["--objects=2000", "--cycles=40"],
+    "contention-sampling": ["--operations=2048"],
+    "fragmentation": ["--mib=1"],
+    "latency": ["--objects=2000", "--cycles=5"],
+    "lifetimes": ["--requests=120", "--batch=10", "--objects=20", "--sessions=100", "--pinned=0.5"],
+    "random-mixed": ["--iterations=50000"],
+    "remote": ["--ms=20"],
+    "request": ["--requests=500"],
+    "simple": ["--objects=20000"],
+    "threads": ["--pairs=2000", "--repeats=1", "--rounds=3"],
+    "zombie-repair": ["--operations=2048"],
+}
+WRONG_ALLOCATOR, WRONG_USE = 4, 2
+
+# A library that takes every call and passes it on: its name is right, the allocator that serves is not.
+PASSES_ON = """
+#include <stddef.h>
+void *__libc_malloc(size_t); void *__libc_calloc(size_t, size_t); void *__libc_realloc(void *, size_t);
+void __libc_free(void *);
+void *malloc(size_t n) { return __libc_malloc(n); }
+void *calloc(size_t n, size_t m) { return __libc_calloc(n, m); }
+void *realloc(void *p, size_t n) { return __libc_realloc(p, n); }
+void free(void *p) { __libc_free(p); }
+"""
+# One that replaces malloc and free, and forgets the others.
+FORGETS = PASSES_ON.replace("void *calloc", "void *forgotten_calloc")
+
+
+def run(name: str, *options: str, preload: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+    if preload:
+        environment["LD_PRELOAD"] = str(preload)
+    command = [FOLDER / name, *SMALL[name], *options]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+
+
+def rows(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    if done.returncode != 0:
+        raise AssertionError(f"status {done.returncode}: {done.stderr}")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+class Rows(unittest.TestCase):
+    def test_every_workload_is_tested(self) -> None:
+        built = {path.stem for path in SOURCES.glob("*.c")} - {"lab"}
+        self.assertEqual(built, set(SMALL))
+
+    def test_rows_are_whole(self) -> None:
+        for name in SMALL:
+            with self.subTest(name):
+                for row in rows(run(name, "--seed=7", "--expect=glibc")):
+                    self.assertEqual((row["workload"], row["seed"]), (name, 7))
+                    self.assertGreater(row["metrics"]["peak_rss_bytes"], 0)
+                    self.assertGreater(row["metrics"]["end_rss_bytes"], 0)
+                    self.assertGreater(row["proof"]["calls"], 0)
+                    self.assertTrue(row["proof"]["glibc"])
+                    units = ("_ns", "_bytes", "_per_s", "_pct", "_count", "_ratio")
+                    self.assertTrue(all(metric.endswith(units) for metric in row["metrics"]), row["metrics"])
+
+    def test_csv_says_what_json_says(self) -> None:
+        (row,) = rows(run("random-mixed"))
+        lines = run("random-mixed", "--csv").stdout.splitlines()
+        self.assertEqual(lines[0], "workload,variant,seed,metric,value,malloc_from")
+        self.assertEqual(len(lines) - 1, len(row["metrics"]))
+
+    def test_options_and_litter_are_in_the_variant(self) -> None:
+        (row,) = rows(run("random-mixed", "--slots=64", "--litter=1000"))
+        self.assertEqual(row["variant"], "draws=same,slots=64,threads=1,iterations=50000,litter=1000")
+
+    def test_the_same_seed_makes_the_same_calls(self) -> None:
+        calls = {rows(run("random-mixed", "--seed=3"))[0]["proof"]["calls"] for _ in range(2)}
+        self.assertEqual(len(calls), 1)
+
+    def test_shares_of_the_classes_add_up(self) -> None:
+        for draws in ("same", "independent"):
+            metrics = rows(run("random-mixed", f"--draws={draws}"))[0]["metrics"]
+            self.assertAlmostEqual(sum(v for k, v in metrics.items() if k.startswith("share_")), 100, places=5)
+
+
+class Figures(unittest.TestCase):
+    """Where arithmetic says what must come out."""
+
+    def test_all_of_a_burst_is_live_when_nothing_is_freed(self) -> None:
+        metrics = rows(run("burst", "--freed=0"))[0]["metrics"]
+        self.assertEqual(metrics["live_bytes"], metrics["taken_bytes"])
+        self.assertGreaterEqual(metrics["live_pages_bytes"], metrics["live_bytes"])
+
+    def test_nothing_of_a_burst_is_live_when_all_is_freed(self) -> None:
+        metrics = rows(run("burst", "--freed=100"))[0]["metrics"]
+        self.assertEqual((metrics["live_bytes"], metrics["live_pages_bytes"]), (0, 0))
+
+    def test_lifetimes_counts_what_lives(self) -> None:
+        metrics = rows(run("lifetimes", "--pinned=1", "--life=0"))[0]["metrics"]
+        self.assertEqual(metrics["live_count"], 100 + 12)
+        metrics = rows(run("lifetimes", "--pinned=1", "--life=3"))[0]["metrics"]
+        self.assertEqual(metrics["live_count"], 100 + 3)
+
+    def test_remote_keeps_its_share(self) -> None:
+        for share in (0, 50, 90):
+            metrics = rows(run("remote", f"--share={share}"))[0]["metrics"]
+            self.assertAlmostEqual(metrics["remote_frees_pct"], share, delta=5)
+
+    def test_sampling_takes_one_in_1024(self) -> None:
+        metrics = rows(run("simple", "--objects=100000"))[0]["metrics"]
+        self.assertEqual(metrics["samples_count"], 100000 // 1024)
+
+
+class Refusals(unittest.TestCase):
+    def library(self, code: str) -> Path:
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        folder = Path(holder.name)
+        (folder / "it.c").write_text(code)
+        subprocess.run(["cc", "-O2", "-w", "-shared", "-fPIC", "-o", folder / "it.so", folder / "it.c"], check=True)
+        return folder / "it.so"
+
+    def refused(self, done: subprocess.CompletedProcess[str], status: int, words: str) -> None:
+        self.assertEqual((done.returncode, done.stdout), (status, ""), done.stderr)
+        self.assertIn(words, done.stderr)
+
+    def test_preload_that_does_not_take(self) -> None:
+        nowhere = Path("/nowhere/liballoc.so")
+        self.refused(run("simple", f"--expect={nowhere}", preload=nowhere), WRONG_ALLOCATOR, "No such file")
+        self.refused(run("simple", "--expect=liballoc", preload=nowhere), WRONG_ALLOCATOR, "libc.so")
+
+    def test_wrong_library(self) -> None:
+        mine, other = self.library(PASSES_ON), self.library(PASSES_ON)
+        self.refused(run("simple", f"--expect={other}", preload=mine), WRONG_ALLOCATOR, "was expected")
+        self.refused(run("simple", "--expect=glibc", preload=mine), WRONG_ALLOCATOR, "glibc was expected")
+
+    def test_library_that_passes_calls_on_to_glibc(self) -> None:
+        library = self.library(PASSES_ON)
+        for name in SMALL:
+            with self.subTest(name):
+                self.refused(run(name, f"--expect={library}", preload=library), WRONG_ALLOCATOR, "served only")
+
+    def test_library_with_half_of_the_family(self) -> None:
+        self.refused(run("simple", preload=self.library(FORGETS)), WRONG_ALLOCATOR, "calloc from")
+
+    def test_mistakes(self) -> None:
+        for option, words in {
+            "--slots=0": "at least 1",
+            "--slots=many": "whole number",
+            "--draws=odd": "same|independent",
+            "--slotz=3": "unknown option",
+            "slots": "not --option=value",
+        }.items():
+            with self.subTest(option):
+                self.refused(run("random-mixed", option), WRONG_USE, words)
+
+
+if __name__ == "__main__":
+    unittest.main()
