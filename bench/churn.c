@@ -1,9 +1,9 @@
 /* churn: one cycle replaces `turnover` percent of `objects` live blocks, chosen at random.
  *
  * The live set stays as large as it was; does the process? After every cycle resident memory (exact) and committed
- * memory (VmData) are read. The first tenth of the cycles warms up. Growth is the slope of a line through the rest, with
- * its 95 % interval: an interval that holds 0 shows no growth. Sizes are drawn anew for each block when --least and
- * --most differ, so that a hole left by one size must serve others.                                                   */
+ * memory (VmData) are read. The first tenth of the cycles warms up. Growth is the slope of a line through the rest,
+ * with its 95 % interval: an interval that holds 0 shows no growth. Sizes are drawn anew for each block when --least
+ * and --most differ, so that a hole left by one size must serve others. */
 #include "lab.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* contention-sampling: eight threads, each pinned to a core, allocate and free 128 bytes; one malloc in 1,024 is timed.
  *
- * Each thread keeps a window of 1,000 blocks and replaces them in turn. Wall and CPU time are apart: with more threads
- * than cores most of the waiting is the scheduler's, and only CPU time can be laid at the allocator's door.           */
+ * Each thread keeps a window of 1,000 blocks and replaces them in turn. Wall and CPU time are apart: with more
+ * threads than cores most of the waiting is the scheduler's, and only CPU time can be laid at the allocator's door. */
 #include "lab.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static const lab_option options[] = {
   { .name = "size", .help = "bytes of a block", .number = &size, .least = 1 },
   { .name = NULL },
 };
-static const lab_about workload = { "contention-sampling", "allocates in pinned threads, sampling wall and CPU time", options };
+static const lab_about workload = { "contention-sampling", "allocates in pinned threads, sampled", options };
 
 static lab_sampler samplers[MOST_THREADS];
 

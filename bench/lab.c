@@ -146,7 +146,7 @@ static void usage(void) {
       snprintf(value, sizeof value, "%g", *o->real);
     else
       snprintf(value, sizeof value, "%s", *o->text);
-    printf("  --%-14s %s%s%s%s (%s)\n", o->name, o->help, o->choices ? ": " : "", o->choices ? o->choices : "", "", value);
+    printf("  --%-14s %s%s%s (%s)\n", o->name, o->help, o->choices ? ": " : "", o->choices ? o->choices : "", value);
   }
   printf("  --%-14s %s (%llu)\n", "seed", "of every random number", (unsigned long long)lab_seed);
   printf("  --%-14s %s (0)\n", "litter", "blocks that each thread allocates and mostly frees before the start");
@@ -266,7 +266,8 @@ uint32_t lab_seed32(uint64_t salt) {
 /* ---- memory ---- */
 
 void *lab_map(size_t bytes) {
-  void *memory = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE;
+  void *memory = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, flags, -1, 0);
   if (memory == MAP_FAILED)
     lab_fail("%zu bytes for the workload's own tables: %s", bytes, strerror(errno));
   return memory;
@@ -301,7 +302,7 @@ uint64_t lab_rss_now(void) {
 lab_memory lab_memory_now(void) {
   char text[4096];
   proc_read("/proc/self/status", text, sizeof text);
-  lab_memory m = { .rss = lab_rss_now(), .peak_rss = proc_field(text, "VmHWM:"), .committed = proc_field(text, "VmData:") };
+  lab_memory m = { lab_rss_now(), proc_field(text, "VmHWM:"), proc_field(text, "VmData:") };
   if (m.peak_rss < m.rss)
     m.peak_rss = m.rss;
   return m;

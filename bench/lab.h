@@ -171,10 +171,10 @@ uint64_t lab_team_own_ns(unsigned index);
 void lab_pin(unsigned core);                        /* the calling thread, to core modulo the cores allowed */
 unsigned lab_cores(void);
 
-/* ---- resident memory while others work: a thread that looks every `period_ms`, cheaply and so to within 256 KiB ---- */
+/* ---- resident memory while others work: a thread looks every `period_ms`, cheaply and so to within 256 KiB ---- */
 
 void lab_observe(unsigned period_ms);
-size_t lab_observe_end(const double **rss_bytes);   /* the looks, for a series; forgets nothing until the next lab_observe */
+size_t lab_observe_end(const double **rss_bytes);   /* the looks, for a series; kept until the next lab_observe */
 
 /* ---- sampled calls: wall and CPU time of one call in 1,024, the clocks' own cost subtracted ---- */
 
@@ -186,7 +186,7 @@ typedef struct lab_sampler {
 void *lab_sampled_malloc(lab_sampler *s, size_t size);
 void lab_sampler_merge(lab_sampler *into, const lab_sampler *from);
 
-/* ---- a straight line through y[0..n), x = 0, step, 2 step ...: its slope and the half-width of the 95 % interval ---- */
+/* ---- a straight line through y[0..n), x = 0, step, 2 step ...: its slope and the half of its 95 % interval ---- */
 
 typedef struct lab_line { double slope, half_width; } lab_line;
 lab_line lab_fit(const double *y, size_t n, double step);

@@ -1,14 +1,14 @@
 /* latency: each malloc and each free of one size, timed one by one with the cycle counter.
  *
- *   --mode=churn   `objects` live; a cycle replaces `turnover` percent of them, chosen at random: one by one, a free and
- *                  then the malloc that takes its place, so that an allocator can hand back the block still hot.
+ *   --mode=churn   `objects` live; a cycle replaces `turnover` percent of them, chosen at random: one by one, a free
+ *                  and then the malloc that takes its place, so that an allocator can hand back the block still hot.
  *   --mode=batch   the same, but a cycle frees all its objects before it allocates their replacements.
  *   --mode=bulk    a cycle allocates `objects`, then frees them in the same order.
  *
  * Every block is written at both ends as soon as it is allocated, outside the timed call. A tenth of the cycles (at
- * least one) runs first, untimed. The cost of reading the counter is measured and subtracted, the counter's step stated.
- * "pair" is a malloc plus the free of that same block. Wall and CPU time of the cycles are reported apart: their
- * difference is time the scheduler took, which no allocator is to blame for.                                          */
+ * least one) runs first, untimed. The cost of reading the counter is measured and subtracted, the counter's step
+ * stated. "pair" is a malloc plus the free of that same block. Wall and CPU time of the cycles are reported apart:
+ * their difference is time the scheduler took, which no allocator is to blame for. */
 #include "lab.h"
 
 #include <stdlib.h>
@@ -19,7 +19,8 @@ static double turnover = 10;
 static const char *mode = "churn";
 
 static const lab_option options[] = {
-  { .name = "mode", .help = "replace a share of a live set one by one, or in a batch; or fill and empty", .text = &mode, .choices = "churn|batch|bulk" },
+  { .name = "mode", .help = "replace objects one by one, or in a batch; or fill and empty", .text = &mode,
+    .choices = "churn|batch|bulk" },
   { .name = "objects", .help = "live blocks", .number = &objects, .least = 1 },
   { .name = "turnover", .help = "percent of the objects replaced in a cycle (churn, batch)", .real = &turnover },
   { .name = "cycles", .help = "timed cycles", .number = &cycles, .least = 1 },

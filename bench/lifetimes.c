@@ -1,15 +1,16 @@
 /* lifetimes: short requests beside long sessions - does memory of the short ones come free when they are done?
  *
- * `sessions` blocks of 256 bytes live on; each request allocates `objects` blocks of 96 to 480 bytes and frees them at
- * its end, or `lag` requests later. After every `batch` requests, `churn` percent of the sessions are replaced, spread
- * over the next batch; with probability `pinned` a batch also leaves one block of 256 bytes behind, which is freed
- * `life` batches later (0: never). Live objects and bytes are counted by the workload: that is the truth to compare with.
+ * `sessions` blocks of 256 bytes live on; each request allocates `objects` blocks of 96 to 480 bytes and frees them
+ * at its end, or `lag` requests later. After every `batch` requests, `churn` percent of the sessions are replaced,
+ * spread over the next batch; with probability `pinned` a batch also leaves one block of 256 bytes behind, which is
+ * freed `life` batches later (0: never). Live objects and bytes are counted by the workload: that is the truth to
+ * compare with.
  *
- * A batch is looked at again `close_lag` batches later. The granules (--granule bytes) that its request objects lay in
- * are known from their addresses. One is drained when no live block is left in it; the batch, when all are. Recycled are
- * granules that an earlier batch had used too. Retention is resident bytes over live bytes, both counted from before the
- * first session; the slope is that of resident bytes over the requests after the first fifth, with its 95 % interval.
- * Routing is malloc's own: everything shares one heap.                                                                */
+ * A batch is looked at again `close_lag` batches later. The granules (--granule bytes) that its request objects lay
+ * in are known from their addresses. One is drained when no live block is left in it; the batch, when all are.
+ * Recycled are granules that an earlier batch had used too. Retention is resident bytes over live bytes, both counted
+ * from before the first session; the slope is that of resident bytes over the requests after the first fifth, with
+ * its 95 % interval. Routing is malloc's own: everything shares one heap. */
 #include "lab.h"
 
 #include <stdlib.h>

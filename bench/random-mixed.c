@@ -1,9 +1,10 @@
 /* random-mixed: one operation is one turn of a slot - free what it holds, or allocate 16 to 1,039 bytes into it.
  *
- * With --draws=same slot and size come from the same xorshift32 number, as in the earlier system's benchmark. That ties
- * the size's low bits to the slot (400 is a multiple of 16), so not every size occurs: --draws=independent draws twice.
- * Warm-up: a tenth of the turns, untimed, which leaves the slots about half full. The timed part ends with every block
- * freed. Each thread has its own slots; the throughput is every thread's turns over the time until the last has ended.  */
+ * With --draws=same slot and size come from the same xorshift32 number, as in the earlier system's benchmark. That
+ * ties the size's low bits to the slot (400 is a multiple of 16), so not every size occurs: --draws=independent draws
+ * twice. Warm-up: a tenth of the turns, untimed, which leaves the slots about half full. The timed part ends with
+ * every block freed. Each thread has its own slots; the throughput is every thread's turns over the time until the
+ * last has ended. */
 #include "lab.h"
 
 #include <stdlib.h>
@@ -15,7 +16,8 @@ static long iterations = 20000000, slots = 400, threads = 1;
 static const char *draws = "same";
 
 static const lab_option options[] = {
-  { .name = "draws", .help = "slot and size from the same number, or from two", .text = &draws, .choices = "same|independent" },
+  { .name = "draws", .help = "slot and size from the same number, or from two", .text = &draws,
+    .choices = "same|independent" },
   { .name = "slots", .help = "blocks that can live at a time, per thread", .number = &slots, .least = 1 },
   { .name = "threads", .help = "threads", .number = &threads, .least = 1 },
   { .name = "iterations", .help = "timed turns per thread", .number = &iterations, .least = 10 },

@@ -2,8 +2,8 @@
  *
  * Thread i hands blocks to thread i + 1 through a ring of its own (one writer, one reader, no lock), and frees what
  * arrives in its own. A block that stays is freed after 64 more have been allocated. A full ring is waited for, while
- * the waiter frees its own arrivals, so that the share is kept. Rows last `ms` milliseconds after a quarter of that as
- * warm-up. Resident memory is looked at every 20 ms, and again when all is freed and the threads are gone.            */
+ * the waiter frees its own arrivals, so that the share is kept. Rows last `ms` milliseconds after a quarter of that
+ * as warm-up. Resident memory is looked at every 20 ms, and again when all is freed and the threads are gone. */
 #include "lab.h"
 
 #include <sched.h>
@@ -94,7 +94,7 @@ static void work(unsigned index) {
   tally warm = { 0 };
   lab_litter(LEAST, LEAST + SPREAD);
   work_for(index, &state, window, &warm, ms / 4);
-  /* Whoever still warms up may wait for room in this thread's ring; the barrier of lab_team_begin would not make any. */
+  /* Whoever still warms up may wait for room in this thread's ring; a barrier would not make any. */
   atomic_fetch_sub(&running, 1);
   while (atomic_load(&running) > 0)
     if (!receive(&inboxes[index]))

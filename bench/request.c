@@ -1,8 +1,8 @@
 /* request: one operation is a request - `objects` blocks of 96 to 480 bytes, each written, then all freed in order.
  *
  * Behind the requests lives a store of 4,000 sessions of 256 bytes, shared out among the threads; with a chance of
- * `churn` percent a request replaces one. A first pass measures throughput, a second one times each request. Each pass
- * warms up with a tenth of its requests.                                                                              */
+ * `churn` percent a request replaces one. A first pass measures throughput, a second one times each request. Each
+ * pass warms up with a tenth of its requests. */
 #include "lab.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* simple: one thread allocates 100,000 blocks of 128 bytes and frees them; one malloc in 1,024 is timed, wall and CPU.
  *
- * The earlier system's simplest check of its sampling. wait = wall - CPU is time that the thread did not run: it belongs
- * to the scheduler or to the hypervisor. The clocks' own cost is subtracted.                                           */
+ * The earlier system's simplest check of its sampling. wait = wall - CPU is time that the thread did not run: it
+ * belongs to the scheduler or to the hypervisor. The clocks' own cost is subtracted. */
 #include "lab.h"
 
 #include <stdlib.h>

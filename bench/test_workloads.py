@@ -52,7 +52,7 @@ def run(name: str, *options: str, preload: Path | None = None) -> subprocess.Com
     environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
     if preload:
         environment["LD_PRELOAD"] = str(preload)
-    command = [FOLDER / name, *SMALL[name], *options]
+    command: list[str | Path] = [FOLDER / name, *SMALL[name], *options]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
 
 

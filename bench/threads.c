@@ -3,11 +3,12 @@
  *   --mode=fixed   blocks of `size` bytes: ten are allocated, then freed in the same order.
  *   --mode=mixed   each thread keeps 1,000 slots of 16 to 1,039 bytes and replaces a random one.
  *
- * Every round runs four times: this workload with one thread and with `threads`, and a loop of the same shape that takes
- * its blocks from an array of its own instead of an allocator, with one thread and with `threads`. A scaling is the
- * median over the rounds of (aggregate with `threads`) / (aggregate with one): aggregate is every thread's pairs over
- * the time until the last thread has ended. The loop's scaling says what this machine has to give. A pass of its own
- * times single calls, so that the clock does not slow the throughput. Each thread warms up with a tenth of its pairs.  */
+ * Every round runs four times: this workload with one thread and with `threads`, and a loop of the same shape that
+ * takes its blocks from an array of its own instead of an allocator, with one thread and with `threads`. A scaling is
+ * the median over the rounds of (aggregate with `threads`) / (aggregate with one): aggregate is every thread's pairs
+ * over the time until the last thread has ended. The loop's scaling says what this machine has to give. A pass of its
+ * own times single calls, so that the clock does not slow the throughput. Each thread warms up with a tenth of its
+ * pairs. */
 #include "lab.h"
 
 #include <stdlib.h>
@@ -86,9 +87,10 @@ static inline __attribute__((always_inline)) void do_pairs(bench *b, long n, boo
 }
 
 /* One function for each way, so that the compiler leaves no test of it inside the loop. */
-static __attribute__((noinline)) void by_malloc(bench *b, long n, bool fixed, uint32_t seed) { do_pairs(b, n, fixed, seed, MALLOC); }
-static __attribute__((noinline)) void by_loop(bench *b, long n, bool fixed, uint32_t seed) { do_pairs(b, n, fixed, seed, LOOP); }
-static __attribute__((noinline)) void by_clock(bench *b, long n, bool fixed, uint32_t seed) { do_pairs(b, n, fixed, seed, TIMED); }
+typedef void runner(bench *b, long n, bool fixed, uint32_t seed);
+static void by_malloc(bench *b, long n, bool fixed, uint32_t seed) { do_pairs(b, n, fixed, seed, MALLOC); }
+static void by_loop(bench *b, long n, bool fixed, uint32_t seed) { do_pairs(b, n, fixed, seed, LOOP); }
+static void by_clock(bench *b, long n, bool fixed, uint32_t seed) { do_pairs(b, n, fixed, seed, TIMED); }
 
 static bench *bench_of(unsigned index) {
   if (!benches[index]) {
@@ -103,7 +105,7 @@ static void work(unsigned index) {
   bench *b = bench_of(index);
   bool fixed = strcmp(mode, "fixed") == 0;
   uint32_t seed = lab_seed32(index);
-  void (*run)(bench *, long, bool, uint32_t) = kind == MALLOC ? by_malloc : kind == LOOP ? by_loop : by_clock;
+  runner *run = kind == MALLOC ? by_malloc : kind == LOOP ? by_loop : by_clock;
   b->spares = 0;
   for (unsigned i = 0; i <= SLOTS; i++)
     b->spare[b->spares++] = b->blocks[i];

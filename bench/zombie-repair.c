@@ -1,10 +1,10 @@
 /* zombie-repair: sixteen threads work against slabs: they keep them hovering between full and one block free.
  *
- * Each turn a thread does one of three things with its 512 blocks of 768 bytes (few to a slab): it frees one and takes
- * one, often the same slot again; it drains an eighth and fills it up; or it swaps a block with another thread through a
- * shared slot, so that the last block of a slab is freed from elsewhere. This broke the earlier system's slabs apart
- * (its "zombies": full slabs on the list of partial ones). Every block carries its owner's mark, checked when freed.
- * One malloc in 1,024 is timed, wall and CPU.                                                                          */
+ * Each turn a thread does one of three things with its 512 blocks of 768 bytes (few to a slab): it frees one and
+ * takes one, often the same slot again; it drains an eighth and fills it up; or it swaps a block with another thread
+ * through a shared slot, so that the last block of a slab is freed from elsewhere. This broke the earlier system's
+ * slabs apart (its "zombies": full slabs on the list of partial ones). Every block carries its owner's mark, checked
+ * when freed. One malloc in 1,024 is timed, wall and CPU. */
 #include "lab.h"
 
 #include <stdatomic.h>
@@ -19,7 +19,7 @@ static const lab_option options[] = {
   { .name = "size", .help = "bytes of a block", .number = &size, .least = 16 },
   { .name = NULL },
 };
-static const lab_about workload = { "zombie-repair", "keeps slabs between full and one block free, from many threads", options };
+static const lab_about workload = { "zombie-repair", "keeps slabs between full and one block free", options };
 
 static lab_sampler samplers[MOST_THREADS];
 static _Atomic(uint64_t *) shared[SHARED];
