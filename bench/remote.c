@@ -1,16 +1,17 @@
 /* remote: one operation is a malloc of 16 to 1,039 bytes and its free, `share` percent of them by another thread.
  *
- * Thread i hands blocks to thread i + 1 through a ring of its own (one writer, one reader, no lock), and frees what
- * arrives in its own. A block that stays is freed after 64 more have been allocated. A full ring is waited for, while
- * the waiter frees its own arrivals, so that the share is kept. Rows last `ms` milliseconds after a quarter of that
- * as warm-up. Resident memory is looked at every 20 ms, and again when all is freed and the threads are gone. */
+ * Thread i hands blocks to thread i + 1 through a ring of its own (one writer, one reader, no lock, published in
+ * batches of 64), and frees what arrives in its own. A block that stays is freed after 64 more have been allocated. A
+ * full ring is waited for, while the waiter frees its own arrivals, so that the share is kept. Rows last `ms`
+ * milliseconds after a quarter of that as warm-up. Resident memory is looked at every 20 ms, and again when all is
+ * freed and the threads are gone. */
 #include "lab.h"
 
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum { RING = 1024, WINDOW = 64, LEAST = 16, SPREAD = 0x3FF, MOST_THREADS = 64, STRETCH = 256 };
+enum { RING = 4096, BATCH = 64, WINDOW = 64, LEAST = 16, SPREAD = 0x3FF, MOST_THREADS = 64 };
 
 static long threads = 2, share = 50, ms = 1000;
 
@@ -22,11 +23,13 @@ static const lab_option options[] = {
 };
 static const lab_about workload = { "remote", "allocates here and frees there", options };
 
-/* Writer and reader keep to lines of their own. `head` is released by the writer and acquired by the reader, `tail` the
+/* Writer and reader keep to lines of their own, and touch each other's once in BATCH blocks: what a row compares is
+ * allocators, not the passing of cache lines. `head` is released by the writer and acquired by the reader, `tail` the
  * other way round. */
 typedef struct ring {
   _Alignas(128) _Atomic uint64_t head;
-  _Alignas(128) _Atomic uint64_t tail;
+  uint64_t written, tail_seen;                      /* the writer's own */
+  _Alignas(128) _Atomic uint64_t tail;              /* what the reader has done */
   _Alignas(128) char *slots[RING];
 } ring;
 
@@ -35,28 +38,42 @@ static _Alignas(128) _Atomic unsigned running;       /* threads that may still s
 typedef struct tally { _Alignas(128) uint64_t allocated, remote_frees, local_frees, waits; } tally;
 static tally tallies[MOST_THREADS];
 
+static void publish(ring *to) { atomic_store_explicit(&to->head, to->written, memory_order_release); }
+
 static bool send(ring *to, char *block) {
-  uint64_t head = atomic_load_explicit(&to->head, memory_order_relaxed);
-  if (head - atomic_load_explicit(&to->tail, memory_order_acquire) == RING)
-    return false;
-  to->slots[head % RING] = block;
-  atomic_store_explicit(&to->head, head + 1, memory_order_release);
+  if (to->written - to->tail_seen == RING) {
+    publish(to);
+    to->tail_seen = atomic_load_explicit(&to->tail, memory_order_acquire);
+    if (to->written - to->tail_seen == RING)
+      return false;
+  }
+  to->slots[to->written++ % RING] = block;
+  if (to->written % BATCH == 0)
+    publish(to);
   return true;
 }
 
-static bool receive(ring *mine) {
-  uint64_t tail = atomic_load_explicit(&mine->tail, memory_order_relaxed);
-  if (tail == atomic_load_explicit(&mine->head, memory_order_acquire))
-    return false;
-  char *block = mine->slots[tail % RING];
-  atomic_store_explicit(&mine->tail, tail + 1, memory_order_release);
-  free(block);
-  return true;
+/* Frees all that has arrived; how many that were. */
+static uint64_t receive(ring *mine) {
+  uint64_t tail = atomic_load_explicit(&mine->tail, memory_order_relaxed), from = tail;
+  uint64_t head = atomic_load_explicit(&mine->head, memory_order_acquire);
+  for (; tail != head; tail++)
+    free(mine->slots[tail % RING]);
+  if (tail != from)
+    atomic_store_explicit(&mine->tail, tail, memory_order_release);
+  return tail - from;
 }
 
-static void stretch(unsigned index, uint32_t *state, char **window, tally *t) {
+static uint64_t receive_or_yield(ring *mine) {
+  uint64_t freed = receive(mine);
+  if (freed == 0)
+    sched_yield();
+  return freed;
+}
+
+static void one_batch(unsigned index, uint32_t *state, char **window, tally *t) {
   ring *mine = &inboxes[index], *next = &inboxes[(index + 1) % (unsigned)threads];
-  for (unsigned i = 0; i < STRETCH; i++) {
+  for (unsigned i = 0; i < BATCH; i++) {
     uint32_t r = lab_xorshift32(state);
     char *block = malloc(LEAST + (r & SPREAD));
     if (!block)
@@ -66,25 +83,21 @@ static void stretch(unsigned index, uint32_t *state, char **window, tally *t) {
     if ((r >> 12) % 100 < (uint32_t)share) {
       while (!send(next, block)) {
         t->waits++;
-        if (!receive(mine))
-          sched_yield();
-        else
-          t->remote_frees++;
+        t->remote_frees += receive_or_yield(mine);
       }
     } else {
       free(window[t->allocated % WINDOW]);
       window[t->allocated % WINDOW] = block;
       t->local_frees++;
     }
-    for (unsigned k = 0; k < 2 && receive(mine); k++)
-      t->remote_frees++;
   }
+  t->remote_frees += receive(mine);
 }
 
 static void work_for(unsigned index, uint32_t *state, char **window, tally *t, long milliseconds) {
   uint64_t end = lab_now_ns(CLOCK_MONOTONIC) + (uint64_t)milliseconds * 1000000u;
   do
-    stretch(index, state, window, t);
+    one_batch(index, state, window, t);
   while (lab_now_ns(CLOCK_MONOTONIC) < end);
 }
 
@@ -97,19 +110,15 @@ static void work(unsigned index) {
   /* Whoever still warms up may wait for room in this thread's ring; a barrier would not make any. */
   atomic_fetch_sub(&running, 1);
   while (atomic_load(&running) > 0)
-    if (!receive(&inboxes[index]))
-      sched_yield();
+    receive_or_yield(&inboxes[index]);
   lab_team_begin();
   work_for(index, &state, window, &tallies[index], ms);
   atomic_fetch_add(&running, 1);
   while (atomic_load(&running) < (unsigned)threads)
-    if (receive(&inboxes[index]))
-      tallies[index].remote_frees++;
-    else
-      sched_yield();
-  lab_team_end();
-  while (receive(&inboxes[index]))
-    ;
+    tallies[index].remote_frees += receive_or_yield(&inboxes[index]);
+  publish(&inboxes[(index + 1) % (unsigned)threads]);
+  lab_team_end();                                   /* all have published: what is left is freed below */
+  receive(&inboxes[index]);
   for (unsigned i = 0; i < WINDOW; i++)
     free(window[i]);
 }
