@@ -17,8 +17,11 @@ static struct part *part_after_purge(void) {
   return front_purge() ? front_part() : NULL;
 }
 
+/* The list is empty, or its head was freed twice or written to since: then the list is given up, after telling. */
 static void *refill(unsigned class) {
   struct part *part = front_part();
+  void *bad = part ? heap_take_bad_list(part, class) : NULL;
+  if (UNLIKELY(bad != NULL)) misuse_freed(bad);
   void *block = part ? heap_refill(part, class) : NULL;
   if (UNLIKELY(!block)) { /* what other sizes hold free may be what is missing */
     part = part_after_purge();
@@ -36,7 +39,7 @@ static void *large(size_t size, size_t alignment, bool *zero) {
 }
 
 static void *small(unsigned class) {
-  void *block = fast_pop(current_part, class);
+  void *block = fast_pop(current_part, class, (uintptr_t)pages.base);
   return LIKELY(block != NULL) ? block : refill(class);
 }
 
@@ -47,13 +50,17 @@ static unsigned class_for(size_t size) {
 
 void *front_malloc(size_t size) {
   bool zero;
-  void *block = size <= SMALL_MAX ? small(class_for(size)) : large(size, GRANULE, &zero);
+  void *block;
+  if (size <= DIRECT_MAX) block = refill(class_for(size)); /* the list was tried */
+  else block = size <= SMALL_MAX ? small(class_for(size)) : large(size, GRANULE, &zero);
   return LIKELY(block != NULL) ? block : no_memory();
 }
 
 void *front_calloc(size_t size) {
   bool zero = false;
-  void *block = size <= SMALL_MAX ? small(class_for(size)) : large(size, GRANULE, &zero);
+  void *block;
+  if (size <= DIRECT_MAX) block = refill(class_for(size));
+  else block = size <= SMALL_MAX ? small(class_for(size)) : large(size, GRANULE, &zero);
   if (UNLIKELY(!block)) return no_memory();
   return zero ? block : memset(block, 0, size);
 }
@@ -125,7 +132,7 @@ static void *resize(void *p, size_t size) {
 void *tslab_realloc(void *p, size_t size) {
   if (!p) return entry_malloc(size);
   if (size == 0) {
-    entry_free(p);
+    if (run_of_block("realloc", p)) entry_free(p);
     return NULL;
   }
   return resize(p, size);

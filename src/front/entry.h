@@ -6,7 +6,7 @@
 
 INLINE void *entry_malloc(size_t size) {
   if (LIKELY(size <= DIRECT_MAX)) {
-    void *block = fast_pop(current_part, class_direct[size]);
+    void *block = fast_pop(current_part, class_tables()->direct[size], (uintptr_t)pages.base);
     if (LIKELY(block != NULL)) return block;
   }
   return front_malloc(size);
@@ -26,7 +26,7 @@ INLINE void *entry_calloc(size_t count, size_t size) {
   size_t bytes;
   if (UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) bytes = SIZE_MAX; /* no memory for that */
   if (LIKELY(bytes <= DIRECT_MAX)) {
-    void *block = fast_pop(current_part, class_direct[bytes]);
+    void *block = fast_pop(current_part, class_tables()->direct[bytes], (uintptr_t)pages.base);
     if (LIKELY(block != NULL)) return __builtin_memset(block, 0, bytes);
   }
   return front_calloc(bytes);

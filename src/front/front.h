@@ -1,9 +1,10 @@
-/* front: what stands between the callers and the heap: threads, start, fork, misuse, the scavenger.  floor: front */
+/* front: what stands between the callers and the heap: threads, start, fork, the scavenger.          floor: front */
 #ifndef TSLAB_FRONT_FRONT_H
 #define TSLAB_FRONT_FRONT_H
 
 #include "heap/fast.h"
 #include "heap/heap.h"
+#include "heap/misuse.h"
 #include "slab/large.h"
 
 /* ---- the slow paths that the inlined fast ones leave to; api.h -------------------------------------------------- */
@@ -24,15 +25,6 @@ HIDDEN bool front_has_started(void);
 
 /* Whether the library's constructor ran: from then on threads may be made. */
 HIDDEN bool front_is_ready(void);
-
-/* ---- misuse; misuse.c --------------------------------------------------------------------------------------------- */
-
-/* Says what is wrong with p in the call named, and aborts unless TSLAB_ON_MISUSE=report. Never returns for a p that is
- * a block in use. */
-HIDDEN COLD void misuse(const char *call, const void *p);
-HIDDEN COLD void misuse_size(const char *call, const void *p, size_t size, unsigned class);
-HIDDEN COLD NORETURN void misuse_interior(const char *call, const void *p);
-HIDDEN uint64_t misuse_count(void);
 
 /* ---- the scavenger; scavenger.c ------------------------------------------------------------------------------------- */
 

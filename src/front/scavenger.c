@@ -13,6 +13,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define NOTICE        (512 * KiB)
 #define DEPOT_NOTICE  (256 * KiB)
@@ -57,7 +59,18 @@ static void *run(void *unused) {
   return unused;
 }
 
+/* glibc ends the process when a new thread may not register for restartable sequences, which some seccomp filters forbid;
+ * so we ask first, in a way that changes nothing. */
+static bool may_create_thread(void) {
+#ifdef SYS_rseq
+  return syscall(SYS_rseq, NULL, 0, 0, 0) == 0 || errno == EINVAL || errno == ENOSYS;
+#else
+  return true;
+#endif
+}
+
 static bool create_thread(void) {
+  if (!may_create_thread()) return false;
   pthread_attr_t attributes;
   sigset_t all, before;
   pthread_t thread;

@@ -32,8 +32,8 @@ static bool start(void) {
   lock_take(&start_lock);
   if (!front_has_started()) {
     os_start();
-    classes_start();
     if (pages_start()) {
+      classes_start();
       has_key = pthread_key_create(&key, thread_dies) == 0;
       atomic_store_explicit(&started, true, memory_order_release);
     }
@@ -71,5 +71,7 @@ __attribute__((constructor)) static void process_starts(void) {
 }
 
 __attribute__((destructor)) static void process_ends(void) {
+  void *twice = current_part == &empty_part ? NULL : heap_find_double(current_part);
+  if (twice) misuse_freed(twice);
   if (options.stats_at_exit) stats_write_file(options.stats_at_exit);
 }

@@ -1,6 +1,8 @@
 /* bins: see bins.h.                                                                                  floor: heap */
 #include "heap/bins.h"
 
+#include "heap/misuse.h"
+
 /* ---- a bin's list of slabs; all under part->lock ------------------------------------------------------------------ */
 
 static struct run *slab_at(uint32_t granule) { return pages.runs + granule; }
@@ -120,10 +122,27 @@ static void push_group(struct group *group) {
   group->slab = NULL;
 }
 
+/* Whether each block is there once: marks all, so that one met again is known. Cuts the chain before the first that is not,
+ * which is told; what follows it cannot be trusted and is lost. */
+static void cut_at_double(struct chain *chain) {
+  void **link = &chain->head;
+  for (void *block = *link; block; link = block_words(block), block = *link) {
+    if (LIKELY(block_is_free(block))) {
+      block_words(block)[1] = (void *)(block_key(block) + 1);
+      continue;
+    }
+    *link = NULL;
+    misuse_freed(block);
+    return;
+  }
+}
+
 void bins_return(struct chain chain) {
   struct group groups[GROUPS] = {{NULL, NULL, NULL, 0}};
+  cut_at_double(&chain);
   for (void *block = chain.head, *next; block; block = next) {
     next = block_words(block)[0];
+    block_mark_free(block);
     struct run *slab = pages_run_of(block);
     struct group *group = &groups[run_index(slab) % GROUPS];
     if (group->slab == slab) {

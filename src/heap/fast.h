@@ -34,14 +34,26 @@ INLINE void fast_keep_for_return(void ***block) {
 #endif
 }
 
-/* A block of the class, or NULL when the list is empty. */
-INLINE void *fast_pop(struct part *part, unsigned class) {
+/* Checks and clears a block's key in one instruction: a block in use never holds it. */
+INLINE bool fast_unmark(uintptr_t *mark, uintptr_t key) {
+#if defined(__x86_64__)
+  bool was_key;
+  __asm__("subq %2, %0" : "+m"(*mark), "=@ccz"(was_key) : "r"(key));
+  return was_key;
+#else
+  return (*mark -= key) == 0;
+#endif
+}
+
+/* A block of the class. NULL when the list is empty, and when its head does not hold its key, which is taken from it all the
+ * same: then it was freed twice, and popped once already, or written to since. */
+INLINE void *fast_pop(struct part *part, unsigned class, uintptr_t base) {
   void **block = part->list[class];
   fast_keep_for_return(&block);
   if (UNLIKELY(!block)) return NULL;
+  if (UNLIKELY(!fast_unmark((uintptr_t *)&block[1], (uintptr_t)block + base))) return NULL;
   fast_count_pop(part, class);
   part->list[class] = block[0];
-  block[1] = NULL; /* a live block never holds its key */
   return block;
 }
 
@@ -70,14 +82,12 @@ INLINE enum fast_free fast_push(void *p, home *at) {
   home h = ((home *)(base + HOMES_OFFSET))[granule];
   if (UNLIKELY(*h != current_part)) return NOT_HERE;
   *at = h;
-  void **block = p;
-  uintptr_t key = (uintptr_t)p + base;
-  if (UNLIKELY((uintptr_t)block[1] == key)) return NOT_HERE;
   struct count *count = beside_home(h, offsetof(struct part, count));
   count->now -= ROOM_ONE - 1; /* one more block, room for one less */
   if (UNLIKELY((int32_t)count->now < 0)) return LIST_FULL;
   void **list = beside_home(h, offsetof(struct part, list));
-  block[1] = (void *)key;
+  void **block = p;
+  block[1] = (void *)((uintptr_t)p + base); /* only written: reading it here would wait for a line that may be cold */
   block[0] = *list;
   *list = block;
   if (UNLIKELY(!fast_starts_block((uintptr_t)p, beside_home(h, offsetof(struct part, inverse)))))

@@ -3,6 +3,7 @@
 
 #include "heap/bins.h"
 #include "heap/depot.h"
+#include "heap/fast.h"
 
 /* A quarter of the cap stays open even on a long list, so that no pattern of calls visits every time. */
 static unsigned room_for(const struct bin *bin, unsigned length) {
@@ -37,12 +38,34 @@ void *heap_refill(struct part *part, unsigned class) {
   if (chain.count == 0) chain = bins_take(part, class, bin->cap / 4u);
   set_list(part, class, chain);
   lock_release(&part->lock);
-  void **block = chain.head;
-  if (!block) return NULL;
-  part->list[class] = block[0];
-  part->count[class].now--;
-  block[1] = NULL;
+  return fast_pop(part, class, (uintptr_t)pages.base);
+}
+
+void *heap_take_bad_list(struct part *part, unsigned class) {
+  void **block = part->list[class];
+  if (LIKELY(!block)) return NULL;
+  lock_take(&part->lock);
+  settle_counts(part, class);
+  set_list(part, class, (struct chain){NULL, 0});
+  lock_release(&part->lock);
+  block[1] = (void *)((uintptr_t)block[1] + block_key(block)); /* the fast path took the key from what stands there */
   return block;
+}
+
+void *heap_find_double(struct part *part) {
+  for (unsigned class = 0; class < CLASSES; class++) {
+    unsigned length = count_length(part->count[class].now);
+    void **found = NULL;
+    unsigned seen = 0;
+    for (void **b = part->list[class]; b && seen < length && !found; b = b[0], seen++) {
+      if (!block_is_free(b)) found = b;
+      else b[1] = (void *)(block_key(b) + 1);
+    }
+    void **b = part->list[class];
+    for (unsigned i = 0; i < seen && b; i++, b = b[0]) block_mark_free(b);
+    if (found) return found;
+  }
+  return NULL;
 }
 
 /* Batches that found no room in the depot, on their way to the slabs. Eight at a time: a visit that long is rare, and the
@@ -59,6 +82,12 @@ static unsigned evict(struct part *part, unsigned class, struct chain *out) {
   return count;
 }
 
+static void adapt_cap(struct bin *bin, unsigned class, unsigned mallocs) {
+  unsigned drained = part_cap(class, LIST_DRAIN_BYTES, 1, LIST_DRAIN);
+  unsigned full = part_cap(class, LIST_BYTES, LIST_LEAST, LIST_MOST);
+  bin->cap = (uint16_t)(mallocs == 0 ? max_size(bin->cap / 2, drained) : min_size(bin->cap * 2, full));
+}
+
 void heap_overflow(struct part *part, unsigned class, void *block) {
   struct bin *bin = &part->bins[class];
   struct chain evicted[EVICTED + 1];
@@ -67,9 +96,7 @@ void heap_overflow(struct part *part, unsigned class, void *block) {
   part->count[class].now += ROOM_ONE - 1; /* the fast path counted a free that it then did not make */
   unsigned mallocs = settle_counts(part, class);
   bin->overflows++;
-  unsigned full = (unsigned)min_size(max_size(LIST_BYTES / class_size(class), LIST_LEAST), LIST_MOST);
-  if (mallocs == 0) bin->cap = (uint16_t)max_size(bin->cap / 2, min_size(LIST_DRAIN, full));
-  else bin->cap = (uint16_t)min_size(bin->cap * 2, full);
+  adapt_cap(bin, class, mallocs);
   struct chain chain = {part->list[class], count_length(part->count[class].now)};
   if (chain.count > bin->cap - bin->cap / 4u) {
     if (!depot_put(part, class, chain)) {

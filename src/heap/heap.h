@@ -10,6 +10,13 @@
  * the list. NULL without memory. By the part's own thread. */
 HIDDEN void *heap_refill(struct part *part, unsigned class);
 
+/* After the fast path failed: when it did so although the list is not empty, the list is given up and its head returned. */
+HIDDEN void *heap_take_bad_list(struct part *part, unsigned class);
+
+/* A block that stands twice in one of the part's lists, or was written to since it was freed; NULL when there is none. By the
+ * part's own thread, at its end. */
+HIDDEN void *heap_find_double(struct part *part);
+
 /* Puts `block`, which the fast path refused because the list had no room, on the list after making room. */
 HIDDEN void heap_overflow(struct part *part, unsigned class, void *block);
 

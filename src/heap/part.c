@@ -19,10 +19,6 @@ static struct {
 
 _Static_assert(sizeof(struct part) <= GRANULE / 4, "several parts to a granule");
 
-static unsigned first_cap(unsigned class) {
-  return (unsigned)min_size(max_size(LIST_BYTES / class_size(class), LIST_LEAST), LIST_MOST);
-}
-
 static struct part *cut_part(void) {
   size_t size = round_up(sizeof(struct part), CACHE_LINE * 2); /* two lines, for the adjacent-line prefetcher */
   if (own.next == NULL || own.next + size > own.end) {
@@ -40,7 +36,7 @@ static struct part *cut_part(void) {
   for (unsigned class = 0; class < CLASSES; class++) {
     part->self[class] = part;
     part->inverse[class] = class_inverse(class);
-    part->bins[class].cap = (uint16_t)first_cap(class);
+    part->bins[class].cap = (uint16_t)part_cap(class, LIST_BYTES, LIST_LEAST, LIST_MOST);
   }
   part->next_part = atomic_load_explicit(&all_parts, memory_order_relaxed);
   atomic_store_explicit(&all_parts, part, memory_order_release); /* pairs with every walk of the list */

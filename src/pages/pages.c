@@ -17,7 +17,8 @@
 #define EXACT_BINS 32 /* one for each size up to 2 MiB, then four for each doubling */
 #define BINS       128
 
-struct pages pages ALIGNED(CACHE_LINE);
+char pages_before_start[HOMES_OFFSET];
+struct pages pages ALIGNED(CACHE_LINE) = {.base = pages_before_start};
 struct part *no_home;
 struct lock pages_lock;
 
@@ -385,7 +386,8 @@ bool pages_start(void) {
   size_t limit = os_address_space_limit();
   size_t data = limit == SIZE_MAX ? LARGEST_RESERVATION : round_down(min_size(limit / 4, LARGEST_RESERVATION), GRANULE);
   for (; data >= SMALLEST_RESERVATION; data = round_down(data / 2, GRANULE)) {
-    size_t coverage = limit == SIZE_MAX ? data : min_size(4 * data, LARGEST_RESERVATION);
+    /* Under a limit the rest of the process, thread stacks for one, needs address space too: a quarter stays its own. */
+    size_t coverage = limit == SIZE_MAX ? data : min_size(3 * data, LARGEST_RESERVATION);
     size_t granules = coverage >> GRANULE_SHIFT;
     size_t runs = round_up(granules * sizeof(struct run), GRANULE);
     size_t dirty = round_up(granules / 8 + 8, GRANULE);

@@ -20,7 +20,7 @@
 
 #define GRANULE_SHIFT 16
 #define GRANULE ((size_t)1 << GRANULE_SHIFT)
-#define HOMES_OFFSET ((size_t)4096) /* a page nobody writes: what lies before the table is never a table's end */
+#define HOMES_OFFSET ((size_t)4096) /* the page at base is for what else malloc looks up: slab/classes.h */
 
 struct part;
 typedef struct part **home; /* a part's entry for one size class: heap/part.h */
@@ -59,6 +59,7 @@ struct pages {
   struct run *runs;
 };
 HIDDEN extern struct pages pages ALIGNED(CACHE_LINE);
+HIDDEN extern char pages_before_start[HOMES_OFFSET]; /* zeros, at base until pages_start */
 HIDDEN extern struct part *no_home; /* NULL, which no thread's part is: &no_home takes no block */
 HIDDEN extern struct lock pages_lock;
 

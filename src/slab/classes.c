@@ -6,19 +6,18 @@ const uint16_t class_sizes[CLASSES] = {
     352,  384,  416,  448,  480,  512,  576,  640,  704,   768,   832,   896,   960,   1024,  1280,  1536,  1792,  2048,
     2560, 3072, 3584, 4096, 5120, 6144, 7168, 8192, 10240, 12288, 14336, 16384, 20480, 24576, 28672, 32768,
 };
-uint8_t class_direct[DIRECT_MAX + 1];
-uint8_t class_coarse[(SMALL_MAX >> 8) + 1];
 
 void classes_start(void) {
+  struct class_tables *tables = class_tables();
   unsigned class = 0;
   for (size_t size = 0; size <= DIRECT_MAX; size++) {
     if (size > class_sizes[class]) class++;
-    class_direct[size] = (uint8_t)class;
+    tables->direct[size] = (uint8_t)class;
   }
   class = 0;
   for (size_t step = 0; step <= SMALL_MAX >> 8; step++) {
     while (class_sizes[class] < step << 8) class++;
-    class_coarse[step] = (uint8_t)class;
+    tables->coarse[step] = (uint8_t)class;
   }
 }
 

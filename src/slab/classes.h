@@ -7,7 +7,7 @@
 #ifndef TSLAB_SLAB_CLASSES_H
 #define TSLAB_SLAB_CLASSES_H
 
-#include "base/bits.h"
+#include "pages/pages.h"
 
 #define CLASSES 52
 #define SMALL_MAX (32 * KiB) /* larger requests get granules of their own */
@@ -17,16 +17,23 @@
 #define DIRECT_MAX 1280
 
 HIDDEN extern const uint16_t class_sizes[CLASSES];
-HIDDEN extern uint8_t class_direct[DIRECT_MAX + 1];         /* by size */
-HIDDEN extern uint8_t class_coarse[(SMALL_MAX >> 8) + 1];   /* by (size + 255) / 256, from DIRECT_MAX + 1 on */
 
+/* In the page at pages.base, whose address malloc needs in a register anyway. */
+struct class_tables {
+  uint8_t direct[DIRECT_MAX + 1];       /* by size */
+  uint8_t coarse[(SMALL_MAX >> 8) + 1]; /* by (size + 255) / 256, from DIRECT_MAX + 1 on */
+};
+_Static_assert(sizeof(struct class_tables) <= HOMES_OFFSET, "in the page before the homes");
+
+/* After pages_start. */
 HIDDEN void classes_start(void);
 
 INLINE size_t class_size(unsigned class) { return class_sizes[class]; }
+INLINE struct class_tables *class_tables(void) { return (struct class_tables *)(void *)pages.base; }
 
 /* size <= SMALL_MAX */
 INLINE unsigned class_of(size_t size) {
-  return size <= DIRECT_MAX ? class_direct[size] : class_coarse[(size + 255) >> 8];
+  return size <= DIRECT_MAX ? class_tables()->direct[size] : class_tables()->coarse[(size + 255) >> 8];
 }
 
 /* The smallest class of at least `size` bytes whose blocks lie on multiples of `alignment`; CLASSES when there is none. */

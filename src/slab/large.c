@@ -44,6 +44,8 @@ static void *move(struct run *run, size_t size) {
   size_t old = run->size, keep = min_size(old, target->size);
   bool moved = keep >= MOVE_LEAST && pages_may_move(target) && os_move(run_start(run), run_start(target), keep);
   if (!moved) memcpy(run_start(target), run_start(run), keep);
+  atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&frees, 1, memory_order_relaxed);
   count_live(old, target->size);
   run->was = LARGE_WAS;
   pages_free(run, moved && keep == run_bytes(run));

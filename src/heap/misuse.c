@@ -1,5 +1,5 @@
-/* misuse: calls with a pointer that no call may have, named.                                         floor: front */
-#include "front/front.h"
+/* misuse: see misuse.h.                                                                              floor: heap */
+#include "heap/misuse.h"
 
 #include "base/log.h"
 #include "base/options.h"
@@ -65,12 +65,18 @@ static bool say_interior(const char *call, const void *p, const struct run *run)
 
 void misuse(const char *call, const void *p) {
   char text[32];
-  struct run *run = front_has_started() ? pages_run_of(p) : NULL;
+  struct run *run = pages_run_of(p);
   if (!run || run->kind == RUN_META || run->kind == RUN_NONE) say_foreign(call, p);
   else if (run->kind == RUN_FREE) say_in_free_memory(call, p);
   else if (run->kind == RUN_SLAB && slab_block_of(run, p) == p)
     say_freed(call, p, class_text(text, sizeof text, run->class));
   else if (!say_interior(call, p, run)) say_foreign(call, p);
+  end(true);
+}
+
+void misuse_freed(const void *block) {
+  char text[32];
+  say_freed("free", block, class_text(text, sizeof text, pages_run_of(block)->class));
   end(true);
 }
 

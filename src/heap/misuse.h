@@ -1,0 +1,24 @@
+/* misuse: calls with a pointer that no call may have, named.                                         floor: heap */
+#ifndef TSLAB_HEAP_MISUSE_H
+#define TSLAB_HEAP_MISUSE_H
+
+#include "slab/slab.h"
+
+/* Each says on standard error what is wrong, in one line, and aborts; those that may return do so under
+ * TSLAB_ON_MISUSE=report, after counting. `call` is the function that the program called. */
+
+/* p starts no block in use. */
+HIDDEN COLD void misuse(const char *call, const void *p);
+
+/* A block of a size class that is free stands where it was already, or no longer holds its key. */
+HIDDEN COLD void misuse_freed(const void *block);
+
+/* A block in use of another size than the caller says; class == CLASSES for a large one. */
+HIDDEN COLD void misuse_size(const char *call, const void *p, size_t size, unsigned class);
+
+/* p starts no block, but was taken for one, and two words at p are overwritten. */
+HIDDEN COLD NORETURN void misuse_interior(const char *call, const void *p);
+
+HIDDEN uint64_t misuse_count(void);
+
+#endif
