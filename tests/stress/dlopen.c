@@ -1,0 +1,81 @@
+/* dlopen: the library is loaded into a process that already runs threads, serves them, and may be closed while blocks
+ * are in use. Its static TLS fits the little that is left for late comers.                            dlopen LIBRARY */
+#include "../check.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+
+enum { THREADS = 4, BLOCKS = 2000 };
+
+static pthread_barrier_t loaded;
+static void *(*library_malloc)(size_t);
+static void *(*library_realloc)(void *, size_t);
+static void (*library_free)(void *);
+static bool (*library_owns)(const void *);
+
+static void use_library(void) {
+  static _Thread_local unsigned char *blocks[BLOCKS];
+  for (size_t i = 0; i < BLOCKS; i++) {
+    blocks[i] = library_malloc(i);
+    CHECK(blocks[i] != NULL && library_owns(blocks[i]));
+    memset(blocks[i], (int)i, i);
+  }
+  for (size_t i = 0; i < BLOCKS; i++) {
+    blocks[i] = library_realloc(blocks[i], 3 * i + 1);
+    CHECK(blocks[i] != NULL);
+    for (size_t j = 0; j < i; j += 7) CHECK(blocks[i][j] == (unsigned char)i);
+    library_free(blocks[i]);
+  }
+}
+
+static void *wait_and_use(void *unused) {
+  pthread_barrier_wait(&loaded);
+  use_library();
+  return unused;
+}
+
+static int check_tls(struct dl_phdr_info *info, size_t size, void *name) {
+  (void)size;
+  if (!strstr(info->dlpi_name, name)) return 0;
+  for (int i = 0; i < info->dlpi_phnum; i++)
+    if (info->dlpi_phdr[i].p_type == PT_TLS) CHECK_COUNT(info->dlpi_phdr[i].p_memsz, <=, 16);
+  return 1;
+}
+
+/* dlsym answers with a data pointer; POSIX has it hold a function's address. */
+static void find(void *library, const char *name, void *function) {
+  void *address = dlsym(library, name);
+  CHECK(address != NULL);
+  memcpy(function, &address, sizeof address);
+}
+
+int main(int argc, char **argv) {
+  CHECK(argc == 2);
+  pthread_t threads[THREADS];
+  CHECK(pthread_barrier_init(&loaded, NULL, THREADS + 1) == 0);
+  for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, wait_and_use, NULL) == 0);
+
+  void *library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+  if (!library) dprintf(2, "%s\n", dlerror());
+  CHECK(library != NULL);
+  CHECK(dl_iterate_phdr(check_tls, (void *)(uintptr_t)"libtslab") == 1);
+  find(library, "tslab_malloc", &library_malloc);
+  find(library, "tslab_realloc", &library_realloc);
+  find(library, "tslab_free", &library_free);
+  find(library, "tslab_owns", &library_owns);
+  pthread_barrier_wait(&loaded);
+  use_library();
+  for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+
+  void *ours = malloc(100); /* still the C library's */
+  CHECK(ours != NULL && !library_owns(ours));
+  free(ours);
+  void *block = library_malloc(100);
+  CHECK(dlclose(library) == 0);
+  library_free(block); /* the library stays while its blocks may */
+  library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+  CHECK(library != NULL);
+  use_library();
+  return 0;
+}

@@ -1,0 +1,78 @@
+/* shadow.c: see shadow.h.
+ *
+ *   address = table 15 | granule 16 | cell 6 | bit 6 | offset 4        a cell is 64 bits: 1 KiB of address space
+ *
+ * Every access is relaxed on purpose: an ordering here would hide from ThreadSanitizer one that the allocator lacks. */
+#include "shadow.h"
+
+#include "../check.h"
+
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+enum { CELLS = 64, GRANULE = 65536 };
+typedef _Atomic uint64_t cells[CELLS];
+static _Atomic(cells *) tables[1 << 15]; /* of 65,536 granules each; a table is 32 MiB of which little is touched */
+
+static cells *granule_of(uintptr_t address) {
+  CHECK(address < (uintptr_t)1 << 47);
+  _Atomic(cells *) *const slot = &tables[address >> 32];
+  cells *table = atomic_load_explicit(slot, memory_order_acquire); /* pairs with the release below */
+  if (!table) {
+    const size_t bytes = sizeof(cells) << 16;
+    void *fresh = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(fresh != MAP_FAILED);
+    if (atomic_compare_exchange_strong_explicit(slot, &table, fresh, memory_order_acq_rel, memory_order_acquire))
+      table = fresh;
+    else
+      munmap(fresh, bytes);
+  }
+  return &table[(address >> 16) & 0xffff];
+}
+
+/* Flips the bits of [block, block + usable) from `from`, which they all must have, to the other. */
+static void flip(const void *block, size_t usable, int from) {
+  uintptr_t address = (uintptr_t)block;
+  const uintptr_t end = address + usable;
+  CHECK(address % 16 == 0);
+  while (address < end) {
+    const uintptr_t cell_end = (address | 1023) + 1, stop = cell_end < end ? cell_end : end;
+    const unsigned first = address / 16 % 64, count = (unsigned)((stop - address + 15) / 16);
+    const uint64_t mask = (count == 64 ? UINT64_MAX : (UINT64_C(1) << count) - 1) << first;
+    _Atomic uint64_t *const cell = &(*granule_of(address))[address / 1024 % CELLS];
+    const uint64_t before = from ? atomic_fetch_and_explicit(cell, ~mask, memory_order_relaxed)
+                                 : atomic_fetch_or_explicit(cell, mask, memory_order_relaxed);
+    CHECK((before & mask) == (from ? mask : 0));
+    address = stop;
+  }
+}
+
+void shadow_claim(const void *block, size_t usable) { flip(block, usable, 0); }
+void shadow_release(const void *block, size_t usable) { flip(block, usable, 1); }
+
+static size_t resident_in(uintptr_t granule) {
+  unsigned char pages[GRANULE / 4096];
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  size_t bytes = 0;
+  if (mincore((void *)granule, GRANULE, pages) != 0) return 0; /* unmapped */
+  for (size_t i = 0; i < GRANULE / page; i++) bytes += pages[i] & 1 ? page : 0;
+  return bytes;
+}
+
+/* A granule was claimed if and only if the page of its cells was touched, or a neighbour's on the same page: what that
+ * adds is small and never hides anything. */
+size_t shadow_resident(void) {
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE), granules_a_page = page / sizeof(cells);
+  size_t bytes = 0;
+  for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
+    char *const table = (char *)atomic_load_explicit(&tables[t], memory_order_acquire);
+    if (!table) continue;
+    for (size_t i = 0; i < 65536 / granules_a_page; i++) {
+      unsigned char touched = 0;
+      CHECK(mincore(table + i * page, page, &touched) == 0);
+      for (size_t j = 0; (touched & 1) && j < granules_a_page; j++)
+        bytes += resident_in(((uintptr_t)t << 32) + ((i * granules_a_page + j) << 16));
+    }
+  }
+  return bytes;
+}

@@ -1,0 +1,17 @@
+/* shadow.h: which bytes of the address space belong to a block in use, kept independently of the allocator: one bit for
+ * each 16 bytes below 2^47, in a table of tables that is filled as addresses appear. */
+#ifndef TSLAB_TESTS_SHADOW_H
+#define TSLAB_TESTS_SHADOW_H
+
+#include <stddef.h>
+
+/* A block now in use. Stops the test when any of its bytes already belongs to another block. */
+void shadow_claim(const void *block, size_t usable);
+
+/* A block no longer in use. Stops the test when any of its bytes is not claimed. */
+void shadow_release(const void *block, size_t usable);
+
+/* Bytes resident now, as the kernel sees it, of all 64 KiB granules that ever held a claimed block. */
+size_t shadow_resident(void);
+
+#endif
