@@ -129,7 +129,19 @@ static void *resize(void *p, size_t size) {
   return block;
 }
 
+/* Whether p is a block of this thread's that serves `size` bytes as it is. */
+static bool fits_here(void *p, size_t size) {
+  size_t granule = granule_of(p);
+  if (granule >= pages.count) return false;
+  home h = pages_homes()[granule];
+  if (*h != current_part || block_is_free(p)) return false;
+  unsigned class = home_class(h);
+  return size - 1 < class_size(class) && size >= class_size(class) / 2 &&
+         class_starts_block((uintptr_t)p, current_part->inverse[class]);
+}
+
 void *tslab_realloc(void *p, size_t size) {
+  if (LIKELY(fits_here(p, size))) return p;
   if (!p) return entry_malloc(size);
   if (size == 0) {
     if (run_of_block("realloc", p)) entry_free(p);

@@ -18,7 +18,11 @@ static void *allocate(size_t size, size_t alignment) {
   return alignment <= 16 ? entry_malloc(size) : front_aligned(alignment, size);
 }
 
-static COLD void *retry(size_t size, size_t alignment, bool may_throw) {
+/* In cxx_nothrow.cc: calls new_retry, and catches what the handler throws. */
+HIDDEN void *new_retry_caught(size_t size, size_t alignment);
+HIDDEN void *new_retry(size_t size, size_t alignment, bool may_throw);
+
+COLD void *new_retry(size_t size, size_t alignment, bool may_throw) {
   for (;;) {
     new_handler handler = get_new_handler ? get_new_handler() : NULL;
     if (!handler) break;
@@ -34,12 +38,13 @@ static COLD void *retry(size_t size, size_t alignment, bool may_throw) {
 
 INLINE void *new_block(size_t size) {
   void *block = entry_malloc(size);
-  return LIKELY(block != NULL) ? block : retry(size, 16, true);
+  return LIKELY(block != NULL) ? block : new_retry(size, 16, true);
 }
 
 INLINE void *new_aligned(size_t size, size_t alignment, bool may_throw) {
   void *block = allocate(size, alignment);
-  return LIKELY(block != NULL) ? block : retry(size, alignment, may_throw);
+  if (LIKELY(block != NULL)) return block;
+  return may_throw ? new_retry(size, alignment, true) : new_retry_caught(size, alignment);
 }
 
 /* Each operator has a single-object and an array form that do the same. */

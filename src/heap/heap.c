@@ -29,11 +29,52 @@ static void set_list(struct part *part, unsigned class, struct chain chain) {
   part->count[class] = (struct count){count, count};
 }
 
+/* Blocks of the class in `bytes`, at least one and at most `most`. */
+static unsigned blocks_in(unsigned class, size_t bytes, unsigned most) {
+  return (unsigned)min_size(max_size(bytes / class_size(class), 1), most);
+}
+
+static void set_cap(struct part *part, unsigned class, unsigned cap) {
+  struct bin *bin = &part->bins[class];
+  part->granted_bytes += (cap - (size_t)bin->cap) * class_size(class);
+  bin->cap = (uint16_t)cap;
+}
+
+/* Halves the caps of other classes, each in its turn, until `bytes` more can be granted; a list that is too long then goes to
+ * the depot. False when the others have nothing to give. */
+static bool make_grant(struct part *part, unsigned class, size_t bytes) {
+  for (unsigned i = 0; i < CLASSES && part->granted_bytes + bytes > GRANTED_MOST; i++) {
+    unsigned victim = part->victim = (part->victim + 1) % CLASSES;
+    unsigned cap = part->bins[victim].cap / 2u;
+    if (victim == class || cap < blocks_in(victim, LIST_FIRST_BYTES, LIST_FIRST)) continue;
+    settle_counts(part, victim);
+    struct chain chain = {part->list[victim], count_length(part->count[victim].now)};
+    if (chain.count > cap && !depot_put(part, victim, chain)) continue;
+    set_cap(part, victim, cap);
+    set_list(part, victim, chain.count > cap ? (struct chain){NULL, 0} : chain);
+  }
+  return part->granted_bytes + bytes <= GRANTED_MOST;
+}
+
+static void adapt_cap(struct part *part, unsigned class, unsigned mallocs) {
+  unsigned cap = part->bins[class].cap;
+  if (cap == 0) {
+    set_cap(part, class, blocks_in(class, LIST_FIRST_BYTES, LIST_FIRST));
+  } else if (mallocs == 0) {
+    unsigned drained = blocks_in(class, LIST_DRAIN_BYTES, LIST_DRAIN);
+    if (cap > drained) set_cap(part, class, (unsigned)max_size(cap / 2, drained));
+  } else {
+    unsigned more = (unsigned)min_size(cap * 2, blocks_in(class, LIST_FULL_BYTES, LIST_MOST));
+    if (more > cap && make_grant(part, class, (more - cap) * class_size(class))) set_cap(part, class, more);
+  }
+}
+
 void *heap_refill(struct part *part, unsigned class) {
   struct bin *bin = &part->bins[class];
   lock_take(&part->lock);
   settle_counts(part, class);
   bin->refills++;
+  if (bin->cap == 0) adapt_cap(part, class, 0);
   struct chain chain = depot_take(part, class);
   if (chain.count == 0) chain = bins_take(part, class, bin->cap / 4u);
   set_list(part, class, chain);
@@ -82,12 +123,6 @@ static unsigned evict(struct part *part, unsigned class, struct chain *out) {
   return count;
 }
 
-static void adapt_cap(struct bin *bin, unsigned class, unsigned mallocs) {
-  unsigned drained = part_cap(class, LIST_DRAIN_BYTES, 1, LIST_DRAIN);
-  unsigned full = part_cap(class, LIST_BYTES, LIST_LEAST, LIST_MOST);
-  bin->cap = (uint16_t)(mallocs == 0 ? max_size(bin->cap / 2, drained) : min_size(bin->cap * 2, full));
-}
-
 void heap_overflow(struct part *part, unsigned class, void *block) {
   struct bin *bin = &part->bins[class];
   struct chain evicted[EVICTED + 1];
@@ -96,7 +131,7 @@ void heap_overflow(struct part *part, unsigned class, void *block) {
   part->count[class].now += ROOM_ONE - 1; /* the fast path counted a free that it then did not make */
   unsigned mallocs = settle_counts(part, class);
   bin->overflows++;
-  adapt_cap(bin, class, mallocs);
+  adapt_cap(part, class, mallocs);
   struct chain chain = {part->list[class], count_length(part->count[class].now)};
   if (chain.count > bin->cap - bin->cap / 4u) {
     if (!depot_put(part, class, chain)) {

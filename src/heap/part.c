@@ -36,7 +36,6 @@ static struct part *cut_part(void) {
   for (unsigned class = 0; class < CLASSES; class++) {
     part->self[class] = part;
     part->inverse[class] = class_inverse(class);
-    part->bins[class].cap = (uint16_t)part_cap(class, LIST_BYTES, LIST_LEAST, LIST_MOST);
   }
   part->next_part = atomic_load_explicit(&all_parts, memory_order_relaxed);
   atomic_store_explicit(&all_parts, part, memory_order_release); /* pairs with every walk of the list */

@@ -23,15 +23,16 @@
 #include "os/lock.h"
 #include "slab/slab.h"
 
-/* What a list should hold at most: a visit every 91 calls of the random mix with 100,000 slots (32 KiB: every 47), and little
- * enough that an idle thread hides little. What is more is the depot's. */
-#define LIST_BYTES (64 * KiB)
-#define LIST_MOST  512
-#define LIST_LEAST 8
-
-/* While a thread only frees: what stays in its lists when it then idles pins a page for each block, so it is little. */
-#define LIST_DRAIN       8
+/* How many blocks a list may hold grows by doubling while its thread both allocates and frees in the class, from FIRST to
+ * FULL, as long as all caps of the part together stay within GRANTED_MOST: that is what an idle thread can hide. While a thread
+ * only frees, it halves down to DRAIN, because each block then left behind pins a page. What is more is the depot's. */
+#define LIST_FIRST_BYTES (4 * KiB)
+#define LIST_FIRST       32
+#define LIST_FULL_BYTES  (64 * KiB) /* a visit every 91 calls of the random mix with 100,000 slots; 32 KiB: every 47 */
+#define LIST_MOST        512
 #define LIST_DRAIN_BYTES (16 * KiB)
+#define LIST_DRAIN       8
+#define GRANTED_MOST     (1 * MiB)
 
 #define LENGTH_BITS 16
 #define ROOM_ONE    ((uint32_t)1 << LENGTH_BITS)
@@ -60,7 +61,7 @@ struct bin {
   uint32_t listed, slabs, born, retired;
   uint32_t depot_blocks;
   uint16_t newest, oldest; /* batches */
-  uint16_t cap;            /* blocks that the list should not exceed now; shrinks while a thread only frees */
+  uint16_t cap;            /* blocks that the list should not exceed now; 0 until the class is used */
 };
 
 struct part {
@@ -73,6 +74,8 @@ struct part {
   uint32_t index;
   uint64_t epoch;
   size_t depot_bytes;
+  size_t granted_bytes;   /* all caps */
+  unsigned victim;        /* class whose cap shrinks next in favour of another */
   uint16_t free_batch;    /* chain of unused batches through `older` */
   uint16_t unused_batch;  /* batches from here on were never used */
   bool live;              /* a thread has it */
@@ -102,11 +105,6 @@ HIDDEN void part_release(struct part *part);
  * threads that it does not have go to the pool. */
 HIDDEN void parts_before_fork(void);
 HIDDEN void parts_after_fork(bool child);
-
-/* Blocks of the class in `bytes`, within bounds. */
-INLINE unsigned part_cap(unsigned class, size_t bytes, unsigned least, unsigned most) {
-  return (unsigned)min_size(max_size(bytes / class_size(class), least), most);
-}
 
 INLINE unsigned home_class(home h) {
   struct part *part = *h;

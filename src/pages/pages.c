@@ -386,8 +386,8 @@ bool pages_start(void) {
   size_t limit = os_address_space_limit();
   size_t data = limit == SIZE_MAX ? LARGEST_RESERVATION : round_down(min_size(limit / 4, LARGEST_RESERVATION), GRANULE);
   for (; data >= SMALLEST_RESERVATION; data = round_down(data / 2, GRANULE)) {
-    /* Under a limit the rest of the process, thread stacks for one, needs address space too: a quarter stays its own. */
-    size_t coverage = limit == SIZE_MAX ? data : min_size(3 * data, LARGEST_RESERVATION);
+    /* Under a limit the rest of the process, thread stacks for one, needs address space too: an eighth stays its own. */
+    size_t coverage = limit == SIZE_MAX ? data : round_down(min_size(3 * data + data / 2, LARGEST_RESERVATION), GRANULE);
     size_t granules = coverage >> GRANULE_SHIFT;
     size_t runs = round_up(granules * sizeof(struct run), GRANULE);
     size_t dirty = round_up(granules / 8 + 8, GRANULE);
