@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+DATA = Path(__file__).parent / "data"
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+Build = Callable[..., Path]
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Build:
+    """Compiles tests/data/allocator.c into a library, with the given defines."""
+
+    def compile_(name: str, *defines: str) -> Path:
+        out = tmp_path / name
+        flags = [f"-D{define}" for define in defines]
+        source = str(DATA / "allocator.c")
+        subprocess.run(["cc", "-O2", "-fPIC", "-shared", "-fno-builtin", *flags, "-o", str(out), source], check=True)
+        return out.resolve()
+
+    return compile_
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    return compile_program(tmp_path / "program")
+
+
+def compile_program(out: Path, *flags: str) -> Path:
+    subprocess.run(["cc", "-O1", "-fno-builtin", *flags, "-o", str(out), str(DATA / "program.c")], check=True)
+    return out
+
+
+@pytest.fixture
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("TSLAB_", "LD_", "MALLOC_")):
+            monkeypatch.delenv(name)

@@ -1,0 +1,1 @@
+"""tslab: the laboratory of temporal-slab."""

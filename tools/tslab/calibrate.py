@@ -1,0 +1,135 @@
+"""What the laboratory is worth: how often it sees a difference where there is none, and misses one that is there.
+
+One real workload behind a shim (native/slow.c) that adds a known delay to an allocator's malloc. Comparisons of equal
+arms must not end as GO or NO-GO; an injected 3 % of time, and an injected 1 % of instructions, must end as NO-GO.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from tslab import machine, profile
+from tslab.arms import Arm
+from tslab.errors import LabError
+from tslab.experiment import Experiment, Outcome
+from tslab.project import Project
+from tslab.reach import reach
+from tslab.runner import Program
+from tslab.runner import run as run_once
+from tslab.stats import Kind, Verdict, verdict_of
+
+WORKLOAD = ("random-mixed", "--iterations=4000000")
+COUNT_WITH = ("--iterations=100000",)
+EQUAL, SLOWED, HEAVIER = 60, 20, 20
+SLOWDOWN, MORE_INSTRUCTIONS = 0.03, 0.01
+FALSE_AT_MOST, CAUGHT_AT_LEAST = 6, 19
+
+
+def shim(cache: Path) -> Path:
+    """The compiled shim; made again when its source is newer."""
+    source, library = Path(__file__).parent / "native" / "slow.c", cache / "libslow.so"
+    if not library.exists() or library.stat().st_mtime < source.stat().st_mtime:
+        cache.mkdir(parents=True, exist_ok=True)
+        command = ["cc", "-O2", "-shared", "-fPIC", "-fno-builtin", "-o", str(library), str(source)]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode != 0:
+            raise LabError(f"the shim does not compile: {result.stderr.strip()}")
+    return library.resolve()
+
+
+def slowed(library: Path, served_by: Path, turns: int) -> Arm:
+    """The shim stands before the allocator in the preload, and finds it as the next definition of malloc."""
+    variables = {"SLOW_TURNS": str(turns), "LD_PRELOAD": f"{library}:{served_by}"}
+    return Arm(f"{served_by.name} slowed by {turns} turns", library, variables)
+
+
+def turns_for_time(program: Program, slow_by: Callable[[int], Arm], share: float) -> int:
+    """Loop turns that make the workload `share` slower, from the slope between no turns and many."""
+    many, pairs = 200, 9
+    changes = []
+    for _ in range(pairs):
+        plain, slow = (run_once(program, slow_by(turns)).rows[0].metrics["op_ns"] for turns in (0, many))
+        changes.append(slow / plain - 1)
+    slope = statistics.median(changes) / many
+    return max(1, round(share / slope))
+
+
+def turns_for_instructions(program: Program, slow_by: Callable[[int], Arm], share: float) -> int:
+    """The same by instruction counts, which need no repetition."""
+    many = 100
+    plain, slow = (profile.callgrind(program, slow_by(turns), COUNT_WITH).per_call for turns in (0, many))
+    return max(1, round(share * plain / ((slow - plain) / many)))
+
+
+def run(place: Project, console: Console, minutes_each: float) -> int:
+    program = Program((str(place.workloads / WORKLOAD[0]), *WORKLOAD[1:]), is_workload=True)
+    served_by = place.known().get("tslab")
+    if served_by is None:
+        raise LabError("the calibration runs on temporal-slab's own library: ./dev build first")
+    slow_by = partial(slowed, shim(place.cache), served_by)
+    started = time.monotonic()
+    delay = turns_for_time(program, slow_by, SLOWDOWN)
+    weight = turns_for_instructions(program, slow_by, MORE_INSTRUCTIONS)
+    console.print(f"{SLOWDOWN:.0%} of time is {delay} turns, {MORE_INSTRUCTIONS:.0%} of instructions {weight}")
+    plain = slow_by(0)
+    equal = [_compare(program, plain, plain, minutes_each, console, f"A/A {i + 1}/{EQUAL}") for i in range(EQUAL)]
+    slow = [
+        _compare(program, plain, slow_by(delay), minutes_each, console, f"3 % {i + 1}/{SLOWED}") for i in range(SLOWED)
+    ]
+    heavy = []
+    for _ in range(HEAVIER):
+        reached = reach(plain, slow_by(weight), lambda arm: profile.callgrind(program, arm, COUNT_WITH))
+        heavy.append((reached.instructions.point, verdict_of(reached.instructions, Kind.PRUNE.threshold)))
+    false = sum(outcome.verdict in (Verdict.GO, Verdict.NO_GO) for outcome in equal)
+    caught_time = sum(outcome.verdict is Verdict.NO_GO for outcome in slow)
+    caught_count = sum(verdict is Verdict.NO_GO for _, verdict in heavy)
+    result = {
+        "machine": machine.facts(place.root),
+        "workload": " ".join(WORKLOAD),
+        "minutes": round((time.monotonic() - started) / 60, 1),
+        "equal": _figures(equal) | {"false": false, "of": EQUAL},
+        "slower_3_pct": _figures(slow) | {"caught": caught_time, "of": SLOWED, "turns": delay},
+        "instructions_1_pct": {
+            "caught": caught_count,
+            "of": HEAVIER,
+            "turns": weight,
+            "measured_pct": [round(100 * point, 3) for point, _ in heavy],
+        },
+    }
+    file = place.cache / "calibration.json"
+    file.write_text(json.dumps(result, indent=1), encoding="utf-8")
+    console.print(f"equal arms:          {false} of {EQUAL} false verdicts (at most {FALSE_AT_MOST})")
+    console.print(f"3 % slower:          {caught_time} of {SLOWED} caught (at least {CAUGHT_AT_LEAST})")
+    console.print(f"1 % more instructions: {caught_count} of {HEAVIER} caught (at least {CAUGHT_AT_LEAST})")
+    console.print(f"figures in {file}")
+    good = false <= FALSE_AT_MOST and min(caught_time, caught_count) >= CAUGHT_AT_LEAST
+    return 0 if good else 1
+
+
+def _compare(program: Program, a: Arm, b: Arm, minutes: float, console: Console, name: str) -> Outcome:
+    outcome = Experiment(program, a, b, Kind.FEATURE, 60 * minutes).run()
+    change = outcome.judgement.change
+    console.print(
+        f"{name}: {100 * change.point:+.2f} % ± {100 * change.half_width:.2f} %, "
+        f"{outcome.judgement.n} rounds, {outcome.verdict.value}"
+    )
+    return outcome
+
+
+def _figures(outcomes: list[Outcome]) -> dict[str, object]:
+    return {
+        "verdicts": Counter(outcome.verdict.value for outcome in outcomes),
+        "measured_pct": [round(100 * outcome.judgement.change.point, 3) for outcome in outcomes],
+        "half_width_pct": [round(100 * outcome.judgement.change.half_width, 3) for outcome in outcomes],
+        "rounds": [outcome.judgement.n for outcome in outcomes],
+        "withheld": sum(outcome.withheld for outcome in outcomes),
+    }

@@ -1,0 +1,33 @@
+"""Draw one or more result files as a self-contained HTML report, or print their tables.
+
+tslab report build/lab/bench-….json -o report.html
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+
+from tslab import result as results
+from tslab.arms import GLIBC
+from tslab.reporters import html, tables
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="result of tslab bench; several are merged")
+    parser.add_argument("-o", "--out", type=Path, help="the report (default: beside the first file, with .html)")
+    parser.add_argument("--baseline", default=GLIBC, help="whom ratios are to (default: %(default)s)")
+    parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown, and draw nothing")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    merged = results.merge([results.load(path, arguments.baseline) for path in arguments.files])
+    if arguments.markdown:
+        print(tables.markdown(merged), end="")
+        return 0
+    target = arguments.out or arguments.files[0].with_suffix(".html")
+    html.write(merged, target, arguments.files)
+    console.print(f"report in {target}")
+    return 0

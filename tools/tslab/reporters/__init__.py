@@ -1,0 +1,1 @@
+"""How results look: in a terminal (verdicts, tables) and as one HTML file (html, charts)."""

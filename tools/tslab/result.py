@@ -1,0 +1,184 @@
+"""A benchmark's result read as tables: medians with intervals, ratios to a baseline and to the envelope.
+
+Ratios are taken round by round, where both sides met the same machine, and turned so that above 1 is better. The
+envelope of a row is its best peer, chosen on the odd rounds and judged on the even ones: chosen and judged on the same
+runs, the best of many peers would look better than any of them is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tslab.benchmark import SCHEMA
+from tslab.errors import LabError
+from tslab.runner import higher_is_better
+from tslab.stats import Interval, geometric_mean, median_interval
+
+TIME, MEMORY = "time", "memory"
+
+
+@dataclass(frozen=True)
+class Key:
+    """One line of a table: a case, the row of it if it prints several, and a metric."""
+
+    case: str
+    variant: str
+    metric: str
+    category: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.case} [{self.variant}]" if self.variant else self.case
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What an allocator did in a row: figures, or the status that stands in their place."""
+
+    status: str
+    note: str = ""
+    value: Interval | None = None
+    coverage: float = 0.0
+    ratio: Interval | None = None
+
+
+@dataclass(frozen=True)
+class Envelope:
+    peer: str
+    ratio: Interval
+
+
+class Result:
+    def __init__(self, data: Mapping[str, Any], baseline: str) -> None:
+        if data.get("schema") != SCHEMA:
+            raise LabError(f"this is no result of tslab bench (schema {data.get('schema')!r}, wanted {SCHEMA!r})")
+        self.data = data
+        self.ours: str = data["ours"]
+        self.allocators: list[str] = [a["name"] for a in data["allocators"]]
+        self.missing: dict[str, str] = {a["name"]: a["missing"] for a in data["allocators"] if a["missing"]}
+        self.measured = [name for name in self.allocators if name not in self.missing]
+        if baseline not in self.measured:
+            raise LabError(f"baseline '{baseline}' was not measured; there are {', '.join(self.measured)}")
+        self.baseline = baseline
+        self._ok: dict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
+        self._failed: dict[tuple[str, str], dict[str, Any]] = {}
+        self._variants: dict[str, list[str]] = defaultdict(list)
+        for run in data["runs"]:
+            if run["status"] != "ok":
+                self._failed[run["case"], run["allocator"]] = run
+                continue
+            self._ok[run["case"], run["variant"], run["allocator"]].append(run)
+            if run["variant"] not in self._variants[run["case"]]:
+                self._variants[run["case"]].append(run["variant"])
+
+    def rows(self) -> list[Key]:
+        found = []
+        for case in self.data["cases"]:
+            variants = self._variants.get(case["name"], [""])
+            for variant in variants:
+                shown = variant if len(variants) > 1 else ""
+                for category in (TIME, MEMORY):
+                    found += [Key(case["name"], shown, metric, category) for metric in case[category]]
+        return found
+
+    def runs(self, case: str, variant: str, allocator: str) -> list[dict[str, Any]]:
+        variant = variant or next(iter(self._variants.get(case, [""])))
+        return self._ok.get((case, variant, allocator), [])
+
+    def by_round(self, key: Key, allocator: str) -> dict[int, float]:
+        return {
+            run["round"]: run["metrics"][key.metric]
+            for run in self.runs(key.case, key.variant, allocator)
+            if run["metrics"].get(key.metric, 0) > 0
+        }
+
+    def cell(self, key: Key, allocator: str) -> Cell:
+        if allocator in self.missing:
+            return Cell("missing", self.missing[allocator])
+        failed = self._failed.get((key.case, allocator))
+        values = self.by_round(key, allocator)
+        if failed:
+            return Cell(failed["status"], failed["note"])
+        if not values:
+            return Cell("no figure", f"{key.metric} was not printed, or was zero")
+        value, coverage = median_interval(list(values.values()))
+        return Cell("ok", "", value, coverage, self.ratio(key, allocator, self.baseline))
+
+    def ratio(self, key: Key, allocator: str, to: str, rounds: Iterable[int] | None = None) -> Interval | None:
+        mine, other = self.by_round(key, allocator), self.by_round(key, to)
+        common = sorted(mine.keys() & other.keys() & set(mine if rounds is None else rounds))
+        if not common:
+            return None
+        ratios = [mine[r] / other[r] if higher_is_better(key.metric) else other[r] / mine[r] for r in common]
+        return median_interval(ratios)[0]
+
+    def envelope(self, key: Key) -> Envelope | None:
+        best: tuple[float, str] | None = None
+        for peer in self.measured:
+            if peer == self.ours or (key.case, peer) in self._failed:
+                continue
+            odd = [value for number, value in self.by_round(key, peer).items() if number % 2 == 1]
+            if not odd:
+                continue
+            score = float(np.median(odd)) * (1 if higher_is_better(key.metric) else -1)
+            if best is None or score > best[0]:
+                best = (score, peer)
+        if best is None:
+            return None
+        even = [number for number in range(1, int(self.data["rounds"]) + 1) if number % 2 == 0]
+        ratio = self.ratio(key, self.ours, best[1], even)
+        return Envelope(best[1], ratio) if ratio else None
+
+    def overall(self, allocator: str, category: str) -> tuple[float, int] | None:
+        """The geometric mean of the ratios to the baseline, and over how many rows."""
+        ratios = [
+            cell.ratio.point
+            for key in self.rows()
+            if key.category == category
+            if (cell := self.cell(key, allocator)).ratio
+        ]
+        return (geometric_mean(ratios), len(ratios)) if ratios else None
+
+    def overall_envelope(self, category: str) -> tuple[float, int] | None:
+        ratios = [e.ratio.point for key in self.rows() if key.category == category if (e := self.envelope(key))]
+        return (geometric_mean(ratios), len(ratios)) if ratios else None
+
+    def losses(self) -> list[tuple[Key, Envelope]]:
+        """Rows in which temporal-slab is behind the envelope, the worst first."""
+        rows = [(key, envelope) for key in self.rows() if (envelope := self.envelope(key)) and envelope.ratio.point < 1]
+        return sorted(rows, key=lambda row: row[1].ratio.point)
+
+
+def load(path: Path, baseline: str) -> Result:
+    try:
+        return Result(json.loads(path.read_text(encoding="utf-8")), baseline)
+    except OSError as error:
+        raise LabError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, AttributeError, KeyError) as error:
+        raise LabError(f"{path} is no result of tslab bench: {error}") from error
+
+
+def merge(results: list[Result]) -> Result:
+    """Several files of one machine and suite as one result: their rounds follow each other."""
+    first = results[0]
+    if len(results) == 1:
+        return first
+    data = dict(first.data)
+    data["runs"], offset = [], 0
+    cases = {case["name"]: case for result in results for case in result.data["cases"]}
+    allocators = {a["name"]: a for result in results for a in result.data["allocators"]}
+    for result in results:
+        if result.data["machine"]["cpu"] != first.data["machine"]["cpu"]:
+            raise LabError("these results come from different machines: report them apart")
+        data["runs"] += [run | {"round": run["round"] + offset} for run in result.data["runs"]]
+        offset += result.data["rounds"]
+    data |= {"rounds": offset, "cases": list(cases.values()), "allocators": list(allocators.values())}
+    data["lifecycle"] = [entry for result in results for entry in result.data["lifecycle"]]
+    return Result(data, first.baseline)
