@@ -15,6 +15,20 @@
 #define LIKELY(x)   __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
+#if defined(__has_feature) /* clang's way of saying what gcc says by the macro */
+#if __has_feature(thread_sanitizer) && !defined(__SANITIZE_THREAD__)
+#define __SANITIZE_THREAD__ 1
+#endif
+#endif
+
+/* A load that other threads' atomic stores may race with, where nothing depends on its age. Plain, because compilers fold a
+ * plain load into the instruction that uses it and an atomic one not; atomic where a race detector watches. */
+#if defined(__SANITIZE_THREAD__)
+#define LOAD_RACING(place) __atomic_load_n(&(place), __ATOMIC_RELAXED)
+#else
+#define LOAD_RACING(place) (place)
+#endif
+
 /* 64 bytes on every x86-64 and on the arm64 cores that servers use. */
 #define CACHE_LINE 64
 

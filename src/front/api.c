@@ -132,8 +132,8 @@ static void *resize(void *p, size_t size) {
 /* Whether p is a block of this thread's that serves `size` bytes as it is. */
 static bool fits_here(void *p, size_t size) {
   size_t granule = granule_of(p);
-  if (granule >= pages.count) return false;
-  home h = pages_homes()[granule];
+  if (granule >= LOAD_RACING(pages.count)) return false;
+  home h = LOAD_RACING(pages_homes()[granule]);
   if (*h != current_part || block_is_free(p)) return false;
   unsigned class = home_class(h);
   return size - 1 < class_size(class) && size >= class_size(class) / 2 &&

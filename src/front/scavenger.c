@@ -118,5 +118,6 @@ size_t front_purge(void) {
     heap_trim(p, true);
   }
   pages_purge(UINT64_MAX, SIZE_MAX);
+  if (TSLAB_CHECK_LEVEL >= 2) pages_check();
   return pages_totals().returned - before;
 }

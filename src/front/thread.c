@@ -24,7 +24,7 @@ bool front_is_ready(void) { return atomic_load_explicit(&ready, memory_order_rel
 static void thread_dies(void *part) {
   current_part = &empty_part;
   part_release(part);
-  scavenger_notice(part);
+  scavenger_notice(&empty_part);
 }
 
 /* The first malloc of the process, perhaps from the dynamic loader: no libc function that may allocate. */

@@ -11,13 +11,16 @@ static uint64_t word_of(struct run *slab) { return atomic_load_explicit(&slab->w
 
 static struct part *part_of(struct run *slab) { return atomic_load_explicit(&slab->part, memory_order_relaxed); }
 
+/* Atomic for adopt's look without the lock. */
+static void set_first(struct bin *bin, uint32_t granule) { __atomic_store_n(&bin->first, granule, __ATOMIC_RELAXED); }
+
 static void insert_first(struct bin *bin, struct run *slab) {
   uint32_t g = (uint32_t)run_index(slab);
   slab->previous = 0;
   slab->next = bin->first;
   if (bin->first) slab_at(bin->first)->previous = g;
   else bin->last = g;
-  bin->first = g;
+  set_first(bin, g);
   bin->listed++;
 }
 
@@ -26,14 +29,14 @@ static void insert_last(struct bin *bin, struct run *slab) {
   slab->next = 0;
   slab->previous = bin->last;
   if (bin->last) slab_at(bin->last)->next = g;
-  else bin->first = g;
+  else set_first(bin, g);
   bin->last = g;
   bin->listed++;
 }
 
 static void unlink_slab(struct bin *bin, struct run *slab) {
   if (slab->previous) slab_at(slab->previous)->next = slab->next;
-  else bin->first = slab->next;
+  else set_first(bin, slab->next);
   if (slab->next) slab_at(slab->next)->previous = slab->previous;
   else bin->last = slab->previous;
   slab->next = slab->previous = 0;

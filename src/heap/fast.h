@@ -78,8 +78,8 @@ enum fast_free { FREED, NOT_HERE, LIST_FULL, NOT_A_BLOCK };
 INLINE enum fast_free fast_push(void *p, home *at) {
   uintptr_t base = (uintptr_t)pages.base;
   size_t granule = ((uintptr_t)p - base) >> GRANULE_SHIFT;
-  if (UNLIKELY(granule >= pages.count)) return NOT_HERE;
-  home h = ((home *)(base + HOMES_OFFSET))[granule];
+  if (UNLIKELY(granule >= LOAD_RACING(pages.count))) return NOT_HERE;
+  home h = LOAD_RACING(((home *)(base + HOMES_OFFSET))[granule]);
   if (UNLIKELY(*h != current_part)) return NOT_HERE;
   *at = h;
   struct count *count = beside_home(h, offsetof(struct part, count));

@@ -177,6 +177,7 @@ size_t heap_flush_depot(struct part *part, size_t most) {
 }
 
 void heap_flush_lists(struct part *part) {
+  if (TSLAB_CHECK_LEVEL >= 2) part_check(part);
   for (unsigned class = 0; class < CLASSES; class++) {
     lock_take(&part->lock);
     settle_counts(part, class);
