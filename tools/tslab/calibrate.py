@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -23,6 +24,7 @@ from tslab.errors import LabError
 from tslab.experiment import Experiment, Outcome
 from tslab.project import Project
 from tslab.reach import reach
+from tslab.reporters import sections
 from tslab.runner import Program
 from tslab.runner import run as run_once
 from tslab.stats import Kind, Verdict, verdict_of
@@ -31,6 +33,7 @@ WORKLOAD = ("random-mixed", "--iterations=4000000")
 COUNT_WITH = ("--iterations=100000",)
 EQUAL, SLOWED, HEAVIER = 60, 20, 20
 SLOWDOWN, MORE_INSTRUCTIONS = 0.03, 0.01
+MINUTES_EACH = 0.4
 FALSE_AT_MOST, CAUGHT_AT_LEAST = 6, 19
 
 
@@ -86,13 +89,15 @@ def run(place: Project, console: Console, minutes_each: float) -> int:
         _compare(program, plain, slow_by(delay), minutes_each, console, f"3 % {i + 1}/{SLOWED}") for i in range(SLOWED)
     ]
     heavy = []
-    for _ in range(HEAVIER):
-        reached = reach(plain, slow_by(weight), lambda arm: profile.callgrind(program, arm, COUNT_WITH))
+    for i in range(HEAVIER):
+        # Counts have no noise, so every try plays other numbers.
+        options = (*COUNT_WITH, f"--seed={1000 + i}")
+        reached = reach(plain, slow_by(weight), partial(profile.callgrind, program, options=options), is_workload=True)
         heavy.append((reached.instructions.point, verdict_of(reached.instructions, Kind.PRUNE.threshold)))
     false = sum(outcome.verdict in (Verdict.GO, Verdict.NO_GO) for outcome in equal)
     caught_time = sum(outcome.verdict is Verdict.NO_GO for outcome in slow)
     caught_count = sum(verdict is Verdict.NO_GO for _, verdict in heavy)
-    result = {
+    result: dict[str, Any] = {
         "machine": machine.facts(place.root),
         "workload": " ".join(WORKLOAD),
         "minutes": round((time.monotonic() - started) / 60, 1),
@@ -107,12 +112,40 @@ def run(place: Project, console: Console, minutes_each: float) -> int:
     }
     file = place.cache / "calibration.json"
     file.write_text(json.dumps(result, indent=1), encoding="utf-8")
-    console.print(f"equal arms:          {false} of {EQUAL} false verdicts (at most {FALSE_AT_MOST})")
-    console.print(f"3 % slower:          {caught_time} of {SLOWED} caught (at least {CAUGHT_AT_LEAST})")
-    console.print(f"1 % more instructions: {caught_count} of {HEAVIER} caught (at least {CAUGHT_AT_LEAST})")
+    text = markdown(result)
+    console.print(text)
     console.print(f"figures in {file}")
+    document = place.root / "docs" / "benchmarking.md"
+    if document.exists():
+        sections.replace(document, "calibration", text)
+        console.print(f"and in {document}")
     good = false <= FALSE_AT_MOST and min(caught_time, caught_count) >= CAUGHT_AT_LEAST
     return 0 if good else 1
+
+
+def markdown(result: dict[str, Any]) -> str:
+    """The figures for docs/benchmarking.md."""
+    equal, slow, heavy = result["equal"], result["slower_3_pct"], result["instructions_1_pct"]
+    host = result["machine"]
+    rows = [
+        ("equal arms (A/A)", f"{equal['false']} of {equal['of']} false verdicts", f"at most {FALSE_AT_MOST}", equal),
+        ("3 % slower in time", f"{slow['caught']} of {slow['of']} caught", f"at least {CAUGHT_AT_LEAST}", slow),
+        ("1 % more instructions", f"{heavy['caught']} of {heavy['of']} caught", f"at least {CAUGHT_AT_LEAST}", heavy),
+    ]
+    lines = [
+        f"`{result['workload']}` on {host['cpu']}, {host['cores']} cores, {host['kernel']}, commit {host['commit']}; "
+        f"{result['minutes']} minutes in all.",
+        "",
+        "| what | result | bar | measured change, median (least … greatest) | interval, median | rounds, median |",
+        "|---|---|---|---|---|---|",
+    ]
+    for what, outcome, bar, figures in rows:
+        measured = figures["measured_pct"]
+        spread = f"{statistics.median(measured):+.2f} % ({min(measured):+.2f} … {max(measured):+.2f})"
+        width = f"± {statistics.median(figures['half_width_pct']):.2f} %" if "half_width_pct" in figures else "exact"
+        rounds = f"{statistics.median(figures['rounds']):.0f}" if "rounds" in figures else "one count a side"
+        lines.append(f"| {what} | {outcome} | {bar} | {spread} | {width} | {rounds} |")
+    return "\n".join(lines)
 
 
 def _compare(program: Program, a: Arm, b: Arm, minutes: float, console: Console, name: str) -> Outcome:

@@ -27,6 +27,8 @@ from tslab.reporters import verdicts
 from tslab.runner import Program, find_program
 from tslab.stats import Kind, OutlierRule, Verdict, verdict_of
 
+MINUTES = 5.0
+
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("arms", nargs="*", metavar="A B", help="the two sides, the baseline first")
@@ -36,7 +38,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         default=Kind.FEATURE.value,
         help="what the change is for: threshold 1.0 %%, 0.5 %% or 3.0 %% (default: %(default)s)",
     )
-    parser.add_argument("--budget", type=float, default=5, metavar="MINUTES", help="time for the runs (default: 5)")
+    parser.add_argument("--budget", type=float, metavar="MINUTES", help=f"time for the runs (default: {MINUTES:g})")
     parser.add_argument("--metric", help="what is judged (default: the workload's throughput, a command's time)")
     parser.add_argument("--variant", default="", help="part of the row's variant, where a workload prints several rows")
     parser.add_argument("--library", default=project.TSLAB, help="for sides that are settings only (default: tslab)")
@@ -61,7 +63,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     place = project.find(arguments.preset)
     if arguments.calibrate:
-        return calibrate.run(place, console, arguments.budget)
+        return calibrate.run(place, console, arguments.budget or calibrate.MINUTES_EACH)
     if len(arguments.arms) != 2:
         raise LabError("two sides are needed: tslab ab A B -- COMMAND")
     if arguments.record and not arguments.why:
@@ -75,7 +77,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         check_preload(arm, program.command)
     console.print(f"A        {a.name}\nB        {b.name}\nrun      {shlex.join(program.command)}")
     _tell_dropped(console)
-    reached = reach(a, b, counter(program, tuple(arguments.count_with), console))
+    reached = reach(a, b, counter(program, tuple(arguments.count_with), console), program.is_workload)
     for line in reached.lines():
         console.print(line)
     reached.refuse_if_unreached()
@@ -87,7 +89,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         )
     rule = OutlierRule()
     console.print(f"rule     {rule}; verdict by the 95 % interval and ±{100 * kind.threshold:.1f} %")
-    experiment = Experiment(program, a, b, kind, 60 * arguments.budget, arguments.metric, arguments.variant, rule=rule)
+    experiment = Experiment(
+        program, a, b, kind, 60 * (arguments.budget or MINUTES), arguments.metric, arguments.variant, rule=rule
+    )
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),

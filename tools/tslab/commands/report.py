@@ -12,7 +12,7 @@ from rich.console import Console
 
 from tslab import result as results
 from tslab.arms import GLIBC
-from tslab.reporters import html, tables
+from tslab.reporters import html, sections, tables
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -20,10 +20,20 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--out", type=Path, help="the report (default: beside the first file, with .html)")
     parser.add_argument("--baseline", default=GLIBC, help="whom ratios are to (default: %(default)s)")
     parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown, and draw nothing")
+    parser.add_argument(
+        "--into",
+        type=Path,
+        metavar="DOCUMENT",
+        help="write the Markdown tables between the marks of a document, as in docs/benchmarking.md",
+    )
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     merged = results.merge([results.load(path, arguments.baseline) for path in arguments.files])
+    if arguments.into:
+        sections.replace(arguments.into, "table", tables.markdown(merged))
+        console.print(f"tables in {arguments.into}")
+        return 0
     if arguments.markdown:
         print(tables.markdown(merged), end="")
         return 0
