@@ -51,6 +51,14 @@ static bool read_bytes(const char *text, size_t most, size_t *out) {
   return true;
 }
 
+/* A copy: some servers write their title over the environment. */
+static bool take_path(const char **target, const char *value) {
+  static char kept[4096]; /* PATH_MAX; there is one path */
+  if (value[0] == 0 || strlen(value) >= sizeof kept) return false;
+  *target = strcpy(kept, value);
+  return true;
+}
+
 static bool take(const struct row *row, const char *value) {
   switch (row->kind) {
   case WORDS:
@@ -61,9 +69,7 @@ static bool take(const struct row *row, const char *value) {
       }
     return false;
   case BYTES: return read_bytes(value, row->most, row->target);
-  case PATH:
-    *(const char **)row->target = value;
-    return value[0] != 0;
+  case PATH: return take_path(row->target, value);
   }
   return false;
 }

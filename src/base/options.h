@@ -17,7 +17,7 @@ struct options {
 
 HIDDEN extern struct options options;
 
-/* Takes TSLAB_* from `environment` (NULL-terminated "NAME=value" strings that stay valid), and says on standard error
+/* Takes TSLAB_* from `environment` (NULL-terminated "NAME=value" strings), and says on standard error
  * what it could not use. */
 HIDDEN void options_read(char **environment);
 
