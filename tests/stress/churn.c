@@ -70,8 +70,8 @@ int main(int argc, char **argv) {
   printf("%zu threads: resident %zu, then %zu KiB; committed %llu, then %llu KiB; parts %llu\n", total,
          warm_resident >> 10, resident >> 10, (unsigned long long)warm.committed_bytes >> 10,
          (unsigned long long)after.committed_bytes >> 10, (unsigned long long)after.parts);
-  /* 100 bytes lost with each thread would show in the full run. */
-  CHECK_COUNT(resident, <=, warm_resident + (4 << 20));
+  /* 100 bytes lost with each thread would show. A sanitizer keeps more than that itself. */
+  if (TEST_SCALE == 1) CHECK_COUNT(resident, <=, warm_resident + (4 << 20));
   CHECK_COUNT(after.committed_bytes, <=, warm.committed_bytes + (8 << 20));
   CHECK_COUNT(after.parts, <=, WAVE + 1);
   CHECK_COUNT(after.threads, <=, 1);

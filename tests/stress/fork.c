@@ -1,5 +1,5 @@
-/* fork: threads allocate while main and others fork, again and again. Each child allocates, frees its own blocks and those
- * of its parent, also of threads that exist no more, makes a thread of its own, and forks once itself.     fork [long] */
+/* fork: threads allocate while main and others fork, again and again. Each child allocates, frees its own blocks and
+ * its parent's, also those of threads that are gone, makes a thread of its own, and forks once itself.    fork [long] */
 #include "../check.h"
 
 #include <pthread.h>
@@ -7,8 +7,8 @@
 
 enum { THREADS = 3, SHARED = 512, OWN = 200 };
 
-/* Blocks put by any thread, freed by any thread or child. The lock is held across fork: a child sees the memory of others
- * only as of what happened before, and a block half handed over is nobody's to free. */
+/* Blocks put by any thread, freed by any thread or child. The lock is held across fork: a child sees what other threads
+ * wrote only as far as it happened before, and a block half handed over is nobody's to free. */
 static void *shared[SHARED];
 static pthread_mutex_t shared_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int stop;

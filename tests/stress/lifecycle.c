@@ -8,7 +8,15 @@ enum { THREADS = 50, BLOCKS = 100 };
 
 static unsigned char *early[BLOCKS];
 static unsigned char *outlived[THREADS][BLOCKS];
+/* ThreadSanitizer forgets a thread in the last round, and the allocator follows our last round by one of its own. */
+#ifdef __SANITIZE_THREAD__
+enum { ROUNDS = PTHREAD_DESTRUCTOR_ITERATIONS - 2 };
+#else
+enum { ROUNDS = PTHREAD_DESTRUCTOR_ITERATIONS };
+#endif
+
 static _Atomic int key_calls, object_calls;
+static _Thread_local int round_of_key;
 static pthread_key_t key;
 
 static void allocate(unsigned char **blocks, size_t seed) {
@@ -47,12 +55,12 @@ static void at_exit(void) {
   use_heap();
 }
 
-/* Sets its key again, and so is called in every round there is, after the allocator's own key has been destroyed. */
+/* Sets its key again, and so is called in every round, also after the destructor of the allocator's own key. */
 static void destroy_key(void *block) {
   key_calls++;
   tslab_free(block);
   use_heap();
-  CHECK(pthread_setspecific(key, tslab_malloc(100)) == 0);
+  if (++round_of_key < ROUNDS) CHECK(pthread_setspecific(key, tslab_malloc(100)) == 0);
 }
 
 /* What C++ registers for a thread_local object with a destructor. */
@@ -76,7 +84,7 @@ static void threads_that_use_all_of_it(void) {
   pthread_t threads[THREADS];
   for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, live, outlived[i]) == 0);
   for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
-  CHECK_COUNT(key_calls, ==, THREADS * PTHREAD_DESTRUCTOR_ITERATIONS);
+  CHECK_COUNT(key_calls, ==, THREADS * ROUNDS);
   CHECK_COUNT(object_calls, ==, THREADS);
   for (int i = 0; i < THREADS; i++) free_all(outlived[i]);
 }
