@@ -30,8 +30,9 @@ static uint64_t tick = 1;
 
 static bool was_quiet(struct part *part) {
   lock_take(&part->lock);
-  bool quiet = !part->live || part->visits == part->seen_visits;
-  part->seen_visits = part->visits;
+  uint64_t visits = __atomic_load_n(&part->visits, __ATOMIC_RELAXED);
+  bool quiet = !part->live || visits == part->seen_visits;
+  part->seen_visits = visits;
   lock_release(&part->lock);
   return quiet;
 }

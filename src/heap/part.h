@@ -14,8 +14,8 @@
  * so the visits count every call, and a reader can at any time, without one instruction on the fast path.
  *
  * Invariant: length(now) blocks on list; every block of list and depot is used as its slab counts.       part_check()
- * Threads:   the hot arrays belong to the thread whose current part this is; self and inverse never change; the rest under
- *            `lock`, which others take to settle a slab, to trim and to read.
+ * Threads:   the hot arrays, caps, counters and visits belong to the thread whose current part this is; self and inverse
+ *            never change; slabs and depot are under `lock`, which others take to settle a slab, to trim and to read.
  * A dead thread's part waits in the pool, slabs and all, for the next thread.                                            */
 #ifndef TSLAB_HEAP_PART_H
 #define TSLAB_HEAP_PART_H
@@ -33,6 +33,7 @@
 #define LIST_DRAIN_BYTES (16 * KiB)
 #define LIST_DRAIN       8
 #define GRANTED_MOST     (1 * MiB)
+#define IDLE_VISITS      1024 /* a class that did not visit while others did so often may be asked to give some back */
 
 #define LENGTH_BITS 16
 #define ROOM_ONE    ((uint32_t)1 << LENGTH_BITS)
@@ -57,6 +58,7 @@ struct bin {
   uint64_t allocations, frees; /* up to the last visit */
   uint64_t remote_frees;       /* by this thread, of blocks whose home is elsewhere */
   uint64_t refills, overflows;
+  uint64_t last_visit; /* part->visits then */
   uint32_t first, last; /* slabs with something to give; those with only unlinked units last */
   uint32_t listed, slabs, born, retired;
   uint32_t depot_blocks;
@@ -81,6 +83,7 @@ struct part {
   bool live;              /* a thread has it */
   bool torn;              /* its thread was left behind by a fork, perhaps in the middle of a call */
   uint64_t visits, seen_visits; /* slow path entries now and at the scavenger's last look */
+  uint32_t sequence;            /* heap/lists.h */
   struct part *next_part; /* every part ever made; never changes once set */
   struct part *next_dead; /* the pool; under parts_lock */
   struct bin bins[CLASSES];

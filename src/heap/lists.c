@@ -1,0 +1,112 @@
+/* lists: see lists.h.                                                                                floor: heap */
+#include "heap/lists.h"
+
+#include "heap/depot.h"
+
+/* ---- counting ------------------------------------------------------------------------------------------------------- */
+
+static void begin_change(struct part *part) {
+  __atomic_store_n(&part->sequence, part->sequence + 1, __ATOMIC_RELAXED);
+  __atomic_thread_fence(__ATOMIC_RELEASE); /* the sequence is odd before anything changes; pairs with list_totals */
+}
+
+static void end_change(struct part *part) {
+  __atomic_store_n(&part->sequence, part->sequence + 1, __ATOMIC_RELEASE); /* and even after all has */
+}
+
+static void set_then(struct count *count, uint32_t value) { __atomic_store_n(&count->then, value, __ATOMIC_RELAXED); }
+
+unsigned list_settle(struct part *part, unsigned class) {
+  struct count *count = &part->count[class];
+  unsigned frees = count_room(count->then) - count_room(count->now);
+  unsigned mallocs = count_length(count->then) + frees - count_length(count->now);
+  begin_change(part);
+  bump(&part->bins[class].frees, frees);
+  bump(&part->bins[class].allocations, mallocs);
+  set_then(count, count->now);
+  end_change(part);
+  bump(&part->visits, 1);
+  part->bins[class].last_visit = part->visits;
+  return mallocs;
+}
+
+/* A quarter of the cap stays open even on a long list, so that no pattern of calls visits every time. */
+static unsigned room_for(const struct bin *bin, unsigned length) {
+  unsigned least = bin->cap / 4u + 1;
+  return bin->cap > length + least ? bin->cap - length : least;
+}
+
+void list_set(struct part *part, unsigned class, struct chain chain) {
+  uint32_t count = count_of(room_for(&part->bins[class], chain.count), chain.count);
+  part->list[class] = chain.head;
+  begin_change(part);
+  __atomic_store_n(&part->count[class].now, count, __ATOMIC_RELAXED);
+  set_then(&part->count[class], count);
+  end_change(part);
+}
+
+struct list_totals list_totals(struct part *part, unsigned class) {
+  const struct bin *bin = &part->bins[class];
+  const struct count *count = &part->count[class];
+  for (;;) {
+    uint32_t before = __atomic_load_n(&part->sequence, __ATOMIC_ACQUIRE);
+    uint32_t now = __atomic_load_n(&count->now, __ATOMIC_RELAXED);
+    uint32_t then = __atomic_load_n(&count->then, __ATOMIC_RELAXED);
+    unsigned frees = count_room(then) - count_room(now);
+    struct list_totals totals = {
+        .allocations = __atomic_load_n(&bin->allocations, __ATOMIC_RELAXED) + count_length(then) + frees - count_length(now),
+        .frees = __atomic_load_n(&bin->frees, __ATOMIC_RELAXED) + frees,
+        .length = count_length(now),
+    };
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    if (before % 2 == 0 && __atomic_load_n(&part->sequence, __ATOMIC_RELAXED) == before) return totals;
+  }
+}
+
+/* ---- caps ------------------------------------------------------------------------------------------------------------- */
+
+/* Blocks of the class in `bytes`, at least one and at most `most`. */
+static unsigned blocks_in(unsigned class, size_t bytes, unsigned most) {
+  return (unsigned)min_size(max_size(bytes / class_size(class), 1), most);
+}
+
+static void set_cap(struct part *part, unsigned class, unsigned cap) {
+  struct bin *bin = &part->bins[class];
+  part->granted_bytes += (cap - (size_t)bin->cap) * class_size(class);
+  bin->cap = (uint16_t)cap;
+}
+
+void list_open(struct part *part, unsigned class) {
+  set_cap(part, class, blocks_in(class, LIST_FIRST_BYTES, LIST_FIRST));
+}
+
+/* Halves the cap of a class that did not come by for a while; a list that is then too long goes to the depot. */
+static void take_back(struct part *part, unsigned victim) {
+  unsigned cap = part->bins[victim].cap / 2u;
+  if (part->visits - part->bins[victim].last_visit < IDLE_VISITS || cap == 0) return;
+  list_settle(part, victim);
+  struct chain chain = list_chain(part, victim);
+  if (chain.count > cap) {
+    if (!depot_put(part, victim, chain)) return;
+    chain = (struct chain){NULL, 0};
+  }
+  set_cap(part, victim, cap);
+  list_set(part, victim, chain);
+}
+
+void list_grow(struct part *part, unsigned class, bool locked) {
+  unsigned cap = part->bins[class].cap;
+  unsigned more = (unsigned)min_size(cap * 2, blocks_in(class, LIST_FULL_BYTES, LIST_MOST));
+  size_t bytes = (more - cap) * class_size(class);
+  if (more <= cap) return;
+  if (locked && part->granted_bytes + bytes > GRANTED_MOST) {
+    part->victim = (part->victim + 1) % CLASSES; /* one a visit: whoever is idle is found soon enough */
+    if (part->victim != class) take_back(part, part->victim);
+  }
+  if (part->granted_bytes + bytes <= GRANTED_MOST) set_cap(part, class, more);
+}
+
+void list_shrink(struct part *part, unsigned class) {
+  unsigned cap = part->bins[class].cap, drained = blocks_in(class, LIST_DRAIN_BYTES, LIST_DRAIN);
+  if (cap > drained) set_cap(part, class, (unsigned)max_size(cap / 2, drained));
+}

@@ -1,0 +1,38 @@
+/* lists: how many blocks a thread's lists hold, and how many calls went by.                          floor: heap
+ *
+ * All but list_totals by the part's own thread. Counts are changed inside a sequence (odd while one is under way), so that a
+ * reader needs no lock that the thread would wait on.                                                                    */
+#ifndef TSLAB_HEAP_LISTS_H
+#define TSLAB_HEAP_LISTS_H
+
+#include "heap/part.h"
+
+/* Adds what happened in the class since the last visit to its totals. Returns how many mallocs that was. */
+HIDDEN unsigned list_settle(struct part *part, unsigned class);
+
+/* Makes `chain` the class's list, with room up to its cap. After list_settle. */
+HIDDEN void list_set(struct part *part, unsigned class, struct chain chain);
+INLINE struct chain list_chain(const struct part *part, unsigned class) {
+  return (struct chain){part->list[class], count_length(part->count[class].now)};
+}
+
+/* The class's first cap. */
+HIDDEN void list_open(struct part *part, unsigned class);
+
+/* More cap for a list that its thread both allocates from and frees into, if the part may hold more; when `locked`, at the
+ * cost of a class that rests. */
+HIDDEN void list_grow(struct part *part, unsigned class, bool locked);
+
+/* Less for one that its thread only frees into. */
+HIDDEN void list_shrink(struct part *part, unsigned class);
+
+/* The class's calls up to this moment and the length of its list. From any thread. */
+struct list_totals {
+  uint64_t allocations, frees, length;
+};
+HIDDEN struct list_totals list_totals(struct part *part, unsigned class);
+
+/* A counter that only one thread writes and others read. */
+INLINE void bump(uint64_t *counter, uint64_t by) { __atomic_store_n(counter, *counter + by, __ATOMIC_RELAXED); }
+
+#endif
