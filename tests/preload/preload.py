@@ -128,7 +128,7 @@ def sleeping_kib(program: Path, environment: dict[str, str]) -> dict[str, int]:
 
 def test_idle(library: Path, scratch: Path, program: Path) -> None:
     stats = scratch / "stats"
-    runs = [(sleeping_kib(program, plain()), sleeping_kib(program, preloaded(library, stats))) for _ in range(9)]
+    runs = [(sleeping_kib(program, plain()), sleeping_kib(program, preloaded(library, stats))) for _ in range(31)]
     require_served(stats, 3, program.name)
     medians: dict[str, tuple[float, float]] = {}
     for what in ("Rss", "Pss", "Private_Dirty"):

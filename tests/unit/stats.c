@@ -7,7 +7,7 @@
 
 enum { THREADS = 4, CLASSES = 256, LARGE = 3, MOST = 48 };
 
-struct counts { uint64_t allocations, frees; };
+struct counts { uint64_t allocations, frees, remote_frees; };
 
 static unsigned class_count;
 static size_t class_size[CLASSES];
@@ -73,6 +73,13 @@ static void read_all(struct reading *now) {
   CHECK_COUNT(now->global.misuses, ==, 0);
 }
 
+static void compare_remote_frees(const struct reading *before) {
+  static struct reading now;
+  read_all(&now);
+  for (unsigned kind = 0; kind < class_count; kind++)
+    CHECK_COUNT(now.class[kind].remote_frees - before->class[kind].remote_frees, ==, expected[kind].remote_frees);
+}
+
 static void compare(const struct reading *before) {
   static struct reading now;
   read_all(&now);
@@ -100,11 +107,13 @@ static void known_numbers_from_several_threads(void) {
     for (unsigned kind = 0; kind < kinds(); kind++) {
       expected[kind].allocations += blocks_of(t, kind);
       expected[kind].frees += freed_by_owner(t, kind) + freed_by_next(t, kind);
+      expected[kind].remote_frees += freed_by_next(t, kind);
     }
   }
   pthread_barrier_wait(&barrier);
   pthread_barrier_wait(&barrier);
   compare(&before);
+  compare_remote_frees(&before);
   pthread_barrier_wait(&barrier);
   for (unsigned t = 0; t < THREADS; t++) CHECK(pthread_join(threads[t], NULL) == 0);
   compare(&before);
