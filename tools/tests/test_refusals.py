@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 from conftest import REPOSITORY, Build, compile_program
 
-from tslab.arms import Arm, check_knobs, check_preload, common_length, environment, environment_bytes, parse_arm
+from tslab.arms import (
+    Arm,
+    Fingerprints,
+    check_knobs,
+    check_preload,
+    common_length,
+    environment,
+    environment_bytes,
+    parse_arm,
+)
 from tslab.errors import LabError, NotServed, Refused
 from tslab.runner import Program, RunFailed, run
 
@@ -92,6 +101,16 @@ def test_both_arms_get_environments_of_one_length(build: Build) -> None:
     short, long = Arm("a"), Arm("b", build("lib.so"), {"A_LONG_SETTING": "x" * 100})
     length = common_length([short, long])
     assert environment_bytes(environment(short, length)) == environment_bytes(environment(long, length)) == length
+
+
+def test_a_library_that_is_rebuilt_meanwhile(build: Build) -> None:
+    library = build("lib.so", "HOT=1")
+    fingerprints = Fingerprints([Arm("ours", library), Arm("glibc")])
+    fingerprints.check()
+    library.unlink()
+    build("lib.so", "HOT=2")
+    with pytest.raises(Refused, match=r"lib.so was rebuilt while it was measured"):
+        fingerprints.check()
 
 
 # ---- what a workload's own rows must prove ----

@@ -7,12 +7,13 @@ dropped and named in the record.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -161,6 +162,27 @@ def check_preload(arm: Arm, command: Sequence[str]) -> None:
             )
         if not bound:
             raise NotServed(f"arm '{arm.name}': {command[0]} binds no malloc at all, so no allocator is measured")
+
+
+class Fingerprints:
+    """The libraries as they were when a measurement began: one that is rebuilt meanwhile is another allocator."""
+
+    def __init__(self, arms: Iterable[Arm]) -> None:
+        self._digests = {arm.library: self._digest(arm.library) for arm in arms if arm.library is not None}
+
+    def check(self) -> None:
+        for library, digest in self._digests.items():
+            if self._digest(library) != digest:
+                raise Refused(
+                    f"{library} was rebuilt while it was measured; measure a copy, or build nothing meanwhile"
+                )
+
+    @staticmethod
+    def _digest(library: Path) -> str:
+        try:
+            return hashlib.sha256(library.read_bytes()).hexdigest()
+        except OSError:
+            return ""
 
 
 def _true() -> str:

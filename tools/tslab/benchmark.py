@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tslab import machine
-from tslab.arms import Arm, check_knobs, common_length, steering_variables
+from tslab.arms import Arm, Fingerprints, check_knobs, common_length, steering_variables
 from tslab.errors import LabError, NotServed
 from tslab.project import TSLAB, Allocator, Project
 from tslab.runner import Program, RunFailed, run
@@ -70,6 +70,7 @@ class Benchmark:
             if arm.is_tslab:
                 check_knobs(arm)
         pad = common_length(list(self._arms.values()))
+        fingerprints = Fingerprints(self._arms.values())
         meter, started = machine.PressureMeter(), time.monotonic()
         per_round = len(self._cases) * len(self._arms)
         rounds, done, number = MOST_ROUNDS, 0, 0
@@ -81,6 +82,7 @@ class Benchmark:
                     progress(f"{case.name} · {name}", done, rounds * per_round, left)
                     self._one(number + 1, case, programs[case.name], self._arms[name], pad, meter)
                     done += 1
+            fingerprints.check()
             number += 1
             if number == 1:
                 fitting = int(self._budget_s / (time.monotonic() - started))

@@ -26,12 +26,14 @@ TIME, MEMORY = "time", "memory"
 
 @dataclass(frozen=True)
 class Key:
-    """One line of a table: a case, the row of it if it prints several, and a metric."""
+    """One line of a table: a case, the row of it if it prints several, and a metric. Geometric means count a case once,
+    by its headline."""
 
     case: str
     variant: str
     metric: str
     category: str
+    headline: bool = True
 
     @property
     def name(self) -> str:
@@ -85,7 +87,8 @@ class Result:
             for variant in variants:
                 shown = variant if len(variants) > 1 else ""
                 for category in (TIME, MEMORY):
-                    found += [Key(case["name"], shown, metric, category) for metric in case[category]]
+                    metrics = case[category]
+                    found += [Key(case["name"], shown, m, category, m == metrics[0]) for m in metrics]
         return found
 
     def runs(self, case: str, variant: str, allocator: str) -> list[dict[str, Any]]:
@@ -136,18 +139,17 @@ class Result:
         ratio = self.ratio(key, self.ours, best[1], even)
         return Envelope(best[1], ratio) if ratio else None
 
+    def headlines(self, category: str) -> list[Key]:
+        return [key for key in self.rows() if key.category == category and key.headline]
+
     def overall(self, allocator: str, category: str) -> tuple[float, int] | None:
-        """The geometric mean of the ratios to the baseline, and over how many rows."""
-        ratios = [
-            cell.ratio.point
-            for key in self.rows()
-            if key.category == category
-            if (cell := self.cell(key, allocator)).ratio
-        ]
+        """The geometric mean of the ratios to the baseline, and over how many cases."""
+        cells = [self.cell(key, allocator) for key in self.headlines(category)]
+        ratios = [cell.ratio.point for cell in cells if cell.ratio]
         return (geometric_mean(ratios), len(ratios)) if ratios else None
 
     def overall_envelope(self, category: str) -> tuple[float, int] | None:
-        ratios = [e.ratio.point for key in self.rows() if key.category == category if (e := self.envelope(key))]
+        ratios = [e.ratio.point for key in self.headlines(category) if (e := self.envelope(key))]
         return (geometric_mean(ratios), len(ratios)) if ratios else None
 
     def losses(self) -> list[tuple[Key, Envelope]]:

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from tslab import calibrate, ledger, machine, profile, project, stepping
-from tslab.arms import Arm, check_knobs, check_preload, parse_arm, steering_variables
+from tslab.arms import Arm, Fingerprints, check_knobs, check_preload, parse_arm, steering_variables
 from tslab.errors import LabError
 from tslab.experiment import Experiment, Outcome
 from tslab.profile import Profile
@@ -72,6 +72,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     known = place.known()
     base = parse_arm(arguments.library, known).library if _settings_only(arguments.arms) else None
     a, b = (parse_arm(text, known, fallback=base) for text in arguments.arms)
+    fingerprints = Fingerprints((a, b))
     for arm in (a, b):
         check_knobs(arm)
         check_preload(arm, program.command)
@@ -105,6 +106,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
                 task, total=total, completed=done, left=f"{done}/{total}, about {left:.0f} s left"
             )
         )
+    fingerprints.check()
     _print(console, outcome, reached, arguments.predict)
     if arguments.record:
         ledger.record(place.ledger, _entry(arguments, place, program, outcome, reached))

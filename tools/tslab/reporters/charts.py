@@ -58,6 +58,7 @@ SPARE = (("#b5651d", "*"), ("#5f6caf", "h"), ("#c2185b", "<"), ("#607d3b", ">"))
 PERCENTILES = ("p50", "p90", "p95", "p99", "p99.9", "p99.99", "max")
 NINES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.9999}
 MIB = 2**20
+LEGEND_COLUMNS = 7
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ def rss_comparison(result: Result) -> Chart | None:
     if churn := _largest(result, "churn"):
         panels.append((churn, "last_rss_bytes", "churn: end, MiB", MIB))
     if burst := _largest(result, "burst", "which=random", fallback="burst"):
-        panels.append((burst, "full_rss_bytes", "burst: full, MiB", MIB))
+        panels.append((burst, "peak_rss_bytes", "burst: peak, MiB", MIB))
         panels.append((burst, "after_idle_rss_bytes", "burst: 90 % freed, idle, MiB", MIB))
     return _bars(result, panels)
 
@@ -479,7 +480,7 @@ def _finish(
         return None
     if legend:
         handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=9)
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), LEGEND_COLUMNS), fontsize=9)
     out = io.StringIO()
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     svg = out.getvalue()

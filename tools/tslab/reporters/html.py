@@ -67,14 +67,16 @@ def summary(result: Result) -> list[Figure]:
         if mean and ours != result.baseline:
             figures.append(
                 Figure(
-                    f"{mean[0]:.2f} ×", f"{better} {result.baseline}, geometric mean of {mean[1]} rows", mean[0] >= 1
+                    f"{mean[0]:.2f} ×", f"{better} {result.baseline}, geometric mean of {mean[1]} cases", mean[0] >= 1
                 )
             )
         envelope = result.overall_envelope(category)
         if ours and envelope:
             figures.append(
                 Figure(
-                    f"{envelope[0]:.2f} ×", f"{better} the best peer of each row ({envelope[1]} rows)", envelope[0] >= 1
+                    f"{envelope[0]:.2f} ×",
+                    f"{better} the best peer of each case ({envelope[1]} cases)",
+                    envelope[0] >= 1,
                 )
             )
     behind = [row for row in result.losses() if row[1].ratio.point < 1 - tables.LEVEL]

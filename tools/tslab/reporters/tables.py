@@ -88,7 +88,7 @@ def matrix(result: Result, category: str) -> tuple[list[str], list[list[str]]]:
     rows.append(
         [
             "geometric mean",
-            "",
+            "first figures",
             *(f"{mean[0]:.2f} ({mean[1]})" if mean else "–" for mean in means),
             f"{envelope[0]:.2f} ({envelope[1]})" if envelope else "–",
         ]
