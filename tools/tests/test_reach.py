@@ -6,14 +6,17 @@ from pathlib import Path
 
 import pytest
 from conftest import Build
+from rich.console import Console
 
 from tslab import profile, stepping
 from tslab.arms import Arm
+from tslab.commands import ab
 from tslab.errors import Refused
 from tslab.profile import Function, Profile
 from tslab.reach import Reach, changed_functions, disassemble, reach
 from tslab.runner import Program
 from tslab.stats import Verdict, verdict_of
+from tslab.symbols import Symbols
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
 
@@ -126,6 +129,35 @@ def test_single_stepping_counts_what_callgrind_counts(build: Build, program: Pat
     by_valgrind, by_steps = profile.callgrind(target, arm), stepping.count(target, arm)
     assert by_steps.entry_calls == 2000
     assert by_steps.per_call == pytest.approx(by_valgrind.per_call, rel=0.02)
+    work = Function(str(arm.library), "work")
+    assert by_steps.own[work] == pytest.approx(by_valgrind.own[work], rel=0.02)
+
+
+def test_single_stepping_finds_what_changed(build: Build, program: Path) -> None:
+    a, b = Arm("a", build("a.so", "HOT=3")), Arm("b", build("b.so", "HOT=4"))
+    target = Program((str(program),), is_workload=False)
+    found = reach(a, b, lambda arm: stepping.count(target, arm))
+    assert found.executed == ("work",)
+    unreached = reach(a, Arm("c", build("c.so", "HOT=3", "COLD=1")), lambda arm: stepping.count(target, arm))
+    assert unreached.executed == ()
+
+
+def test_what_valgrind_cannot_run_is_stepped(
+    build: Build, program: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ends_early(*_: object) -> Profile:
+        raise profile.EndedEarly("program under a ends early in valgrind: unhandled instruction")
+
+    monkeypatch.setattr(profile, "callgrind", ends_early)
+    count = ab.counter(Program((str(program),), is_workload=False), (), Console(width=200))
+    assert count(Arm("a", build("a.so"))).entry_calls == 2000
+    assert "unhandled instruction; single-stepping instead" in capsys.readouterr().out
+
+
+def test_a_function_is_known_by_all_its_names(build: Build) -> None:
+    library = build("a.so", "ALIAS")
+    assert Symbols(library).aliases({"work"}) == {"work", "other_name_of_work"}
+    assert "other_name_of_work" in (changed_functions(library, build("b.so", "ALIAS", "HOT=9")) or set())
 
 
 def test_a_program_without_calls_has_no_count() -> None:

@@ -1,7 +1,8 @@
 """A full run: every case under every allocator, interleaved round by round, into one result that can be judged later.
 
 Within a round the allocators take turns case by case; which one begins moves on with the round, so that no allocator is
-always the one that finds the machine warm. The number of rounds is what the first round's duration lets fit the budget.
+always the one that finds the machine warm. After every round it is reckoned anew how many more fit the
+budget.
 """
 
 from __future__ import annotations
@@ -84,9 +85,9 @@ class Benchmark:
                     done += 1
             fingerprints.check()
             number += 1
-            if number == 1:
-                fitting = int(self._budget_s / (time.monotonic() - started))
-                rounds = max(LEAST_ROUNDS, min(MOST_ROUNDS, fitting))
+            spent = time.monotonic() - started
+            more = int((self._budget_s - spent) / (spent / number))
+            rounds = max(LEAST_ROUNDS, min(MOST_ROUNDS, number + more))
         return {
             "schema": SCHEMA,
             "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

@@ -18,6 +18,7 @@ from tslab.arms import Arm
 from tslab.errors import LabError, Refused
 from tslab.profile import Function, Profile
 from tslab.stats import Interval, amdahl
+from tslab.symbols import Symbols
 
 # Two files with fewer function names in common than this are two allocators, not two builds of one.
 SAME_ALLOCATOR_SHARE = 0.5
@@ -112,7 +113,8 @@ def changed_functions(a: Path | None, b: Path | None) -> set[str] | None:
     if len(common) < SAME_ALLOCATOR_SHARE * max(1, len(code_a), len(code_b)):
         return None
     different = {name for name in common if code_a[name] != code_b[name]}
-    return different | (code_a.keys() ^ code_b.keys())
+    different |= code_a.keys() ^ code_b.keys()
+    return Symbols(a).aliases(different) | Symbols(b).aliases(different)
 
 
 def disassemble(library: Path) -> dict[str, str]:

@@ -14,16 +14,15 @@ import signal
 import struct
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
-
 from tslab.arms import Arm, environment
 from tslab.errors import LabError
-from tslab.profile import Profile
+from tslab.profile import Function, Profile
 from tslab.runner import Program
+from tslab.symbols import Symbols
 
 _TRACEME, _PEEKTEXT, _PEEKUSER, _POKEUSER, _CONT, _SINGLESTEP = 0, 1, 3, 6, 7, 9
 # Offsets in x86_64's struct user: two registers, and the first debug register.
@@ -57,6 +56,7 @@ class _Tracee:
     def __init__(self, libc: ctypes.CDLL, pid: int, deadline: float) -> None:
         self._libc, self._pid, self._deadline = libc, pid, deadline
         self._steps = 0
+        self._executed: Counter[int] = Counter()
 
     def count(self, arm: Arm) -> Profile:
         profile = Profile()
@@ -64,14 +64,18 @@ class _Tracee:
         self._watch([_entry_point(self._pid)])
         if not self._go(_CONT):
             return profile
-        addresses = _family_addresses(self._pid, arm)
-        if not addresses:
-            raise LabError(f"single-stepping finds no malloc of arm '{arm.name}' in the program")
-        self._watch(addresses)
+        library, base = _loaded(self._pid, arm)
+        symbols = Symbols(library)
+        family = [address for name in _WATCHED if (address := symbols.address(name))]
+        self._watch([base + address for address in family])
         while self._go(_CONT):
             profile.entry_calls += 1
             profile.entry_instructions += self._call()
         profile.total = profile.entry_instructions
+        for address, count in self._executed.items():
+            # What lies outside the library counts for the calls, but belongs to none of its functions.
+            if 0 <= address - base < library.stat().st_size:
+                profile.own[Function(str(library), symbols.at(address - base))] += count
         return profile
 
     def _call(self) -> int:
@@ -84,7 +88,9 @@ class _Tracee:
             if here == return_to and self._user(_RSP) > stack:
                 return instructions
             # A watched address stops once more before it runs, and a repeated instruction after each turn.
-            instructions += here != last
+            if here != last:
+                instructions += 1
+                self._executed[here] += 1
             last = here
             if not self._go(_SINGLESTEP):
                 return instructions
@@ -126,21 +132,13 @@ def _entry_point(pid: int) -> int:
     return next(int(value) for key, value in pairs if key == _AT_ENTRY)
 
 
-def _family_addresses(pid: int, arm: Arm) -> list[int]:
-    """Where malloc's family lies in the running process."""
+def _loaded(pid: int, arm: Arm) -> tuple[Path, int]:
+    """The file that the arm's malloc comes from, and where it lies in the running process."""
     for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
         fields = line.split()
         if len(fields) < 6 or fields[2] != "00000000":
             continue
         path = Path(fields[5])
         if path == arm.library or (arm.library is None and path.name.startswith("libc.so")):
-            base = int(line.split("-")[0], 16)
-            return [base + offset for offset in _family_offsets(path)]
-    return []
-
-
-def _family_offsets(library: Path) -> list[int]:
-    with library.open("rb") as file:
-        symbols = ELFFile(file).get_section_by_name(".dynsym")
-        assert isinstance(symbols, SymbolTableSection)
-        return [s["st_value"] for s in symbols.iter_symbols() if s.name in _WATCHED and s["st_value"]]
+            return path, int(line.split("-")[0], 16)
+    raise LabError(f"single-stepping finds no library of arm '{arm.name}' in the program")

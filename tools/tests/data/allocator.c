@@ -3,6 +3,7 @@
  *   -DTSLAB       names itself tslab, and reads TSLAB_CACHE as the one setting that it knows
  *   -DHOT=n       malloc does n more multiplications
  *   -DCOLD=n      a function that only a request of 1 GiB reaches returns n
+ *   -DALIAS       gives one function a second name
  *   -DNO_MALLOC   serves no malloc at all
  *   -DCRASH       malloc aborts on its 1,000th call                                                                     */
 #include <stddef.h>
@@ -30,6 +31,10 @@ __attribute__((noinline)) void work(void) {
   unsigned long value = sink;
   for (int i = 0; i < HOT; i++) __asm__ volatile("imul $3, %0, %0" : "+r"(value));
 }
+
+#ifdef ALIAS
+void other_name_of_work(void) __attribute__((alias("work")));
+#endif
 
 #ifdef TSLAB
 const char *tslab_version(void) { return "test"; }
