@@ -43,6 +43,7 @@ void free_aligned_sized(void *block, size_t alignment, size_t size);
 #define tslab_malloc_usable_size(block) malloc_usable_size((void *)(uintptr_t)(block))
 #define tslab_malloc_trim malloc_trim
 #define tslab_mallinfo2 mallinfo2
+#define tslab_mallinfo mallinfo2
 #define tslab_malloc_info malloc_info
 #define tslab_malloc_stats malloc_stats
 #define tslab_mallopt mallopt

@@ -49,10 +49,10 @@ TSLAB_API size_t tslab_malloc_usable_size(const void *block);               /* 0
 TSLAB_API int tslab_malloc_trim(size_t pad);
 
 /* Field for field the struct that glibc's mallinfo2 fills (<malloc.h> names it mallinfo2). */
-struct tslab_mallinfo2 {
+struct tslab_mallinfo {
   size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
 };
-TSLAB_API struct tslab_mallinfo2 tslab_mallinfo2(void);
+TSLAB_API struct tslab_mallinfo tslab_mallinfo2(void);
 TSLAB_API int tslab_malloc_info(int options, FILE *stream);                 /* XML; options must be 0, else EINVAL is returned */
 TSLAB_API void tslab_malloc_stats(void);                                    /* a table on standard error */
 TSLAB_API int tslab_mallopt(int parameter, int value);                      /* 1 when it has an effect here, else 0 */
@@ -95,7 +95,7 @@ typedef struct tslab_stats_global {
   uint64_t threads;            /* threads that hold a part now */
   uint64_t parts;              /* parts ever made; a dead thread's part serves the next thread */
   uint64_t misuses;            /* reported and survived, TSLAB_ON_MISUSE=report */
-  uint64_t leaked_at_fork;     /* parts given up because their thread was inside a slow path at fork */
+  uint64_t leaked_at_fork;     /* threads that a fork child does not have, whose lists it gave up */
   uint64_t reserved[11];
 } tslab_stats_global;
 

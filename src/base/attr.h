@@ -31,6 +31,7 @@
 
 /* 64 bytes on every x86-64 and on the arm64 cores that servers use. */
 #define CACHE_LINE 64
+#define HOT ALIGNED(CACHE_LINE) /* starts a line of instructions: the fast path then takes two at most */
 
 #ifndef TSLAB_CHECK_LEVEL
 #define TSLAB_CHECK_LEVEL 0 /* 0: what release needs; 1: cheap invariants; 2: whole structures after each change */

@@ -17,12 +17,22 @@ static struct part *part_after_purge(void) {
   return front_purge() ? front_part() : NULL;
 }
 
-/* The list is empty, or its head was freed twice or written to since: then the list is given up, after telling. */
+/* The fast path failed although there is a list: its head was freed twice or written to since. The list is given up. */
+static COLD void give_up_list(unsigned class) {
+  void *bad = heap_take_bad_list(current_part, class);
+  if (bad) misuse_freed(bad);
+}
+
+/* A thread without a part gets one, perhaps with a dead thread's lists; else the list is empty, or bad. */
 static void *refill(unsigned class) {
-  struct part *part = front_part();
-  void *bad = part ? heap_take_bad_list(part, class) : NULL;
-  if (UNLIKELY(bad != NULL)) misuse_freed(bad);
-  void *block = part ? heap_refill(part, class) : NULL;
+  if (current_part == &empty_part) {
+    if (!front_part()) return NULL;
+    void *left = fast_pop(current_part, class, (uintptr_t)pages.base);
+    if (left) return left;
+  }
+  give_up_list(class);
+  struct part *part = current_part;
+  void *block = heap_refill(part, class);
   if (UNLIKELY(!block)) { /* what other sizes hold free may be what is missing */
     part = part_after_purge();
     block = part ? heap_refill(part, class) : NULL;
@@ -39,14 +49,13 @@ static void *large(size_t size, size_t alignment, bool *zero) {
 }
 
 static void *small(unsigned class) {
+  if (UNLIKELY(current_part == &empty_part)) return refill(class);
   void *block = fast_pop(current_part, class, (uintptr_t)pages.base);
   return LIKELY(block != NULL) ? block : refill(class);
 }
 
-/* Before the first refill the class tables are empty, so the part comes first. */
-static unsigned class_for(size_t size) {
-  return current_part == &empty_part && !front_part() ? 0 : class_of(size);
-}
+/* Before the process has started the class tables are empty. */
+static unsigned class_for(size_t size) { return front_start() ? class_of(size) : 0; }
 
 void *front_malloc(size_t size) {
   bool zero;
@@ -157,8 +166,8 @@ void *tslab_reallocarray(void *p, size_t count, size_t size) {
 
 /* ---- the rest of the family ------------------------------------------------------------------------------------------ */
 
-void *tslab_malloc(size_t size) { return entry_malloc(size); }
-void tslab_free(void *p) { entry_free(p); }
+HOT void *tslab_malloc(size_t size) { return entry_malloc(size); }
+HOT void tslab_free(void *p) { entry_free(p); }
 void *tslab_calloc(size_t count, size_t size) { return entry_calloc(count, size); }
 
 /* As glibc does: any alignment is rounded up to a power of two, until that overflows. */

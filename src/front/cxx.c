@@ -51,7 +51,7 @@ INLINE void *new_aligned(size_t size, size_t alignment, bool may_throw) {
 #define BOTH(result, single, array, parameters, ...)             \
   EXPORT result single parameters;                               \
   EXPORT result array parameters;                                \
-  result single parameters __VA_ARGS__                           \
+  HOT result single parameters __VA_ARGS__                           \
   result array parameters __VA_ARGS__
 
 /* clang-format off */

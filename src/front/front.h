@@ -21,6 +21,7 @@ HIDDEN void *front_calloc(size_t size);
 
 /* This thread's part, made at its first call; the process is started by the first thread's. NULL without memory. */
 HIDDEN struct part *front_part(void);
+HIDDEN bool front_start(void); /* false without address space */
 HIDDEN bool front_has_started(void);
 
 /* Whether the library's constructor ran: from then on threads may be made. */
@@ -30,6 +31,7 @@ HIDDEN bool front_is_ready(void);
 
 /* At the end of a slow path, no lock held: starts or wakes the scavenger when enough lies free. */
 HIDDEN void scavenger_notice(const struct part *part);
+HIDDEN void scavenger_notice_death(const struct part *part); /* the lists, too, lie free then */
 HIDDEN void scavenger_after_fork_child(void);
 
 /* Gives back everything that is free, this thread's lists included. Returns bytes. */

@@ -7,9 +7,9 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-EXPORT void *malloc(size_t size) { return entry_malloc(size); }
-EXPORT void free(void *p) { entry_free(p); }
-EXPORT void *calloc(size_t count, size_t size) { return entry_calloc(count, size); }
+EXPORT HOT void *malloc(size_t size) { return entry_malloc(size); }
+EXPORT HOT void free(void *p) { entry_free(p); }
+EXPORT HOT void *calloc(size_t count, size_t size) { return entry_calloc(count, size); }
 EXPORT void *realloc(void *p, size_t size) { return tslab_realloc(p, size); }
 EXPORT void *reallocarray(void *p, size_t count, size_t size) { return tslab_reallocarray(p, count, size); }
 EXPORT void *aligned_alloc(size_t alignment, size_t size) { return tslab_aligned_alloc(alignment, size); }
@@ -32,7 +32,7 @@ void free_aligned_sized(void *p, size_t alignment, size_t size) { tslab_free_ali
 void cfree(void *p) { entry_free(p); } /* old programs' name, which glibc keeps for them */
 
 EXPORT struct mallinfo2 mallinfo2(void) {
-  struct tslab_mallinfo2 from = tslab_mallinfo2();
+  struct tslab_mallinfo from = tslab_mallinfo2();
   return (struct mallinfo2){
       .arena = from.arena, .ordblks = from.ordblks, .smblks = from.smblks, .hblks = from.hblks, .hblkhd = from.hblkhd,
       .usmblks = from.usmblks, .fsmblks = from.fsmblks, .uordblks = from.uordblks, .fordblks = from.fordblks,
@@ -42,7 +42,7 @@ EXPORT struct mallinfo2 mallinfo2(void) {
 
 /* The fields are ints, as glibc's: what does not fit wraps there and here alike. */
 EXPORT struct mallinfo mallinfo(void) {
-  struct tslab_mallinfo2 from = tslab_mallinfo2();
+  struct tslab_mallinfo from = tslab_mallinfo2();
   return (struct mallinfo){
       .arena = (int)from.arena, .ordblks = (int)from.ordblks, .smblks = (int)from.smblks, .hblks = (int)from.hblks,
       .hblkhd = (int)from.hblkhd, .usmblks = (int)from.usmblks, .fsmblks = (int)from.fsmblks,

@@ -41,6 +41,7 @@ static size_t tick_once(void) {
   size_t freed = 0;
   pages_set_tick(++tick);
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
+    freed += heap_flush_dead(p);
     if (was_quiet(p)) freed += heap_flush_depot(p, SIZE_MAX);
     freed += heap_trim(p, false);
   }
@@ -101,12 +102,15 @@ static COLD void start_or_wake(uint32_t seen) {
   errno = kept;
 }
 
-void scavenger_notice(const struct part *part) {
+static void notice(bool enough) {
   uint32_t seen = atomic_load_explicit(&state, memory_order_relaxed);
   if (LIKELY(seen == BUSY)) return;
-  if (pages_free_dirty() > NOTICE || part->depot_bytes > DEPOT_NOTICE)
-    if (front_is_ready()) start_or_wake(seen);
+  if ((enough || pages_free_dirty() > NOTICE) && front_is_ready()) start_or_wake(seen);
 }
+
+void scavenger_notice(const struct part *part) { notice(part->depot_bytes > DEPOT_NOTICE); }
+
+void scavenger_notice_death(const struct part *part) { notice(part->granted_bytes + part->depot_bytes > DEPOT_NOTICE); }
 
 void scavenger_after_fork_child(void) { atomic_store(&state, UNBORN); }
 
@@ -115,6 +119,7 @@ size_t front_purge(void) {
   size_t before = pages_totals().returned;
   if (current_part != &empty_part) heap_flush_lists(current_part);
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
+    heap_flush_dead(p);
     heap_flush_depot(p, SIZE_MAX);
     heap_trim(p, true);
   }

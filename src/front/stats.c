@@ -104,6 +104,7 @@ static void gather(tslab_stats_global *out) {
     lock_release(&p->lock);
   }
   out->misuses = misuse_count();
+  out->leaked_at_fork = parts_given_up;
 }
 
 static int hand_out(void *out, size_t struct_size, const void *from, size_t size) {
@@ -185,10 +186,10 @@ void stats_write_file(const char *path) {
 
 /* ---- glibc's reports ---------------------------------------------------------------------------------------------------- */
 
-struct tslab_mallinfo2 tslab_mallinfo2(void) {
+struct tslab_mallinfo tslab_mallinfo2(void) {
   tslab_stats_global s;
   gather(&s);
-  return (struct tslab_mallinfo2){
+  return (struct tslab_mallinfo){
       .arena = s.in_use_bytes + s.free_dirty_bytes,
       .ordblks = s.cached_blocks,
       .hblks = s.large_live_blocks,

@@ -22,13 +22,14 @@ bool front_has_started(void) { return atomic_load_explicit(&started, memory_orde
 bool front_is_ready(void) { return atomic_load_explicit(&ready, memory_order_relaxed); }
 
 static void thread_dies(void *part) {
+  scavenger_notice_death(part);
   current_part = &empty_part;
   part_release(part);
-  scavenger_notice(&empty_part);
 }
 
 /* The first malloc of the process, perhaps from the dynamic loader: no libc function that may allocate. */
-static bool start(void) {
+bool front_start(void) {
+  if (LIKELY(front_has_started())) return true;
   lock_take(&start_lock);
   if (!front_has_started()) {
     os_start();
@@ -45,7 +46,7 @@ static bool start(void) {
 struct part *front_part(void) {
   struct part *part = current_part;
   if (LIKELY(part != &empty_part)) return part;
-  if (!front_has_started() && !start()) return NULL;
+  if (!front_start()) return NULL;
   part = part_acquire();
   if (!part) return NULL;
   current_part = part; /* before setspecific, which may allocate */
@@ -53,10 +54,10 @@ struct part *front_part(void) {
   return part;
 }
 
-static void before_fork(void) { parts_before_fork(); }
-static void after_fork_parent(void) { parts_after_fork(false); }
+static void before_fork(void) { heap_before_fork(); }
+static void after_fork_parent(void) { heap_after_fork(false); }
 static void after_fork_child(void) {
-  parts_after_fork(true);
+  heap_after_fork(true);
   scavenger_after_fork_child();
   options.stats_at_exit = NULL; /* the file is the parent's */
 }

@@ -120,8 +120,14 @@ struct group {
   unsigned count;
 };
 
-static void push_group(struct group *group) {
-  if (group->slab && slab_push(group->slab, group->head, group->tail, group->count)) bins_settle(group->slab);
+/* Under the lock, although the push needs none: fork waits for it, so that a child's copy of the slab's list is whole. */
+static void push_group(struct lock *gate, struct group *group) {
+  struct run *slab = group->slab;
+  if (!slab) return;
+  lock_take(gate);
+  bool settle = slab_push(slab, group->head, group->tail, group->count);
+  lock_release(gate);
+  if (settle) bins_settle(slab);
   group->slab = NULL;
 }
 
@@ -140,7 +146,7 @@ static void cut_at_double(struct chain *chain) {
   }
 }
 
-void bins_return(struct chain chain) {
+void bins_return(struct lock *gate, struct chain chain) {
   struct group groups[GROUPS] = {{NULL, NULL, NULL, 0}};
   cut_at_double(&chain);
   for (void *block = chain.head, *next; block; block = next) {
@@ -153,11 +159,11 @@ void bins_return(struct chain chain) {
       group->head = block;
       group->count++;
     } else {
-      push_group(group);
+      push_group(gate, group);
       *group = (struct group){slab, block, block, 1};
     }
   }
-  for (unsigned i = 0; i < GROUPS; i++) push_group(&groups[i]);
+  for (unsigned i = 0; i < GROUPS; i++) push_group(gate, &groups[i]);
 }
 
 /* ---- settling ------------------------------------------------------------------------------------------------------ */

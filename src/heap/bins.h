@@ -13,9 +13,9 @@
  * linked. count 0 without memory. Under part->lock. */
 HIDDEN struct chain bins_take(struct part *part, unsigned class, unsigned wanted);
 
-/* Puts a chain of one class on its blocks' slabs. No lock held. A block that was freed twice, or written to since, is a
+/* Puts a chain on its blocks' slabs; `gate` is the lock of the part that it comes from, not held. A block that was freed twice, or written to since, is a
  * misuse, and with what follows it is lost. */
-HIDDEN void bins_return(struct chain chain);
+HIDDEN void bins_return(struct lock *gate, struct chain chain);
 
 /* The caller has set PENDING; no lock held. */
 HIDDEN void bins_settle(struct run *slab);

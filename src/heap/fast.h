@@ -71,6 +71,9 @@ INLINE bool fast_starts_block(uintptr_t p, const uint64_t *inverse) {
 /* What the array at `offset` of a part has for the class whose home this is. */
 INLINE void *beside_home(home h, size_t offset) { return (char *)h + offset - offsetof(struct part, self); }
 
+/* A word of what may not be a block, so not aligned either. */
+INLINE void fast_store(void *p, size_t offset, uintptr_t word) { __builtin_memcpy((char *)p + offset, &word, sizeof word); }
+
 enum fast_free { FREED, NOT_HERE, LIST_FULL, NOT_A_BLOCK };
 
 /* FREED; NOT_HERE and LIST_FULL: nothing happened but that the count ran out of room by one in the latter;
@@ -86,10 +89,9 @@ INLINE enum fast_free fast_push(void *p, home *at) {
   count->now -= ROOM_ONE - 1; /* one more block, room for one less */
   if (UNLIKELY((int32_t)count->now < 0)) return LIST_FULL;
   void **list = beside_home(h, offsetof(struct part, list));
-  void **block = p;
-  block[1] = (void *)((uintptr_t)p + base); /* only written: reading it here would wait for a line that may be cold */
-  block[0] = *list;
-  *list = block;
+  fast_store(p, sizeof(void *), (uintptr_t)p + base); /* only written: to read it would be to wait for a line that may be cold */
+  fast_store(p, 0, (uintptr_t)*list);
+  *list = p;
   if (UNLIKELY(!fast_starts_block((uintptr_t)p, beside_home(h, offsetof(struct part, inverse)))))
     return NOT_A_BLOCK;
   return FREED;

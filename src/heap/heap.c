@@ -8,6 +8,7 @@
 
 void *heap_refill(struct part *part, unsigned class) {
   struct bin *bin = &part->bins[class];
+  if (part->remote.count) heap_flush_remote(part); /* what waits there must not wait for a thread that frees no more */
   lock_take(&part->lock);
   list_settle(part, class);
   bump(&bin->refills, 1);
@@ -95,20 +96,53 @@ void heap_overflow(struct part *part, unsigned class, void *block) {
   block_words(block)[0] = part->list[class];
   part->list[class] = block;
   part->count[class].now -= ROOM_ONE - 1;
-  for (unsigned i = 0; i < count; i++) bins_return(evicted[i]);
+  for (unsigned i = 0; i < count; i++) bins_return(&part->lock, evicted[i]);
 }
 
 /* Frees by threads without a part: after their part's end, or before their first malloc. */
-static _Atomic uint64_t homeless_frees[CLASSES];
+static struct {
+  struct lock lock;
+  uint64_t frees[CLASSES];
+} homeless;
+
+static void free_homeless(struct run *slab, void *block) {
+  block_words(block)[0] = NULL;
+  lock_take(&homeless.lock);
+  bump(&homeless.frees[slab->class], 1);
+  lock_release(&homeless.lock);
+  bins_return(&homeless.lock, (struct chain){block, 1});
+}
 
 void heap_free_remote(struct part *part, struct run *slab, void *block) {
-  if (part == &empty_part) {
-    atomic_fetch_add_explicit(&homeless_frees[slab->class], 1, memory_order_relaxed);
-  } else {
-    bump(&part->bins[slab->class].remote_frees, 1);
-  }
   block_mark_free(block);
-  if (slab_push(slab, block, block, 1)) bins_settle(slab);
+  if (UNLIKELY(part == &empty_part)) {
+    free_homeless(slab, block);
+    return;
+  }
+  bump(&part->bins[slab->class].remote_frees, 1);
+  block_words(block)[0] = part->remote.head;
+  part->remote.head = block;
+  part->remote.count++;
+  part->remote_bytes += class_size(slab->class);
+  if (part->remote.count >= REMOTE_MOST || part->remote_bytes >= REMOTE_BYTES) heap_flush_remote(part);
+}
+
+void heap_flush_remote(struct part *part) {
+  struct chain chain = part->remote;
+  part->remote = (struct chain){NULL, 0};
+  part->remote_bytes = 0;
+  bins_return(&part->lock, chain);
+}
+
+void heap_before_fork(void) {
+  parts_before_fork();
+  lock_take(&homeless.lock);
+}
+
+void heap_after_fork(bool child) {
+  if (child) lock_reset(&homeless.lock);
+  else lock_release(&homeless.lock);
+  parts_after_fork(child);
 }
 
 size_t heap_flush_depot(struct part *part, size_t most) {
@@ -119,20 +153,36 @@ size_t heap_flush_depot(struct part *part, size_t most) {
     lock_release(&part->lock);
     if (chain.count == 0) break;
     moved += chain.count * class_size(class);
-    bins_return(chain);
+    bins_return(&part->lock, chain);
   }
   return moved;
 }
 
+static struct chain take_list(struct part *part, unsigned class) {
+  list_settle(part, class);
+  struct chain chain = list_chain(part, class);
+  list_set(part, class, (struct chain){NULL, 0});
+  return chain;
+}
+
 void heap_flush_lists(struct part *part) {
   if (TSLAB_CHECK_LEVEL >= 2) part_check(part);
-  for (unsigned class = 0; class < CLASSES; class++) {
-    list_settle(part, class);
-    struct chain chain = list_chain(part, class);
-    list_set(part, class, (struct chain){NULL, 0});
-    bins_return(chain);
-  }
+  heap_flush_remote(part);
+  for (unsigned class = 0; class < CLASSES; class++) bins_return(&part->lock, take_list(part, class));
   heap_flush_depot(part, SIZE_MAX);
+}
+
+size_t heap_flush_dead(struct part *part) {
+  size_t moved = 0;
+  for (unsigned class = 0; class < CLASSES; class++) {
+    struct chain chain = {NULL, 0};
+    lock_take(&part->lock); /* who takes the part out of the pool takes the lock first */
+    if (!part->live && part->list[class]) chain = take_list(part, class);
+    lock_release(&part->lock);
+    moved += chain.count * class_size(class);
+    bins_return(&part->lock, chain);
+  }
+  return moved;
 }
 
 size_t heap_trim(struct part *part, bool now) { return bins_trim(part, now); }
@@ -155,7 +205,7 @@ void heap_totals(struct part *part, unsigned class, struct class_totals *out) {
 }
 
 uint64_t heap_homeless_frees(unsigned class) {
-  return atomic_load_explicit(&homeless_frees[class], memory_order_relaxed);
+  return __atomic_load_n(&homeless.frees[class], __ATOMIC_RELAXED);
 }
 
 void part_check(struct part *part) {
@@ -164,7 +214,6 @@ void part_check(struct part *part) {
     const struct bin *bin = &part->bins[class];
     unsigned length = 0, listed = 0, depot = 0;
     for (void *b = part->list[class]; b; b = block_words(b)[0], length++) {
-      INVARIANT(0, block_is_free(b));
       INVARIANT(0, class_starts_block((uintptr_t)b, part->inverse[class]));
     }
     INVARIANT(0, length == count_length(part->count[class].now));

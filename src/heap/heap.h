@@ -20,14 +20,23 @@ HIDDEN void *heap_find_double(struct part *part);
 /* Puts `block`, which the fast path refused because the list had no room, on the list after making room. */
 HIDDEN void heap_overflow(struct part *part, unsigned class, void *block);
 
-/* A block whose home is not this thread's part goes to its slab at once. `part` is the freeing thread's, or empty_part. */
+/* A block whose home is not this thread's part goes to its slab, at the latest with the REMOTE_MOST-th. `part` is the freeing
+ * thread's, or empty_part. */
 HIDDEN void heap_free_remote(struct part *part, struct run *slab, void *block);
+HIDDEN void heap_flush_remote(struct part *part); /* now; by the part's own thread */
 
 /* Moves the part's depot to the slabs, at most `most` bytes. From any thread. Returns bytes moved. */
 HIDDEN size_t heap_flush_depot(struct part *part, size_t most);
 
 /* Moves the part's lists to the slabs too. By its own thread. */
 HIDDEN void heap_flush_lists(struct part *part);
+
+/* Moves a dead thread's lists to the slabs; nothing when the part has a thread. From any thread. Returns bytes moved. */
+HIDDEN size_t heap_flush_dead(struct part *part);
+
+/* Around fork, by the forking thread: see parts_before_fork. */
+HIDDEN void heap_before_fork(void);
+HIDDEN void heap_after_fork(bool child);
 
 /* Retires slabs in which every block is free and, of slabs that did not change since the last call (or all, when `now`), the
  * pages between live blocks. From any thread. Returns bytes that became free. */

@@ -1,6 +1,7 @@
 /* part: see part.h.                                                                                  floor: heap */
 #include "heap/part.h"
 
+#include "base/options.h"
 #include "heap/fast.h"
 #include "heap/heap.h"
 #include <string.h>
@@ -10,6 +11,7 @@ __thread struct part *current_part = &empty_part;
 struct part *_Atomic all_parts;
 struct lock parts_lock;
 _Atomic unsigned dead_parts;
+unsigned parts_given_up;
 
 static struct {
   struct part *pool; /* dead threads' */
@@ -42,16 +44,23 @@ static struct part *cut_part(void) {
   return part;
 }
 
-/* Its thread did not survive a fork, and may have been between two instructions of the fast path: the lists are whole, since
- * each call changes them by one store, but a length may be off by one. Trusts the lists; what the count says too much is lost. */
-static void recount(struct part *part) {
+/* Fork copies page after page while other threads run, so what only they touch, their lists, may be torn: it is given up.
+ * All else is under a lock that the forking thread held. */
+static void give_up_lists(struct part *part) {
   for (unsigned class = 0; class < CLASSES; class++) {
-    unsigned length = 0;
-    for (void *b = part->list[class]; b; b = block_words(b)[0]) length++;
-    uint32_t room = count_room(part->count[class].now);
-    part->count[class].now = count_of(room & INT16_MAX, length);
+    part->list[class] = NULL;
+    part->count[class] = (struct count){0, 0};
   }
-  part->torn = false;
+  part->remote = (struct chain){NULL, 0};
+  part->remote_bytes = 0;
+  part->sequence = 0;
+  parts_given_up++;
+}
+
+static void put_in_pool(struct part *part) {
+  part->next_dead = own.pool;
+  own.pool = part;
+  atomic_fetch_add_explicit(&dead_parts, 1, memory_order_relaxed);
 }
 
 struct part *part_acquire(void) {
@@ -67,7 +76,6 @@ struct part *part_acquire(void) {
   if (!part) return NULL;
   lock_take(&part->lock);
   part->live = true;
-  if (part->torn) recount(part);
   lock_release(&part->lock);
   return part;
 }
@@ -83,10 +91,8 @@ void parts_after_fork(bool child) {
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
     if (child && p->live && p != current_part) {
       p->live = false;
-      p->torn = true;
-      p->next_dead = own.pool;
-      own.pool = p;
-      atomic_fetch_add_explicit(&dead_parts, 1, memory_order_relaxed);
+      give_up_lists(p);
+      put_in_pool(p);
     }
     if (child) lock_reset(&p->lock);
     else lock_release(&p->lock);
@@ -95,14 +101,14 @@ void parts_after_fork(bool child) {
   else lock_release(&parts_lock);
 }
 
+/* The lists stay, for the next thread or the scavenger, whoever comes first: a thread's end costs little. */
 void part_release(struct part *part) {
-  heap_flush_lists(part);
+  heap_flush_remote(part);
+  if (!options.scavenger) heap_flush_lists(part);
   lock_take(&part->lock);
   part->live = false;
   lock_release(&part->lock);
   lock_take(&parts_lock);
-  part->next_dead = own.pool;
-  own.pool = part;
-  atomic_fetch_add_explicit(&dead_parts, 1, memory_order_relaxed);
+  put_in_pool(part);
   lock_release(&parts_lock);
 }

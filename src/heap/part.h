@@ -29,11 +29,15 @@
 #define LIST_FIRST_BYTES (4 * KiB)
 #define LIST_FIRST       32
 #define LIST_FULL_BYTES  (64 * KiB) /* a visit every 91 calls of the random mix with 100,000 slots; 32 KiB: every 47 */
-#define LIST_MOST        512
+#define LIST_MOST        1000
 #define LIST_DRAIN_BYTES (16 * KiB)
 #define LIST_DRAIN       8
-#define GRANTED_MOST     (1 * MiB)
+#define GRANTED_MOST     (2 * MiB)
 #define IDLE_VISITS      1024 /* a class that did not visit while others did so often may be asked to give some back */
+
+/* Blocks whose home is elsewhere wait for company, so that one push serves several of a slab; no more than a list may strand. */
+#define REMOTE_MOST  64
+#define REMOTE_BYTES (16 * KiB)
 
 #define LENGTH_BITS 16
 #define ROOM_ONE    ((uint32_t)1 << LENGTH_BITS)
@@ -81,9 +85,10 @@ struct part {
   uint16_t free_batch;    /* chain of unused batches through `older` */
   uint16_t unused_batch;  /* batches from here on were never used */
   bool live;              /* a thread has it */
-  bool torn;              /* its thread was left behind by a fork, perhaps in the middle of a call */
   uint64_t visits, seen_visits; /* slow path entries now and at the scavenger's last look */
   uint32_t sequence;            /* heap/lists.h */
+  struct chain remote;          /* blocks of other parts, freed by this thread and not pushed yet; its thread's alone */
+  size_t remote_bytes;
   struct part *next_part; /* every part ever made; never changes once set */
   struct part *next_dead; /* the pool; under parts_lock */
   struct bin bins[CLASSES];
@@ -97,11 +102,12 @@ HIDDEN extern struct part empty_part;
 HIDDEN extern struct part *_Atomic all_parts;
 HIDDEN extern struct lock parts_lock;
 HIDDEN extern _Atomic unsigned dead_parts; /* in the pool */
+HIDDEN extern unsigned parts_given_up;     /* whose lists were lost, in a fork child */
 
 /* A dead thread's part, or a new one. NULL without memory. */
 HIDDEN struct part *part_acquire(void);
 
-/* Every cached block goes back to its slab, the part to the pool. By its own thread, at its end. */
+/* The part goes to the pool, lists and all. By its own thread, at its end. */
 HIDDEN void part_release(struct part *part);
 
 /* Around fork, by the forking thread: holds every lock, so that the child's copy is whole. In the child the parts of the

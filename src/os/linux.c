@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -84,6 +85,14 @@ size_t os_address_space_limit(void) {
   bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
   errno = kept;
   return limited ? limit.rlim_cur : SIZE_MAX;
+}
+
+size_t os_physical_memory(void) {
+  int kept = errno;
+  struct sysinfo info = {0};
+  sysinfo(&info);
+  errno = kept;
+  return info.totalram * info.mem_unit;
 }
 
 uint64_t os_random(void) {

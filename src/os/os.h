@@ -35,6 +35,8 @@ HIDDEN bool os_heal(void *at, size_t length);
 /* Most address space that one reservation should take; SIZE_MAX without a limit. */
 HIDDEN size_t os_address_space_limit(void);
 
+HIDDEN size_t os_physical_memory(void);
+
 /* Sixteen bytes or so of start-time randomness from the kernel, no system call. */
 HIDDEN uint64_t os_random(void);
 

@@ -7,7 +7,8 @@
 #include "os/os.h"
 #include <string.h>
 
-#define LARGEST_RESERVATION  (1024 * GiB)
+#define USUAL_RESERVATION    (64 * GiB) /* or four times the machine's memory, a power of two */
+#define LARGEST_RESERVATION  (16 * 1024 * GiB)
 #define SMALLEST_RESERVATION (16 * MiB)
 #define COMMIT_STEP          ((2 * MiB) >> GRANULE_SHIFT)  /* granules: one huge page, were it allowed */
 #define COMMIT_STEP_MOST     ((16 * MiB) >> GRANULE_SHIFT) /* so that a heap of gigabytes makes few calls */
@@ -384,10 +385,11 @@ static void *hint(void) {
 
 bool pages_start(void) {
   size_t limit = os_address_space_limit();
-  size_t data = limit == SIZE_MAX ? LARGEST_RESERVATION : round_down(min_size(limit / 4, LARGEST_RESERVATION), GRANULE);
+  size_t wanted = (size_t)4 << log2_floor(max_size(os_physical_memory(), USUAL_RESERVATION / 4));
+  size_t data = round_down(min_size(min_size(limit / 4, wanted), LARGEST_RESERVATION), GRANULE);
   for (; data >= SMALLEST_RESERVATION; data = round_down(data / 2, GRANULE)) {
     /* Under a limit the rest of the process, thread stacks for one, needs address space too: an eighth stays its own. */
-    size_t coverage = limit == SIZE_MAX ? data : round_down(min_size(3 * data + data / 2, LARGEST_RESERVATION), GRANULE);
+    size_t coverage = limit == SIZE_MAX ? data : round_down(3 * data + data / 2, GRANULE);
     size_t granules = coverage >> GRANULE_SHIFT;
     size_t runs = round_up(granules * sizeof(struct run), GRANULE);
     size_t dirty = round_up(granules / 8 + 8, GRANULE);

@@ -120,7 +120,7 @@ static void generations(void) {
   size_t first = 0;
   for (int generation = 0; generation < 20; generation++) {
     join_one(allocate_many);
-    const struct tslab_mallinfo2 info = tslab_mallinfo2();
+    const struct tslab_mallinfo info = tslab_mallinfo2();
     if (generation == 0) first = info.arena + info.hblkhd;
     CHECK_COUNT(info.arena + info.hblkhd, <=, first + (4 << 20));
     for (size_t i = 0; i < MANY; i += 2) tslab_free(many[i]);

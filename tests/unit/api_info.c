@@ -8,7 +8,7 @@ static void *blocks[COUNT];
 
 /* uordblks + hblkhd is what is in use, whichever of the two the large block is counted in. */
 static void mallinfo_follows_what_is_in_use(void) {
-  const struct tslab_mallinfo2 before = tslab_mallinfo2();
+  const struct tslab_mallinfo before = tslab_mallinfo2();
   for (size_t i = 0; i < COUNT; i++) {
     blocks[i] = tslab_malloc(SIZE);
     CHECK(blocks[i] != NULL);
@@ -16,7 +16,7 @@ static void mallinfo_follows_what_is_in_use(void) {
   }
   void *large = tslab_malloc(LARGE);
   CHECK(large != NULL);
-  const struct tslab_mallinfo2 full = tslab_mallinfo2();
+  const struct tslab_mallinfo full = tslab_mallinfo2();
   const size_t grown = full.uordblks + full.hblkhd - before.uordblks - before.hblkhd;
   CHECK_COUNT(grown, >=, COUNT * SIZE + LARGE);
   CHECK_COUNT(grown, <=, 2 * (COUNT * SIZE + LARGE));
@@ -24,7 +24,7 @@ static void mallinfo_follows_what_is_in_use(void) {
 
   tslab_free(large);
   for (size_t i = 0; i < COUNT; i++) tslab_free(blocks[i]);
-  const struct tslab_mallinfo2 after = tslab_mallinfo2();
+  const struct tslab_mallinfo after = tslab_mallinfo2();
   /* glibc counts the few blocks in a thread's own list as in use. */
   CHECK_COUNT(after.uordblks + after.hblkhd, <=, before.uordblks + before.hblkhd + 16 * SIZE);
 }
