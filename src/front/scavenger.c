@@ -24,8 +24,9 @@
 #define IDLE_TICKS    4
 #define STACK_BYTES   (256 * KiB) /* static TLS of every loaded library lies in it too */
 
-enum state { UNBORN, BUSY, ASLEEP, IMPOSSIBLE };
+enum state { UNBORN, BUSY, ASLEEP, LEAVING, IMPOSSIBLE };
 static _Atomic uint32_t state;
+static pthread_t scavenger;
 static uint64_t tick = 1;
 
 static bool was_quiet(struct part *part) {
@@ -48,14 +49,19 @@ static size_t tick_once(void) {
   return freed + pages_purge(tick - AGE + 1, SIZE_MAX);
 }
 
+static void sleep_until_woken(void) {
+  uint32_t busy = BUSY;
+  if (!atomic_compare_exchange_strong(&state, &busy, ASLEEP)) return;
+  while (atomic_load(&state) == ASLEEP) os_wait(&state, ASLEEP, 0);
+}
+
 static void *run(void *unused) {
-  for (int idle = 0;;) {
+  for (int idle = 0; atomic_load(&state) != LEAVING;) {
     os_wait(&state, BUSY, TICK_MS);
     if (tick_once() != 0 || pages_free_dirty() != 0) idle = 0;
     else idle++;
     if (idle < IDLE_TICKS) continue;
-    atomic_store_explicit(&state, ASLEEP, memory_order_seq_cst);
-    while (atomic_load_explicit(&state, memory_order_relaxed) == ASLEEP) os_wait(&state, ASLEEP, 0);
+    sleep_until_woken();
     idle = 0;
   }
   return unused;
@@ -75,13 +81,11 @@ static bool create_thread(void) {
   if (!may_create_thread()) return false;
   pthread_attr_t attributes;
   sigset_t all, before;
-  pthread_t thread;
   if (pthread_attr_init(&attributes) != 0) return false;
   pthread_attr_setstacksize(&attributes, STACK_BYTES);
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before); /* the process's signals are for its own threads */
-  bool done = pthread_create(&thread, &attributes, run, NULL) == 0;
+  bool done = pthread_create(&scavenger, &attributes, run, NULL) == 0;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_attr_destroy(&attributes);
   return done;
@@ -96,7 +100,7 @@ static COLD void start_or_wake(uint32_t seen) {
     uint32_t next = options.scavenger ? BUSY : IMPOSSIBLE;
     if (atomic_compare_exchange_strong(&state, &seen, next) && next == BUSY && !create_thread())
       atomic_store(&state, IMPOSSIBLE);
-  } else if (pages_free_dirty() > INLINE_NOTICE) {
+  } else if (seen == IMPOSSIBLE && pages_free_dirty() > INLINE_NOTICE) {
     pages_purge(UINT64_MAX, SIZE_MAX);
   }
   errno = kept;
@@ -111,6 +115,16 @@ static void notice(bool enough) {
 void scavenger_notice(const struct part *part) { notice(part->depot_bytes > DEPOT_NOTICE); }
 
 void scavenger_notice_death(const struct part *part) { notice(part->granted_bytes + part->depot_bytes > DEPOT_NOTICE); }
+
+void scavenger_stop(void) {
+  uint32_t seen = atomic_load(&state);
+  do {
+    if (seen != BUSY && seen != ASLEEP) return;
+  } while (!atomic_compare_exchange_weak(&state, &seen, LEAVING));
+  os_wake(&state, 1);
+  pthread_join(scavenger, NULL);
+  atomic_store(&state, UNBORN);
+}
 
 void scavenger_after_fork_child(void) { atomic_store(&state, UNBORN); }
 

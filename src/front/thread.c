@@ -25,6 +25,7 @@ static void thread_dies(void *part) {
   scavenger_notice_death(part);
   current_part = &empty_part;
   part_release(part);
+  if (atomic_load_explicit(&live_parts, memory_order_relaxed) == 0) scavenger_stop();
 }
 
 /* The first malloc of the process, perhaps from the dynamic loader: no libc function that may allocate. */

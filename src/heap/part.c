@@ -10,7 +10,7 @@ struct part empty_part;
 __thread struct part *current_part = &empty_part;
 struct part *_Atomic all_parts;
 struct lock parts_lock;
-_Atomic unsigned dead_parts;
+_Atomic unsigned dead_parts, live_parts;
 unsigned parts_given_up;
 
 static struct {
@@ -76,6 +76,7 @@ struct part *part_acquire(void) {
   if (!part) return NULL;
   lock_take(&part->lock);
   part->live = true;
+  atomic_fetch_add_explicit(&live_parts, 1, memory_order_relaxed);
   lock_release(&part->lock);
   return part;
 }
@@ -91,6 +92,7 @@ void parts_after_fork(bool child) {
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
     if (child && p->live && p != current_part) {
       p->live = false;
+      atomic_fetch_sub_explicit(&live_parts, 1, memory_order_relaxed);
       give_up_lists(p);
       put_in_pool(p);
     }
@@ -107,6 +109,7 @@ void part_release(struct part *part) {
   if (!options.scavenger) heap_flush_lists(part);
   lock_take(&part->lock);
   part->live = false;
+  atomic_fetch_sub_explicit(&live_parts, 1, memory_order_relaxed);
   lock_release(&part->lock);
   lock_take(&parts_lock);
   put_in_pool(part);

@@ -102,6 +102,7 @@ HIDDEN extern struct part empty_part;
 HIDDEN extern struct part *_Atomic all_parts;
 HIDDEN extern struct lock parts_lock;
 HIDDEN extern _Atomic unsigned dead_parts; /* in the pool */
+HIDDEN extern _Atomic unsigned live_parts; /* that a thread has */
 HIDDEN extern unsigned parts_given_up;     /* whose lists were lost, in a fork child */
 
 /* A dead thread's part, or a new one. NULL without memory. */
