@@ -103,17 +103,13 @@ void front_free(void *p) {
 }
 
 void front_free_full(void *p) {
-  home h = pages_homes()[granule_of(p)];
-  unsigned class = home_class(h);
-  if (!class_starts_block((uintptr_t)p, (*h)->inverse[class])) misuse_interior("free", p);
+  unsigned class = (unsigned)part_class_of(current_part, pages_homes()[granule_of(p)]);
+  if (!class_starts_block((uintptr_t)p, class_inverse(class))) misuse_interior("free", p);
   heap_overflow(current_part, class, p);
   scavenger_notice(current_part);
 }
 
-void front_free_interior(home h) {
-  void **list = beside_home(h, offsetof(struct part, list));
-  misuse_interior("free", *list);
-}
+void front_free_interior(unsigned class) { misuse_interior("free", current_part->list[class]); }
 
 /* ---- realloc -------------------------------------------------------------------------------------------------------- */
 
@@ -142,10 +138,9 @@ static void *resize(void *p, size_t size) {
 static bool fits_here(void *p, size_t size) {
   size_t granule = granule_of(p);
   if (granule >= LOAD_RACING(pages.count)) return false;
-  home h = LOAD_RACING(pages_homes()[granule]);
-  if (*h != current_part || block_is_free(p)) return false;
-  unsigned class = home_class(h);
-  return size - 1 < class_size(class) && size >= class_size(class) / 2 &&
+  uintptr_t class = part_class_of(current_part, LOAD_RACING(pages_homes()[granule]));
+  if (class >= CLASSES || block_is_free(p)) return false;
+  return size - 1 < class_sizes[class] && size >= class_sizes[class] / 2u &&
          class_starts_block((uintptr_t)p, current_part->inverse[class]);
 }
 

@@ -13,12 +13,12 @@ INLINE void *entry_malloc(size_t size) {
 }
 
 INLINE void entry_free(void *p) {
-  home h;
-  switch (fast_push(p, &h)) {
+  unsigned class;
+  switch (fast_push(p, &class)) {
   case FREED: return;
   case NOT_HERE: front_free(p); return;
   case LIST_FULL: front_free_full(p); return;
-  case NOT_A_BLOCK: front_free_interior(h); return;
+  case NOT_A_BLOCK: front_free_interior(class); return;
   }
 }
 

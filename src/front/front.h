@@ -11,7 +11,7 @@
 HIDDEN void *front_malloc(size_t size);
 HIDDEN void front_free(void *p);
 HIDDEN void front_free_full(void *p);
-HIDDEN COLD void front_free_interior(home h);
+HIDDEN COLD void front_free_interior(unsigned class);
 
 /* `size` bytes on a multiple of `alignment` (a power of two). NULL and ENOMEM without memory. */
 HIDDEN void *front_aligned(size_t alignment, size_t size);

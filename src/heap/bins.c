@@ -45,7 +45,7 @@ static void unlink_slab(struct bin *bin, struct run *slab) {
 
 static void give_home(struct part *part, struct run *slab) {
   atomic_store_explicit(&slab->part, part, memory_order_relaxed);
-  slab_set_home(slab, &part->self[slab->class]);
+  slab_set_home(slab, part_home(part, slab->class));
   part->bins[slab->class].slabs++;
 }
 
@@ -68,7 +68,7 @@ static struct chain take_from(struct bin *bin, struct run *slab, unsigned wanted
 
 static struct chain take_own(struct part *part, unsigned class, unsigned wanted) {
   struct bin *bin = &part->bins[class];
-  struct chain chain = {NULL, 0};
+  struct chain chain = EMPTY_CHAIN;
   while (chain.count == 0 && bin->first) chain = take_from(bin, slab_at(bin->first), wanted);
   return chain;
 }
@@ -135,12 +135,12 @@ static void push_group(struct lock *gate, struct group *group) {
  * which is told; what follows it cannot be trusted and is lost. */
 static void cut_at_double(struct chain *chain) {
   void **link = &chain->head;
-  for (void *block = *link; block; link = block_words(block), block = *link) {
+  for (void *block = *link; block != CHAIN_END; link = block_words(block), block = *link) {
     if (LIKELY(block_is_free(block))) {
       block_words(block)[1] = (void *)(block_key(block) + 1);
       continue;
     }
-    *link = NULL;
+    *link = CHAIN_END;
     misuse_freed(block);
     return;
   }
@@ -149,7 +149,7 @@ static void cut_at_double(struct chain *chain) {
 void bins_return(struct lock *gate, struct chain chain) {
   struct group groups[GROUPS] = {{NULL, NULL, NULL, 0}};
   cut_at_double(&chain);
-  for (void *block = chain.head, *next; block; block = next) {
+  for (void *block = chain.head, *next; block != CHAIN_END; block = next) {
     next = block_words(block)[0];
     block_mark_free(block);
     struct run *slab = pages_run_of(block);

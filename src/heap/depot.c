@@ -22,7 +22,7 @@ static bool join(struct part *part, struct bin *bin, struct chain chain) {
   struct batch *newest = &part->batches[bin->newest];
   if (!bin->newest || chain.count > JOIN_MOST || newest->count + chain.count > (unsigned)bin->cap + JOIN_MOST) return false;
   void **tail = chain.head;
-  while (*tail) tail = *tail;
+  while (*tail != CHAIN_END) tail = *tail;
   *tail = newest->head;
   newest->head = chain.head;
   newest->count = (uint16_t)(newest->count + chain.count);
@@ -60,11 +60,11 @@ static struct chain remove_batch(struct part *part, unsigned class, uint16_t ind
 
 struct chain depot_take(struct part *part, unsigned class) {
   uint16_t index = part->bins[class].newest;
-  return index ? remove_batch(part, class, index) : (struct chain){NULL, 0};
+  return index ? remove_batch(part, class, index) : EMPTY_CHAIN;
 }
 
 struct chain depot_take_oldest(struct part *part, unsigned *class) {
   for (unsigned i = 0; i < CLASSES; i++, *class = (*class + 1) % CLASSES)
     if (part->bins[*class].oldest) return remove_batch(part, *class, part->bins[*class].oldest);
-  return (struct chain){NULL, 0};
+  return EMPTY_CHAIN;
 }

@@ -25,6 +25,20 @@ INLINE void fast_count_pop(struct part *part, size_t class) {
 #endif
 }
 
+/* One more block, room for one less; whether the room was used up. */
+INLINE bool fast_count_push(struct part *part, size_t class) {
+#if defined(__x86_64__)
+  bool full;
+  __asm__("subl %5, %c4(%2, %3, 8)"
+          : "+m"(part->count), "=@ccs"(full)
+          : "r"(part), "r"(class), "i"(offsetof(struct part, count)), "i"(ROOM_ONE - 1));
+  return full;
+#else
+  part->count[class].now -= ROOM_ONE - 1;
+  return (int32_t)part->count[class].now < 0;
+#endif
+}
+
 /* The block will be the caller's result: in its register from the start it needs no move at the end. */
 INLINE void fast_keep_for_return(void ***block) {
 #if defined(__x86_64__)
@@ -34,26 +48,15 @@ INLINE void fast_keep_for_return(void ***block) {
 #endif
 }
 
-/* Checks and clears a block's key in one instruction: a block in use never holds it. */
-INLINE bool fast_unmark(uintptr_t *mark, uintptr_t key) {
-#if defined(__x86_64__)
-  bool was_key;
-  __asm__("subq %2, %0" : "+m"(*mark), "=@ccz"(was_key) : "r"(key));
-  return was_key;
-#else
-  return (*mark -= key) == 0;
-#endif
-}
-
-/* A block of the class. NULL when the list is empty, and when its head does not hold its key, which is taken from it all the
- * same: then it was freed twice, and popped once already, or written to since. */
+/* A block of the class. NULL when the list is empty, and when its head does not hold its key: then it was freed twice, and
+ * popped once already, or written to since. */
 INLINE void *fast_pop(struct part *part, unsigned class, uintptr_t base) {
   void **block = part->list[class];
   fast_keep_for_return(&block);
-  if (UNLIKELY(!block)) return NULL;
-  if (UNLIKELY(!fast_unmark((uintptr_t *)&block[1], (uintptr_t)block + base))) return NULL;
+  if (UNLIKELY((uintptr_t)block[1] != (uintptr_t)block + base)) return NULL;
   fast_count_pop(part, class);
   part->list[class] = block[0];
+  block[1] = NULL; /* a block in use never holds its key */
   return block;
 }
 
@@ -68,32 +71,26 @@ INLINE bool fast_starts_block(uintptr_t p, const uint64_t *inverse) {
 #endif
 }
 
-/* What the array at `offset` of a part has for the class whose home this is. */
-INLINE void *beside_home(home h, size_t offset) { return (char *)h + offset - offsetof(struct part, self); }
-
 /* A word of what may not be a block, so not aligned either. */
 INLINE void fast_store(void *p, size_t offset, uintptr_t word) { __builtin_memcpy((char *)p + offset, &word, sizeof word); }
 
 enum fast_free { FREED, NOT_HERE, LIST_FULL, NOT_A_BLOCK };
 
 /* FREED; NOT_HERE and LIST_FULL: nothing happened but that the count ran out of room by one in the latter;
- * NOT_A_BLOCK: p, which starts no block, is on the list of *at and must come off it. */
-INLINE enum fast_free fast_push(void *p, home *at) {
+ * NOT_A_BLOCK: p, which starts no block, is on the list of *in and must come off it. */
+INLINE enum fast_free fast_push(void *p, unsigned *in) {
   uintptr_t base = (uintptr_t)pages.base;
   size_t granule = ((uintptr_t)p - base) >> GRANULE_SHIFT;
   if (UNLIKELY(granule >= LOAD_RACING(pages.count))) return NOT_HERE;
-  home h = LOAD_RACING(((home *)(base + HOMES_OFFSET))[granule]);
-  if (UNLIKELY(*h != current_part)) return NOT_HERE;
-  *at = h;
-  struct count *count = beside_home(h, offsetof(struct part, count));
-  count->now -= ROOM_ONE - 1; /* one more block, room for one less */
-  if (UNLIKELY((int32_t)count->now < 0)) return LIST_FULL;
-  void **list = beside_home(h, offsetof(struct part, list));
+  struct part *part = current_part;
+  uintptr_t class = part_class_of(part, LOAD_RACING(((home *)(base + HOMES_OFFSET))[granule]));
+  if (UNLIKELY(class >= CLASSES)) return NOT_HERE;
+  *in = (unsigned)class;
+  if (UNLIKELY(fast_count_push(part, class))) return LIST_FULL;
   fast_store(p, sizeof(void *), (uintptr_t)p + base); /* only written: to read it would be to wait for a line that may be cold */
-  fast_store(p, 0, (uintptr_t)*list);
-  *list = p;
-  if (UNLIKELY(!fast_starts_block((uintptr_t)p, beside_home(h, offsetof(struct part, inverse)))))
-    return NOT_A_BLOCK;
+  fast_store(p, 0, (uintptr_t)part->list[class]);
+  part->list[class] = p;
+  if (UNLIKELY(!fast_starts_block((uintptr_t)p, &part->inverse[class]))) return NOT_A_BLOCK;
   return FREED;
 }
 

@@ -22,10 +22,9 @@ void *heap_refill(struct part *part, unsigned class) {
 
 void *heap_take_bad_list(struct part *part, unsigned class) {
   void **block = part->list[class];
-  if (LIKELY(!block)) return NULL;
+  if (LIKELY(block == CHAIN_END)) return NULL;
   list_settle(part, class);
-  list_set(part, class, (struct chain){NULL, 0});
-  block[1] = (void *)((uintptr_t)block[1] + block_key(block)); /* the fast path took the key from what stands there */
+  list_set(part, class, EMPTY_CHAIN);
   return block;
 }
 
@@ -34,12 +33,12 @@ void *heap_find_double(struct part *part) {
     unsigned length = count_length(part->count[class].now);
     void **found = NULL;
     unsigned seen = 0;
-    for (void **b = part->list[class]; b && seen < length && !found; b = b[0], seen++) {
+    for (void **b = part->list[class]; b != CHAIN_END && seen < length && !found; b = b[0], seen++) {
       if (!block_is_free(b)) found = b;
       else b[1] = (void *)(block_key(b) + 1);
     }
     void **b = part->list[class];
-    for (unsigned i = 0; i < seen && b; i++, b = b[0]) block_mark_free(b);
+    for (unsigned i = 0; i < seen; i++, b = b[0]) block_mark_free(b);
     if (found) return found;
   }
   return NULL;
@@ -72,7 +71,7 @@ static unsigned put_by(struct part *part, unsigned class, bool draining, struct 
     count = evict(part, class, evicted);
     if (!depot_put(part, class, chain)) evicted[count++] = chain;
   }
-  list_set(part, class, (struct chain){NULL, 0});
+  list_set(part, class, EMPTY_CHAIN);
   lock_release(&part->lock);
   return count;
 }
@@ -106,7 +105,7 @@ static struct {
 } homeless;
 
 static void free_homeless(struct run *slab, void *block) {
-  block_words(block)[0] = NULL;
+  block_words(block)[0] = CHAIN_END;
   lock_take(&homeless.lock);
   bump(&homeless.frees[slab->class], 1);
   lock_release(&homeless.lock);
@@ -129,7 +128,7 @@ void heap_free_remote(struct part *part, struct run *slab, void *block) {
 
 void heap_flush_remote(struct part *part) {
   struct chain chain = part->remote;
-  part->remote = (struct chain){NULL, 0};
+  part->remote = EMPTY_CHAIN;
   part->remote_bytes = 0;
   bins_return(&part->lock, chain);
 }
@@ -161,7 +160,7 @@ size_t heap_flush_depot(struct part *part, size_t most) {
 static struct chain take_list(struct part *part, unsigned class) {
   list_settle(part, class);
   struct chain chain = list_chain(part, class);
-  list_set(part, class, (struct chain){NULL, 0});
+  list_set(part, class, EMPTY_CHAIN);
   return chain;
 }
 
@@ -175,9 +174,9 @@ void heap_flush_lists(struct part *part) {
 size_t heap_flush_dead(struct part *part) {
   size_t moved = 0;
   for (unsigned class = 0; class < CLASSES; class++) {
-    struct chain chain = {NULL, 0};
+    struct chain chain = EMPTY_CHAIN;
     lock_take(&part->lock); /* who takes the part out of the pool takes the lock first */
-    if (!part->live && part->list[class]) chain = take_list(part, class);
+    if (!part->live && part->list[class] != CHAIN_END) chain = take_list(part, class);
     lock_release(&part->lock);
     moved += chain.count * class_size(class);
     bins_return(&part->lock, chain);
@@ -213,7 +212,7 @@ void part_check(struct part *part) {
   for (unsigned class = 0; class < CLASSES; class++) {
     const struct bin *bin = &part->bins[class];
     unsigned length = 0, listed = 0, depot = 0;
-    for (void *b = part->list[class]; b; b = block_words(b)[0], length++) {
+    for (void *b = part->list[class]; b != CHAIN_END; b = block_words(b)[0], length++) {
       INVARIANT(0, class_starts_block((uintptr_t)b, part->inverse[class]));
     }
     INVARIANT(0, length == count_length(part->count[class].now));

@@ -88,7 +88,7 @@ static void take_back(struct part *part, unsigned victim) {
   struct chain chain = list_chain(part, victim);
   if (chain.count > cap) {
     if (!depot_put(part, victim, chain)) return;
-    chain = (struct chain){NULL, 0};
+    chain = EMPTY_CHAIN;
   }
   set_cap(part, victim, cap);
   list_set(part, victim, chain);

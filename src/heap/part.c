@@ -6,7 +6,7 @@
 #include "heap/heap.h"
 #include <string.h>
 
-struct part empty_part;
+struct part empty_part = {.list = {[0 ... CLASSES - 1] = CHAIN_END}, .remote = {CHAIN_END, 0}};
 __thread struct part *current_part = &empty_part;
 struct part *_Atomic all_parts;
 struct lock parts_lock;
@@ -22,7 +22,7 @@ static struct {
 _Static_assert(sizeof(struct part) <= GRANULE / 4, "several parts to a granule");
 
 static struct part *cut_part(void) {
-  size_t size = round_up(sizeof(struct part), CACHE_LINE * 2); /* two lines, for the adjacent-line prefetcher */
+  size_t size = sizeof(struct part);
   if (own.next == NULL || own.next + size > own.end) {
     bool zero;
     struct run *run = pages_alloc(1, GRANULE, RUN_META, &zero);
@@ -35,8 +35,9 @@ static struct part *cut_part(void) {
   own.next += size;
   part->index = ++own.made;
   part->unused_batch = 1;
+  part->remote = EMPTY_CHAIN;
   for (unsigned class = 0; class < CLASSES; class++) {
-    part->self[class] = part;
+    part->list[class] = CHAIN_END;
     part->inverse[class] = class_inverse(class);
   }
   part->next_part = atomic_load_explicit(&all_parts, memory_order_relaxed);
@@ -48,10 +49,10 @@ static struct part *cut_part(void) {
  * All else is under a lock that the forking thread held. */
 static void give_up_lists(struct part *part) {
   for (unsigned class = 0; class < CLASSES; class++) {
-    part->list[class] = NULL;
+    part->list[class] = CHAIN_END;
     part->count[class] = (struct count){0, 0};
   }
-  part->remote = (struct chain){NULL, 0};
+  part->remote = EMPTY_CHAIN;
   part->remote_bytes = 0;
   part->sequence = 0;
   parts_given_up++;

@@ -1,12 +1,12 @@
 /* part: what one thread holds of one epoch.                                                          floor: heap
  *
  *   hot, read or written by every malloc and free             cold, under `lock`
- *   [ list[52] | count[52] | self[52] | inverse[52] ]          [ bins[52]: slabs, depot, counters | batches ]
+ *   [ list[52] | count[52] | inverse[52] ]                      [ bins[52]: slabs, depot, counters | batches ]
  *
  * For each class a part keeps a LIFO of free blocks, `list`, so that malloc hands back what was freed last. When it is full it
  * goes to the depot as one batch, in O(1); when it is empty a batch comes back. What does not fit in the depot goes to the
- * slabs. A free looks up homes[granule], which is &self[class] of the part whose slab it is: *home == part of this thread
- * decides owner and epoch in one compare, and the other arrays lie at fixed distances from it.
+ * slabs. A free looks up homes[granule], which is the address of the part whose slab it is, with the class in its low bits: xored
+ * with the thread's part it is the class, or no class at all. That one compare decides owner and epoch.
  *
  * `now` holds the list's exact length in its low half and in its high half how many more frees may come before one must
  * visit the slow path; `then` is what the last visit left. Between two visits
@@ -14,8 +14,8 @@
  * so the visits count every call, and a reader can at any time, without one instruction on the fast path.
  *
  * Invariant: length(now) blocks on list; every block of list and depot is used as its slab counts.       part_check()
- * Threads:   the hot arrays, caps, counters and visits belong to the thread whose current part this is; self and inverse
- *            never change; slabs and depot are under `lock`, which others take to settle a slab, to trim and to read.
+ * Threads:   the hot arrays, caps, counters and visits belong to the thread whose current part this is; inverse never
+ *            changes; slabs and depot are under `lock`, which others take to settle a slab, to trim and to read.
  * A dead thread's part waits in the pool, slabs and all, for the next thread.                                            */
 #ifndef TSLAB_HEAP_PART_H
 #define TSLAB_HEAP_PART_H
@@ -70,10 +70,11 @@ struct bin {
   uint16_t cap;            /* blocks that the list should not exceed now; 0 until the class is used */
 };
 
+#define PART_ALIGNMENT 128
+
 struct part {
   void *list[CLASSES]; /* first: an element's address then needs no addition of its own */
   struct count count[CLASSES];
-  struct part *self[CLASSES];
   uint64_t inverse[CLASSES];
 
   struct lock lock ALIGNED(CACHE_LINE);
@@ -93,7 +94,8 @@ struct part {
   struct part *next_dead; /* the pool; under parts_lock */
   struct bin bins[CLASSES];
   struct batch batches[BATCHES];
-};
+} ALIGNED(PART_ALIGNMENT);
+_Static_assert(CLASSES <= PART_ALIGNMENT, "a class fits into a part's low address bits");
 
 /* What a thread has that has none: its lists are empty and its address is no home's, so every call takes the slow path. */
 HIDDEN extern struct part empty_part;
@@ -116,9 +118,9 @@ HIDDEN void part_release(struct part *part);
 HIDDEN void parts_before_fork(void);
 HIDDEN void parts_after_fork(bool child);
 
-INLINE unsigned home_class(home h) {
-  struct part *part = *h;
-  return (unsigned)(h - part->self);
-}
+INLINE home part_home(const struct part *part, unsigned class) { return (uintptr_t)part | class; }
+
+/* The class of which the home is this part's; CLASSES or more when it is another's or none. */
+INLINE uintptr_t part_class_of(const struct part *part, home h) { return h ^ (uintptr_t)part; }
 
 #endif

@@ -20,7 +20,6 @@
 
 char pages_before_start[HOMES_OFFSET];
 struct pages pages ALIGNED(CACHE_LINE) = {.base = pages_before_start};
-struct part *no_home;
 struct lock pages_lock;
 
 /* One of the three tables: writable up to `ready`. */
@@ -176,7 +175,6 @@ static bool commit_granules(size_t granules) {
   if (count + granules > own.reserved && !reserve_more(count + granules - own.reserved)) return false;
   if (!tables_reach(count + granules)) return false;
   if (!os_commit(pages.base + (count << GRANULE_SHIFT), granules << GRANULE_SHIFT)) return false;
-  for (size_t g = count; g < count + granules; g++) pages_homes()[g] = &no_home;
   /* Release: whoever sees the new count sees the entries below it. Pairs with the load in a free's bound check, which the
    * address dependency through a block's pointer orders anyway. */
   __atomic_store_n(&pages.count, count + granules, __ATOMIC_RELEASE);
@@ -409,7 +407,6 @@ bool pages_start(void) {
       os_unreserve(start, total);
       return false;
     }
-    for (size_t g = 0; g < own.first; g++) pages_homes()[g] = &no_home;
     __atomic_store_n(&pages.count, own.first, __ATOMIC_RELEASE);
     return true;
   }

@@ -5,7 +5,7 @@
  *     64 B a granule    1 bit a granule         8 B a granule
  *
  * A granule is 64 KiB; granule g lies at base + (g << 16), the homes included. homes[g] says which part's list takes a
- * freed block of granule g (see heap/part.h); &no_home when none does. runs[g] describes the run that starts at g.
+ * freed block of granule g (see heap/part.h); 0 when none does. runs[g] describes the run that starts at g.
  *
  * Invariant: kind != 0 only at the first granule of a run; a free run's last granule points back to its first; no two
  * free runs touch; a granule whose dirty bit is clear reads as zero or is in use.                 pages_check()
@@ -23,7 +23,7 @@
 #define HOMES_OFFSET ((size_t)4096) /* the page at base is for what else malloc looks up: slab/classes.h */
 
 struct part;
-typedef struct part **home; /* a part's entry for one size class: heap/part.h */
+typedef uintptr_t home; /* a part's address and a size class: heap/part.h */
 
 enum run_kind { RUN_NONE, RUN_FREE, RUN_SLAB, RUN_LARGE, RUN_META };
 
@@ -60,7 +60,6 @@ struct pages {
 };
 HIDDEN extern struct pages pages ALIGNED(CACHE_LINE);
 HIDDEN extern char pages_before_start[HOMES_OFFSET]; /* zeros, at base until pages_start */
-HIDDEN extern struct part *no_home; /* NULL, which no thread's part is: &no_home takes no block */
 HIDDEN extern struct lock pages_lock;
 
 struct pages_totals {

@@ -4,6 +4,8 @@
 #include "os/os.h"
 #include <string.h>
 
+const struct chain_end chain_end;
+
 /* 64 KiB holds eight or more blocks up to 8 KiB; above, four granules keep that so. */
 static size_t granules_for(unsigned class) { return class_size(class) <= 8 * KiB ? 1 : 4; }
 
@@ -29,7 +31,7 @@ static uint16_t head_of(const struct run *slab, const void *block) {
 
 static void *block_at_head(const struct run *slab, uint64_t word) {
   uint16_t head = (uint16_t)word;
-  return head ? run_start(slab) + (size_t)(head - 1) * 16 : NULL;
+  return head ? run_start(slab) + (size_t)(head - 1) * 16 : CHAIN_END;
 }
 _Static_assert(LARGEST_SLAB / 16 < UINT16_MAX, "a head is an offset in units of 16 bytes");
 
@@ -92,7 +94,7 @@ static char *first_in_unit(const struct run *slab, unsigned unit) {
 struct chain slab_link(struct run *slab, unsigned wanted) {
   size_t size = class_size(slab->class), unit_size = unit_bytes(slab);
   char *end = first_block(slab) + slab->capacity * size;
-  struct chain chain = {NULL, 0};
+  struct chain chain = EMPTY_CHAIN;
   void **tail = &chain.head;
   do {
     unsigned unit = lowest_bit(slab->unlinked);
@@ -105,7 +107,7 @@ struct chain slab_link(struct run *slab, unsigned wanted) {
       chain.count++;
     }
   } while (slab->unlinked && chain.count < wanted);
-  *tail = NULL;
+  *tail = CHAIN_END;
   slab->moved = false;
   atomic_fetch_add_explicit(&slab->word, (uint64_t)chain.count << 32, memory_order_relaxed);
   return chain;
@@ -119,7 +121,7 @@ void *slab_block_of(const struct run *slab, const void *p) {
 }
 
 void slab_retire(struct run *slab) {
-  slab_set_home(slab, &no_home);
+  slab_set_home(slab, 0);
   for (size_t i = 0; i < slab->granules; i++) slab[i].was = (uint8_t)(slab->class + 1);
   bool clean = slab_linked(atomic_load_explicit(&slab->word, memory_order_relaxed)) == 0 && slab->moved;
   slab->moved = false; /* for a run that is freed it would mean a mapping of its own */
@@ -133,7 +135,7 @@ static uint64_t units_in_use(const struct run *slab, struct chain chain) {
   uint64_t is_free[BLOCKS_MOST / 64] = {0}, in_use = 0;
   size_t size = class_size(slab->class);
   char *first = first_block(slab);
-  for (void *b = chain.head; b; b = block_words(b)[0]) {
+  for (void *b = chain.head; b != CHAIN_END; b = block_words(b)[0]) {
     size_t i = (size_t)((char *)b - first) / size;
     is_free[i / 64] |= 1ull << (i % 64);
   }
@@ -165,7 +167,7 @@ size_t slab_purge_holes(struct run *slab) {
   uint64_t holes = all & ~units_in_use(slab, chain);
   void *kept = NULL, *kept_tail = NULL;
   unsigned kept_count = 0, dropped = 0;
-  for (void *b = chain.head, *next; b; b = next) {
+  for (void *b = chain.head, *next; b != CHAIN_END; b = next) {
     next = block_words(b)[0];
     if (holes >> unit_of(slab, b) & 1) {
       slab->unlinked |= 1ull << unit_of(slab, b);

@@ -24,11 +24,18 @@
 #define SLAB_PENDING ((uint64_t)1 << 48) /* a thread is on its way to settle it */
 #define SLAB_LISTED  ((uint64_t)1 << 49) /* in its part's list for the class */
 
-/* A chain of free blocks, the last one's link NULL. */
+/* A chain of free blocks. The last one links to CHAIN_END, which can be read like a block and holds no key: so malloc learns
+ * from one compare that a list is empty or bad. */
 struct chain {
   void *head;
   unsigned count;
 };
+struct chain_end {
+  void *words[2];
+};
+HIDDEN extern const struct chain_end chain_end;
+#define CHAIN_END   ((void *)&chain_end)
+#define EMPTY_CHAIN ((struct chain){CHAIN_END, 0})
 
 INLINE unsigned slab_count(uint64_t word) { return (word >> 16) & 0xffff; }
 INLINE unsigned slab_linked(uint64_t word) { return (word >> 32) & 0xffff; }
@@ -43,7 +50,7 @@ INLINE void block_mark_free(void *block) { block_words(block)[1] = (void *)block
 /* A new slab with every unit unlinked, whose granules still lead to no home. NULL without memory. */
 HIDDEN struct run *slab_new(unsigned class, uint64_t epoch);
 
-/* Its granules lead to `to`, an entry of slab->part or &no_home. */
+/* Its granules lead to `to`; 0 for nowhere. */
 HIDDEN void slab_set_home(struct run *slab, home to);
 
 /* Puts blocks head..tail (linked, marked free) on the slab's list. True: the caller has set PENDING and must settle. */
