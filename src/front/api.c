@@ -13,10 +13,6 @@ static void *no_memory(void) {
   return NULL;
 }
 
-static struct part *part_after_purge(void) {
-  return front_purge() ? front_part() : NULL;
-}
-
 /* The fast path failed although there is a list: its head was freed twice or written to since. The list is given up. */
 static COLD void give_up_list(unsigned class) {
   void *bad = heap_take_bad_list(current_part, class);
@@ -34,18 +30,19 @@ static void *refill(unsigned class) {
   struct part *part = current_part;
   void *block = heap_refill(part, class);
   if (UNLIKELY(!block)) { /* what other sizes hold free may be what is missing */
-    part = part_after_purge();
-    block = part ? heap_refill(part, class) : NULL;
+    front_purge();
+    block = heap_refill(part, class);
   }
   if (block) scavenger_notice(part);
   return block;
 }
 
 static void *large(size_t size, size_t alignment, bool *zero) {
-  if (size > PTRDIFF_MAX || alignment > PTRDIFF_MAX / 2 || !front_part()) return NULL;
+  if (!front_part() || size > pages_most() || alignment > pages_most()) return NULL;
   void *block = large_alloc(size, alignment, zero);
-  if (!block && front_purge()) block = large_alloc(size, alignment, zero);
-  return block;
+  if (block) return block;
+  front_purge();
+  return large_alloc(size, alignment, zero);
 }
 
 static void *small(unsigned class) {
@@ -122,8 +119,7 @@ static void *resize(void *p, size_t size) {
   if (!run || size > PTRDIFF_MAX) return no_memory();
   size_t old = usable_size(run);
   if (run->kind == RUN_LARGE && size > SMALL_MAX) {
-    void *block = large_resize(run, size);
-    if (!block && front_purge()) block = large_resize(run, size);
+    void *block = size <= pages_most() ? large_resize(run, size) : NULL;
     return block ? block : no_memory();
   }
   if (size <= old && size >= old / 2) return p; /* moving would save less than half */
@@ -144,8 +140,7 @@ static bool fits_here(void *p, size_t size) {
          class_starts_block((uintptr_t)p, current_part->inverse[class]);
 }
 
-void *tslab_realloc(void *p, size_t size) {
-  if (LIKELY(fits_here(p, size))) return p;
+static NOINLINE void *realloc_otherwise(void *p, size_t size) {
   if (!p) return entry_malloc(size);
   if (size == 0) {
     if (run_of_block("realloc", p)) entry_free(p);
@@ -153,6 +148,8 @@ void *tslab_realloc(void *p, size_t size) {
   }
   return resize(p, size);
 }
+
+void *tslab_realloc(void *p, size_t size) { return LIKELY(fits_here(p, size)) ? p : realloc_otherwise(p, size); }
 
 void *tslab_reallocarray(void *p, size_t count, size_t size) {
   size_t bytes;

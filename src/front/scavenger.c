@@ -52,6 +52,8 @@ static size_t tick_once(void) {
 static void sleep_until_woken(void) {
   uint32_t busy = BUSY;
   if (!atomic_compare_exchange_strong(&state, &busy, ASLEEP)) return;
+  uint32_t asleep = ASLEEP; /* a notice given between the last look and the exchange was lost */
+  if (pages_free_dirty() > NOTICE) atomic_compare_exchange_strong(&state, &asleep, BUSY);
   while (atomic_load(&state) == ASLEEP) os_wait(&state, ASLEEP, 0);
 }
 

@@ -10,8 +10,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-extern char **environ;
-
 static struct lock start_lock;
 static _Atomic bool started, ready;
 static pthread_key_t key;
@@ -26,6 +24,14 @@ static void thread_dies(void *part) {
   current_part = &empty_part;
   part_release(part);
   if (atomic_load_explicit(&live_parts, memory_order_relaxed) == 0) scavenger_stop();
+}
+
+static void before_fork(void) { heap_before_fork(); }
+static void after_fork_parent(void) { heap_after_fork(false); }
+static void after_fork_child(void) {
+  heap_after_fork(true);
+  scavenger_after_fork_child();
+  options.stats_at_exit = NULL; /* the file is the parent's */
 }
 
 /* The first malloc of the process, perhaps from the dynamic loader: no libc function that may allocate. */
@@ -55,16 +61,11 @@ struct part *front_part(void) {
   return part;
 }
 
-static void before_fork(void) { heap_before_fork(); }
-static void after_fork_parent(void) { heap_after_fork(false); }
-static void after_fork_child(void) {
-  heap_after_fork(true);
-  scavenger_after_fork_child();
-  options.stats_at_exit = NULL; /* the file is the parent's */
-}
-
-__attribute__((constructor)) static void process_starts(void) {
-  if (!os_secure_mode()) options_read(environ);
+/* Runs before other libraries' constructors (-z initfirst), and so before the C library knows the environment: fork handlers
+ * that were registered later run outside ours, and may allocate. */
+__attribute__((constructor)) static void process_starts(int count, char **arguments, char **environment) {
+  (void)count, (void)arguments;
+  if (!os_secure_mode()) options_read(environment);
   int kept = errno;
   front_part();
   pthread_atfork(before_fork, after_fork_parent, after_fork_child);

@@ -51,6 +51,16 @@ static void give_home(struct part *part, struct run *slab) {
 
 /* ---- taking ------------------------------------------------------------------------------------------------------- */
 
+/* Ends LISTED, unless enough came back meanwhile: those who pushed it saw LISTED and rely on it. */
+static bool unlist(struct run *slab) {
+  uint64_t old = word_of(slab);
+  do {
+    if (slab_count(old) >= slab->threshold) return false;
+  } while (!atomic_compare_exchange_weak_explicit(&slab->word, &old, old & ~SLAB_LISTED, memory_order_relaxed,
+                                                  memory_order_relaxed));
+  return true;
+}
+
 /* What the first slab of the list has: its free blocks if any, else a unit more. A slab that keeps unlinked units stays in
  * the list, behind those with free blocks, so that touched pages are used up first. */
 static struct chain take_from(struct bin *bin, struct run *slab, unsigned wanted) {
@@ -58,8 +68,7 @@ static struct chain take_from(struct bin *bin, struct run *slab, unsigned wanted
   struct chain chain = slab_take(slab, stays);
   if (chain.count == 0 && stays) {
     chain = slab_link(slab, wanted);
-    stays = slab->unlinked != 0;
-    if (!stays) atomic_fetch_and_explicit(&slab->word, ~SLAB_LISTED, memory_order_relaxed);
+    stays = slab->unlinked != 0 || !unlist(slab);
   }
   unlink_slab(bin, slab);
   if (stays) insert_last(bin, slab);
@@ -219,6 +228,11 @@ void bins_settle(struct run *slab) {
   lock_release(&part->lock);
 }
 
+void bins_after_fork(void) {
+  for (struct run *run = pages_first_run(); run; run = pages_next_run(run))
+    if (run->kind == RUN_SLAB && (word_of(run) & SLAB_PENDING)) bins_settle(run);
+}
+
 /* ---- trimming ------------------------------------------------------------------------------------------------------ */
 
 /* Holes are purged without the lock: the slab is off the list and PENDING, so nobody takes from it or retires it. */
@@ -227,16 +241,21 @@ static size_t purge_one(struct part *part, struct run *slab) {
   lock_release(&part->lock);
   size_t purged = slab_purge_holes(slab);
   lock_take(&part->lock);
-  if (!settle_locked(part, slab, false)) slab->seen = word_of(slab);
+  if (settle_locked(part, slab, false)) return purged;
+  slab->seen = word_of(slab);
+  if (slab->seen & SLAB_LISTED) { /* behind those that the turn has not come to */
+    unlink_slab(&part->bins[slab->class], slab);
+    insert_last(&part->bins[slab->class], slab);
+  }
   return purged;
 }
 
 /* A slab is left alone until its word stood still from one look to the next, and purged once for each time that it did. */
 static size_t trim_slab(struct part *part, struct run *slab, bool now) {
   uint64_t word = word_of(slab);
-  bool quiet = now || slab->seen == word;
+  bool still = slab->seen == word;
   slab->seen = word;
-  if (!quiet || (slab->moved && !slab_all_free(word))) return 0;
+  if (!(now || still) || (still && slab->moved && !slab_all_free(word))) return 0;
   if (atomic_fetch_or_explicit(&slab->word, SLAB_PENDING, memory_order_relaxed) & SLAB_PENDING) return 0;
   if (!slab_all_free(word_of(slab))) return purge_one(part, slab);
   size_t bytes = run_bytes(slab);

@@ -20,6 +20,9 @@ HIDDEN void bins_return(struct lock *gate, struct chain chain);
 /* The caller has set PENDING; no lock held. */
 HIDDEN void bins_settle(struct run *slab);
 
+/* In a fork child: settles slabs whose settling thread is not there. */
+HIDDEN void bins_after_fork(void);
+
 /* See heap_trim. No lock held. */
 HIDDEN size_t bins_trim(struct part *part, bool now);
 

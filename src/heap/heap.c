@@ -142,6 +142,7 @@ void heap_after_fork(bool child) {
   if (child) lock_reset(&homeless.lock);
   else lock_release(&homeless.lock);
   parts_after_fork(child);
+  if (child) bins_after_fork();
 }
 
 size_t heap_flush_depot(struct part *part, size_t most) {

@@ -52,6 +52,7 @@ struct list_totals list_totals(struct part *part, unsigned class) {
     uint32_t before = __atomic_load_n(&part->sequence, __ATOMIC_ACQUIRE);
     uint32_t now = __atomic_load_n(&count->now, __ATOMIC_RELAXED);
     uint32_t then = __atomic_load_n(&count->then, __ATOMIC_RELAXED);
+    if ((int32_t)now < 0) now += ROOM_ONE - 1; /* a free found no room, and its visit will count it again */
     unsigned frees = count_room(then) - count_room(now);
     struct list_totals totals = {
         .allocations = __atomic_load_n(&bin->allocations, __ATOMIC_RELAXED) + count_length(then) + frees - count_length(now),

@@ -46,7 +46,8 @@ static struct part *cut_part(void) {
 }
 
 /* Fork copies page after page while other threads run, so what only they touch, their lists, may be torn: it is given up.
- * All else is under a lock that the forking thread held. */
+ * What else such a thread had in its hands at that
+ * moment, a batch on its way to the slabs or pages being purged, is lost to the child. */
 static void give_up_lists(struct part *part) {
   for (unsigned class = 0; class < CLASSES; class++) {
     part->list[class] = CHAIN_END;

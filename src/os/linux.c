@@ -66,10 +66,13 @@ bool os_purge(void *at, size_t length) {
   return kept_errno(kept, done);
 }
 
-bool os_move(void *from, void *to, size_t length) {
+enum os_moved os_move(void *from, void *to, size_t length) {
   int kept = errno;
   void *got = mremap(from, length, length, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to);
-  return kept_errno(kept, got == to);
+  errno = kept;
+  if (got == to) return MOVED;
+  /* mremap unmaps the destination before it looks at the limits, and before 6.17 at whether the source is one mapping. */
+  return os_heal(to, length) ? NOT_MOVED : LOST;
 }
 
 bool os_heal(void *at, size_t length) {

@@ -25,9 +25,11 @@ HIDDEN bool os_commit(void *at, size_t length);
  * contents and residence are unchanged. */
 HIDDEN bool os_purge(void *at, size_t length);
 
-/* Moves pages to other committed pages, whose old contents are lost; the source then reads as zero. False, and nothing
- * changed, where the kernel cannot. The destination keeps a mapping of its own until os_heal. */
-HIDDEN bool os_move(void *from, void *to, size_t length);
+/* Moves pages to other committed pages, whose old contents are lost; the source then reads as zero, and the destination
+ * keeps a mapping of its own until os_heal. Where the kernel cannot, the source is unchanged and the destination zero, or,
+ * when the kernel unmapped it first and gives it no more, LOST: not to be touched again. */
+enum os_moved { MOVED, NOT_MOVED, LOST };
+HIDDEN enum os_moved os_move(void *from, void *to, size_t length);
 
 /* Fresh zero pages that can merge with the neighbouring mappings again after os_move. False: nothing changed. */
 HIDDEN bool os_heal(void *at, size_t length);
@@ -37,7 +39,7 @@ HIDDEN size_t os_address_space_limit(void);
 
 HIDDEN size_t os_physical_memory(void);
 
-/* Sixteen bytes or so of start-time randomness from the kernel, no system call. */
+/* Randomness that the kernel gave the process at its start; no system call. */
 HIDDEN uint64_t os_random(void);
 
 /* Waits while *word == value, at most `milliseconds` (0: for ever); may return early. */

@@ -194,23 +194,31 @@ static bool advance_frontier(size_t granules) {
 
 /* ---- runs ----------------------------------------------------------------------------------------------------- */
 
+/* When the oldest dirty granule of the run became free; clean ones have no age. */
+static uint64_t dirty_since(const struct run *run) {
+  size_t g = run_index(run);
+  return dirty_count(g, g + run->granules) ? run->seen : UINT64_MAX;
+}
+
+static uint64_t older(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
 /* `run` is in no bin and not in use: joins it with the free runs on both sides. */
 static struct run *merge_free(struct run *run) {
   size_t g = run_index(run), end = g + run->granules;
   if (end < __atomic_load_n(&pages.count, __ATOMIC_RELAXED) && run_at(end)->kind == RUN_FREE) {
     struct run *after = run_at(end);
+    run->seen = older(dirty_since(run), dirty_since(after));
     bin_remove(after);
     run->granules += after->granules;
-    if (after->seen < run->seen) run->seen = after->seen;
   }
   if (g > own.first && run_at(g - 1)->back <= g - 1 - own.first) {
     size_t head = g - 1 - run_at(g - 1)->back;
     /* `back` of a granule in use may be stale, so what it leads to must agree. */
     if (run_at(head)->kind == RUN_FREE && head + run_at(head)->granules == g) {
       struct run *before = run_at(head);
+      before->seen = older(dirty_since(before), dirty_since(run));
       bin_remove(before);
       before->granules += run->granules;
-      if (run->seen < before->seen) before->seen = run->seen;
       run->kind = RUN_NONE;
       run = before;
     }
@@ -387,7 +395,7 @@ bool pages_start(void) {
   size_t data = round_down(min_size(min_size(limit / 4, wanted), LARGEST_RESERVATION), GRANULE);
   for (; data >= SMALLEST_RESERVATION; data = round_down(data / 2, GRANULE)) {
     /* Under a limit the rest of the process, thread stacks for one, needs address space too: an eighth stays its own. */
-    size_t coverage = limit == SIZE_MAX ? data : round_down(3 * data + data / 2, GRANULE);
+    size_t coverage = limit == SIZE_MAX ? data : round_down(min_size(3 * data + data / 2, LARGEST_RESERVATION), GRANULE);
     size_t granules = coverage >> GRANULE_SHIFT;
     size_t runs = round_up(granules * sizeof(struct run), GRANULE);
     size_t dirty = round_up(granules / 8 + 8, GRANULE);
@@ -399,12 +407,16 @@ bool pages_start(void) {
     own.dirty.start = aligned + runs;
     pages.base = own.homes.start = aligned + runs + dirty;
     pages.runs = (struct run *)(void *)aligned;
-    own.reserved = (size_t)(start + total - pages.base) >> GRANULE_SHIFT;
+    own.reserved = min_size((size_t)(start + total - pages.base) >> GRANULE_SHIFT, granules);
     own.coverage = granules;
+    char *end = pages.base + (own.reserved << GRANULE_SHIFT);
+    if (end < start + total) os_unreserve(end, (size_t)(start + total - end)); /* or it could never grow there */
     own.first = divide_up(HOMES_OFFSET + granules * sizeof(home), GRANULE);
     own.tick = 1;
     if (!tables_reach(own.first)) {
-      os_unreserve(start, total);
+      os_unreserve(start, (size_t)(end - start));
+      memset(&own, 0, sizeof own);
+      pages.base = pages_before_start;
       return false;
     }
     __atomic_store_n(&pages.count, own.first, __ATOMIC_RELEASE);
@@ -419,6 +431,17 @@ struct run *pages_run_of(const void *p) {
   while (g > own.first && run_at(g)->kind == RUN_NONE) g--;
   return run_at(g)->kind == RUN_NONE ? NULL : run_at(g);
 }
+
+struct run *pages_first_run(void) {
+  return own.first < __atomic_load_n(&pages.count, __ATOMIC_RELAXED) ? run_at(own.first) : NULL;
+}
+
+struct run *pages_next_run(struct run *run) {
+  size_t next = run_index(run) + run->granules;
+  return next < __atomic_load_n(&pages.count, __ATOMIC_RELAXED) ? run_at(next) : NULL;
+}
+
+size_t pages_most(void) { return own.coverage << GRANULE_SHIFT; }
 
 struct pages_totals pages_totals(void) {
   lock_take(&pages_lock);

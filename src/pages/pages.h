@@ -92,6 +92,13 @@ HIDDEN size_t pages_free_dirty(void); /* no lock: a hint */
 #define MOVED_RUNS_MOST 16
 HIDDEN bool pages_may_move(struct run *run);
 
+/* All runs, free or in use, in the order of their addresses; while no other thread runs. NULL after the last. */
+HIDDEN struct run *pages_first_run(void);
+HIDDEN struct run *pages_next_run(struct run *run);
+
+/* The longest run that could ever be had, in bytes. */
+HIDDEN size_t pages_most(void);
+
 HIDDEN struct pages_totals pages_totals(void);
 HIDDEN void pages_count_purge(size_t bytes, bool done);
 HIDDEN void pages_check(void);

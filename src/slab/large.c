@@ -42,8 +42,14 @@ static void *move(struct run *run, size_t size) {
   struct run *target = alloc_run(size, GRANULE, &zero);
   if (!target) return NULL;
   size_t old = run->size, keep = min_size(old, target->size);
-  bool moved = keep >= MOVE_LEAST && pages_may_move(target) && os_move(run_start(run), run_start(target), keep);
-  if (!moved) memcpy(run_start(target), run_start(run), keep);
+  enum os_moved how = NOT_MOVED;
+  if (keep >= MOVE_LEAST && pages_may_move(target)) how = os_move(run_start(run), run_start(target), keep);
+  if (how == LOST) { /* the target's granules stay in use for ever, by nobody */
+    target->kind = RUN_META;
+    return NULL;
+  }
+  if (how == NOT_MOVED) memcpy(run_start(target), run_start(run), keep);
+  bool moved = how == MOVED;
   atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed);
   atomic_fetch_add_explicit(&frees, 1, memory_order_relaxed);
   count_live(old, target->size);

@@ -149,6 +149,7 @@ static uint64_t units_in_use(const struct run *slab, struct chain chain) {
 
 static size_t purge_units(struct run *slab, uint64_t units) {
   size_t size = unit_bytes(slab), purged = 0;
+  slab->moved = true; /* unless one fails */
   while (units) {
     unsigned from = lowest_bit(units);
     uint64_t gap = ~(units >> from); /* its lowest bit ends the stretch; units never fill all 64 from bit 0 but in one stretch */
@@ -156,6 +157,7 @@ static size_t purge_units(struct run *slab, uint64_t units) {
     bool done = os_purge(run_start(slab) + from * size, length * size);
     pages_count_purge(length * size, done);
     if (done) purged += length * size;
+    else slab->moved = false;
     units &= length == UNITS ? 0 : ~(((1ull << length) - 1) << from);
   }
   return purged;
@@ -182,6 +184,5 @@ size_t slab_purge_holes(struct run *slab) {
   atomic_fetch_sub_explicit(&slab->word, (uint64_t)dropped << 32, memory_order_relaxed);
   size_t purged = purge_units(slab, holes);
   if (kept) slab_push(slab, kept, kept_tail, kept_count); /* PENDING is set: this never asks to settle */
-  slab->moved = true;
   return purged;
 }
