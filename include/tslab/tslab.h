@@ -1,12 +1,13 @@
 /* tslab.h: the public interface of temporal-slab, a memory allocator that knows when memory was taken.
  *
  * Linking libtslab (or preloading libtslab.so) replaces the C library's malloc family and C++'s operators new and
- * delete. Every libc name also exists with the prefix tslab_; libtslab_prefixed.a holds only those and replaces nothing.
+ * delete. Every libc name also exists with the prefix tslab_; libtslab_prefixed.a holds only those and replaces
+ * nothing.
  *
  * Threads:  every function may be called from any thread at any time, unless its comment says otherwise.
  * Signals:  only the functions marked async-signal-safe may be called from a signal handler.
  * Errors:   functions that return int return 0 or an errno value; the malloc family behaves as its manual page says.
- * Growth:   structs only ever gain fields, taken from `reserved`, which reads as zero until then.               */
+ * Growth:   structs only ever gain fields, taken from `reserved`, which reads as zero until then. */
 #ifndef TSLAB_H
 #define TSLAB_H
 
@@ -26,10 +27,10 @@ extern "C" {
 #define TSLAB_API   __attribute__((visibility("default")))
 #define TSLAB_ALLOC __attribute__((malloc, warn_unused_result))
 
-/* ---- malloc's family ------------------------------------------------------------------------------------------
- * As in malloc(3), posix_memalign(3), malloc_usable_size(3), malloc_trim(3), mallinfo(3), malloc_info(3),
- * malloc_stats(3) and mallopt(3). Sizes and alignments are in bytes; blocks are aligned to 16 bytes, or to what was asked.
- * A failing call returns NULL with errno ENOMEM (EINVAL for a bad alignment) and changes nothing.                       */
+/* ---- malloc's family ------------------------------------------------------------------------------------------ As in
+ * malloc(3), posix_memalign(3), malloc_usable_size(3), malloc_trim(3), mallinfo(3), malloc_info(3), malloc_stats(3) and
+ * mallopt(3). Sizes and alignments are in bytes; blocks are aligned to 16 bytes, or to what was asked. A failing call
+ * returns NULL with errno ENOMEM (EINVAL for a bad alignment) and changes nothing. */
 TSLAB_API TSLAB_ALLOC void *tslab_malloc(size_t size);
 TSLAB_API TSLAB_ALLOC void *tslab_calloc(size_t count, size_t size);
 TSLAB_API void *tslab_realloc(void *block, size_t size);                    /* size 0 frees and returns NULL */
@@ -45,7 +46,7 @@ TSLAB_API TSLAB_ALLOC void *tslab_pvalloc(size_t size);
 TSLAB_API size_t tslab_malloc_usable_size(const void *block);               /* 0 for NULL; misuse when not ours */
 
 /* Gives every byte of unused memory back to the operating system now, the callers' own caches included; other running
- * threads keep their hot lists. 1 when something was given back, else 0. `pad` is the number of bytes that may stay.    */
+ * threads keep their hot lists. 1 when something was given back, else 0. `pad` is the number of bytes that may stay. */
 TSLAB_API int tslab_malloc_trim(size_t pad);
 
 /* Field for field the struct that glibc's mallinfo2 fills (<malloc.h> names it mallinfo2). */
@@ -53,7 +54,7 @@ struct tslab_mallinfo {
   size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
 };
 TSLAB_API struct tslab_mallinfo tslab_mallinfo2(void);
-TSLAB_API int tslab_malloc_info(int options, FILE *stream);                 /* XML; options must be 0, else EINVAL is returned */
+TSLAB_API int tslab_malloc_info(int options, FILE *stream);                 /* XML; EINVAL when options is not 0 */
 TSLAB_API void tslab_malloc_stats(void);                                    /* a table on standard error */
 TSLAB_API int tslab_mallopt(int parameter, int value);                      /* 1 when it has an effect here, else 0 */
 
@@ -71,7 +72,8 @@ TSLAB_API const char *tslab_version(void);
 
 /* ---- statistics -------------------------------------------------------------------------------------------------
  * Derived when read from what the slow paths know; nothing is counted on the fast path. Each figure is exact when no
- * other thread is inside the allocator; otherwise it lacks at most the calls that other threads make while it is read.   */
+ * other thread is inside the allocator; otherwise it lacks at most the calls that other threads make while it is
+ * read. */
 
 /* The process as a whole. Sizes in bytes. allocations - frees = live_blocks over all classes and large blocks. */
 typedef struct tslab_stats_global {

@@ -21,8 +21,8 @@
 #endif
 #endif
 
-/* A load that other threads' atomic stores may race with, where nothing depends on its age. Plain, because compilers fold a
- * plain load into the instruction that uses it and an atomic one not; atomic where a race detector watches. */
+/* A load that other threads' atomic stores may race with, where nothing depends on its age. Plain, because compilers
+ * fold a plain load into the instruction that uses it and an atomic one not; atomic where a race detector watches. */
 #if defined(__SANITIZE_THREAD__)
 #define LOAD_RACING(place) __atomic_load_n(&(place), __ATOMIC_RELAXED)
 #else

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* ---- malloc ------------------------------------------------------------------------------------------------------- */
+/* ---- malloc ------------------------------------------------------------------------------------------------------ */
 
 static void *no_memory(void) {
   errno = ENOMEM;
@@ -79,7 +79,7 @@ void *front_aligned(size_t alignment, size_t size) {
   return block ? block : no_memory();
 }
 
-/* ---- free ---------------------------------------------------------------------------------------------------------- */
+/* ---- free -------------------------------------------------------------------------------------------------------- */
 
 /* The run of a block in use that starts at p, or NULL after telling the misuse. */
 static struct run *run_of_block(const char *call, void *p) {
@@ -108,7 +108,7 @@ void front_free_full(void *p) {
 
 void front_free_interior(unsigned class) { misuse_interior("free", current_part->list[class]); }
 
-/* ---- realloc -------------------------------------------------------------------------------------------------------- */
+/* ---- realloc ----------------------------------------------------------------------------------------------------- */
 
 static size_t usable_size(const struct run *run) {
   return run->kind == RUN_LARGE ? run->size : class_size(run->class);
@@ -156,7 +156,7 @@ void *tslab_reallocarray(void *p, size_t count, size_t size) {
   return __builtin_mul_overflow(count, size, &bytes) ? no_memory() : tslab_realloc(p, bytes);
 }
 
-/* ---- the rest of the family ------------------------------------------------------------------------------------------ */
+/* ---- the rest of the family -------------------------------------------------------------------------------------- */
 
 HOT void *tslab_malloc(size_t size) { return entry_malloc(size); }
 HOT void tslab_free(void *p) { entry_free(p); }
@@ -214,7 +214,7 @@ void tslab_free_aligned_sized(void *p, size_t alignment, size_t size) {
   free_checked("free_aligned_sized", p, size);
 }
 
-/* ---- asking ---------------------------------------------------------------------------------------------------------- */
+/* ---- asking ------------------------------------------------------------------------------------------------------ */
 
 bool tslab_owns(const void *p) {
   struct run *run = front_has_started() ? pages_run_of(p) : NULL;

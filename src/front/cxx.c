@@ -1,8 +1,9 @@
-/* cxx: C++'s replaceable operators new and delete, under their Itanium ABI names, so that the library needs no C++ runtime.
- * Left out of libtslab_prefixed.a.                                                                    floor: front
+/* cxx: C++'s replaceable operators new and delete, under their Itanium ABI names, so that the library needs no C++
+ * runtime. Left out of libtslab_prefixed.a.                                                                    floor:
+ * front
  *
- * When memory is short, new calls the program's new_handler until there is memory, the handler throws, or there is none: then
- * bad_alloc is thrown, by the program's own C++ runtime, found by weak reference.                                        */
+ * When memory is short, new calls the program's new_handler until there is memory, the handler throws, or there is
+ * none: then bad_alloc is thrown, by the program's own C++ runtime, found by weak reference. */
 #include "front/entry.h"
 
 #include "base/log.h"
@@ -61,12 +62,15 @@ BOTH(void *, _ZnwmSt11align_val_t, _ZnamSt11align_val_t, (size_t size, size_t al
 BOTH(void *, _ZnwmRKSt9nothrow_t, _ZnamRKSt9nothrow_t, (size_t size, const void *nothrow),
      { (void)nothrow; return new_aligned(size, 16, false); })
 BOTH(void *, _ZnwmSt11align_val_tRKSt9nothrow_t, _ZnamSt11align_val_tRKSt9nothrow_t,
-     (size_t size, size_t alignment, const void *nothrow), { (void)nothrow; return new_aligned(size, alignment, false); })
+     (size_t size, size_t alignment, const void *nothrow),
+     { (void)nothrow; return new_aligned(size, alignment, false); })
 BOTH(void, _ZdlPv, _ZdaPv, (void *p), { entry_free(p); })
 BOTH(void, _ZdlPvm, _ZdaPvm, (void *p, size_t size), { (void)size; entry_free(p); })
-BOTH(void, _ZdlPvSt11align_val_t, _ZdaPvSt11align_val_t, (void *p, size_t alignment), { (void)alignment; entry_free(p); })
+BOTH(void, _ZdlPvSt11align_val_t, _ZdaPvSt11align_val_t, (void *p, size_t alignment),
+     { (void)alignment; entry_free(p); })
 BOTH(void, _ZdlPvmSt11align_val_t, _ZdaPvmSt11align_val_t, (void *p, size_t size, size_t alignment),
      { (void)size, (void)alignment; entry_free(p); })
-BOTH(void, _ZdlPvRKSt9nothrow_t, _ZdaPvRKSt9nothrow_t, (void *p, const void *nothrow), { (void)nothrow; entry_free(p); })
+BOTH(void, _ZdlPvRKSt9nothrow_t, _ZdaPvRKSt9nothrow_t, (void *p, const void *nothrow),
+     { (void)nothrow; entry_free(p); })
 BOTH(void, _ZdlPvSt11align_val_tRKSt9nothrow_t, _ZdaPvSt11align_val_tRKSt9nothrow_t,
      (void *p, size_t alignment, const void *nothrow), { (void)alignment, (void)nothrow; entry_free(p); })

@@ -27,7 +27,7 @@ HIDDEN bool front_has_started(void);
 /* Whether the library's constructor ran: from then on threads may be made. */
 HIDDEN bool front_is_ready(void);
 
-/* ---- the scavenger; scavenger.c ------------------------------------------------------------------------------------- */
+/* ---- the scavenger; scavenger.c ---------------------------------------------------------------------------------- */
 
 /* At the end of a slow path, no lock held: starts or wakes the scavenger when enough lies free. */
 HIDDEN void scavenger_notice(const struct part *part);
@@ -41,7 +41,7 @@ HIDDEN void scavenger_after_fork_child(void);
 /* Gives back everything that is free, this thread's lists included. Returns bytes. */
 HIDDEN size_t front_purge(void);
 
-/* ---- statistics; stats.c -------------------------------------------------------------------------------------------- */
+/* ---- statistics; stats.c ----------------------------------------------------------------------------------------- */
 HIDDEN void stats_write_file(const char *path);
 
 #endif

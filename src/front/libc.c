@@ -13,7 +13,9 @@ EXPORT HOT void *calloc(size_t count, size_t size) { return entry_calloc(count, 
 EXPORT void *realloc(void *p, size_t size) { return tslab_realloc(p, size); }
 EXPORT void *reallocarray(void *p, size_t count, size_t size) { return tslab_reallocarray(p, count, size); }
 EXPORT void *aligned_alloc(size_t alignment, size_t size) { return tslab_aligned_alloc(alignment, size); }
-EXPORT int posix_memalign(void **out, size_t alignment, size_t size) { return tslab_posix_memalign(out, alignment, size); }
+EXPORT int posix_memalign(void **out, size_t alignment, size_t size) {
+  return tslab_posix_memalign(out, alignment, size);
+}
 EXPORT void *memalign(size_t alignment, size_t size) { return tslab_memalign(alignment, size); }
 EXPORT void *valloc(size_t size) { return tslab_valloc(size); }
 EXPORT void *pvalloc(size_t size) { return tslab_pvalloc(size); }

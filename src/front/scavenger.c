@@ -1,10 +1,10 @@
 /* scavenger: gives memory back without waiting for the next malloc.                                  floor: front
  *
- * A thread of its own, born when more than NOTICE bytes lie free for the first time, asleep when a second long nothing was
- * to do. Every tick, for each part: the depot of a thread that did not come by since the last tick goes to the slabs, slabs
- * that stood still are retired or their holes purged; then free runs older than AGE go back to the kernel. So what is not
- * used again within about a second is returned. It takes the locks that slow paths take, one at a time and for a moment.
- * Where no thread can be made, slow paths purge when more than INLINE_NOTICE lies free.                                  */
+ * A thread of its own, born when more than NOTICE bytes lie free for the first time, asleep when a second long nothing
+ * was to do. Every tick, for each part: the depot of a thread that did not come by since the last tick goes to the
+ * slabs, slabs that stood still are retired or their holes purged; then free runs older than AGE go back to the kernel.
+ * So what is not used again within about a second is returned. It takes the locks that slow paths take, one at a time
+ * and for a moment. Where no thread can be made, slow paths purge when more than INLINE_NOTICE lies free. */
 #include "front/front.h"
 
 #include "base/options.h"
@@ -69,8 +69,8 @@ static void *run(void *unused) {
   return unused;
 }
 
-/* glibc ends the process when a new thread may not register for restartable sequences, which some seccomp filters forbid;
- * so we ask first, in a way that changes nothing. */
+/* glibc ends the process when a new thread may not register for restartable sequences, which some seccomp filters
+ * forbid; so we ask first, in a way that changes nothing. */
 static bool may_create_thread(void) {
 #ifdef SYS_rseq
   return syscall(SYS_rseq, NULL, 0, 0, 0) == 0 || errno == EINVAL || errno == ENOSYS;

@@ -1,6 +1,7 @@
 /* stats: the figures, gathered when they are read.                                                    floor: front
  *
- * One table names the fields of tslab_stats_global and one those of tslab_class_stats; every text form is a walk over them. */
+ * One table names the fields of tslab_stats_global and one those of tslab_class_stats; every text form is a walk over
+ * them. */
 #include "front/front.h"
 
 #include "base/log.h"
@@ -40,7 +41,7 @@ static uint64_t value_of(const void *from, const struct field *field) {
   return value;
 }
 
-/* ---- gathering ------------------------------------------------------------------------------------------------------ */
+/* ---- gathering --------------------------------------------------------------------------------------------------- */
 
 static void gather_class(unsigned class, tslab_class_stats *out) {
   struct class_totals totals = {0};
@@ -128,7 +129,7 @@ int tslab_stats_class(unsigned index, tslab_class_stats *out, size_t struct_size
   return hand_out(out, struct_size, &stats, sizeof stats);
 }
 
-/* ---- text ------------------------------------------------------------------------------------------------------------- */
+/* ---- text -------------------------------------------------------------------------------------------------------- */
 
 /* Where lines go: a descriptor or a stdio stream. */
 struct sink {
@@ -184,7 +185,7 @@ void stats_write_file(const char *path) {
   close(file.descriptor);
 }
 
-/* ---- glibc's reports ---------------------------------------------------------------------------------------------------- */
+/* ---- glibc's reports --------------------------------------------------------------------------------------------- */
 
 struct tslab_mallinfo tslab_mallinfo2(void) {
   tslab_stats_global s;

@@ -1,7 +1,8 @@
 /* thread: a thread's birth and death here, the process's start and its forks.                        floor: front
  *
- * A thread is born at its first slow path, which an unborn thread always takes, and dies in the destructor of a pthread key.
- * Destructors that run later may allocate: then it is born again and the key's destructor runs again. A free needs no birth. */
+ * A thread is born at its first slow path, which an unborn thread always takes, and dies in the destructor of a pthread
+ * key. Destructors that run later may allocate: then it is born again and the key's destructor runs again. A free needs
+ * no birth. */
 #include "front/front.h"
 
 #include "base/options.h"
@@ -61,8 +62,8 @@ struct part *front_part(void) {
   return part;
 }
 
-/* Runs before other libraries' constructors (-z initfirst), and so before the C library knows the environment: fork handlers
- * that were registered later run outside ours, and may allocate. */
+/* Runs before other libraries' constructors (-z initfirst), and so before the C library knows the environment: fork
+ * handlers that were registered later run outside ours, and may allocate. */
 __attribute__((constructor)) static void process_starts(int count, char **arguments, char **environment) {
   (void)count, (void)arguments;
   if (!os_secure_mode()) options_read(environment);

@@ -3,7 +3,7 @@
 
 #include "heap/misuse.h"
 
-/* ---- a bin's list of slabs; all under part->lock ------------------------------------------------------------------ */
+/* ---- a bin's list of slabs; all under part->lock ----------------------------------------------------------------- */
 
 static struct run *slab_at(uint32_t granule) { return pages.runs + granule; }
 
@@ -49,7 +49,7 @@ static void give_home(struct part *part, struct run *slab) {
   part->bins[slab->class].slabs++;
 }
 
-/* ---- taking ------------------------------------------------------------------------------------------------------- */
+/* ---- taking ------------------------------------------------------------------------------------------------------ */
 
 /* Ends LISTED, unless enough came back meanwhile: those who pushed it saw LISTED and rely on it. */
 static bool unlist(struct run *slab) {
@@ -61,8 +61,8 @@ static bool unlist(struct run *slab) {
   return true;
 }
 
-/* What the first slab of the list has: its free blocks if any, else a unit more. A slab that keeps unlinked units stays in
- * the list, behind those with free blocks, so that touched pages are used up first. */
+/* What the first slab of the list has: its free blocks if any, else a unit more. A slab that keeps unlinked units stays
+ * in the list, behind those with free blocks, so that touched pages are used up first. */
 static struct chain take_from(struct bin *bin, struct run *slab, unsigned wanted) {
   bool stays = slab->unlinked != 0;
   struct chain chain = slab_take(slab, stays);
@@ -82,8 +82,8 @@ static struct chain take_own(struct part *part, unsigned class, unsigned wanted)
   return chain;
 }
 
-/* A slab that a dead thread left listed becomes this part's. Its blocks that are still live are now freed remotely by those
- * who thought them local, which is correct, only slower. */
+/* A slab that a dead thread left listed becomes this part's. Its blocks that are still live are now freed remotely by
+ * those who thought them local, which is correct, only slower. */
 static bool adopt(struct part *part, unsigned class) {
   if (atomic_load_explicit(&dead_parts, memory_order_relaxed) == 0) return false;
   for (struct part *dead = atomic_load_explicit(&all_parts, memory_order_acquire); dead; dead = dead->next_part) {
@@ -118,7 +118,7 @@ struct chain bins_take(struct part *part, unsigned class, unsigned wanted) {
   return chain;
 }
 
-/* ---- returning ---------------------------------------------------------------------------------------------------- */
+/* ---- returning --------------------------------------------------------------------------------------------------- */
 
 /* Neighbours in a list mostly come from few slabs; each slab's line is touched once for all its blocks in a group. */
 #define GROUPS 16
@@ -129,7 +129,8 @@ struct group {
   unsigned count;
 };
 
-/* Under the lock, although the push needs none: fork waits for it, so that a child's copy of the slab's list is whole. */
+/* Under the lock, although the push needs none: fork waits for it, so that a child's copy of the slab's list is
+ * whole. */
 static void push_group(struct lock *gate, struct group *group) {
   struct run *slab = group->slab;
   if (!slab) return;
@@ -140,8 +141,8 @@ static void push_group(struct lock *gate, struct group *group) {
   group->slab = NULL;
 }
 
-/* Whether each block is there once: marks all, so that one met again is known. Cuts the chain before the first that is not,
- * which is told; what follows it cannot be trusted and is lost. */
+/* Whether each block is there once: marks all, so that one met again is known. Cuts the chain before the first that is
+ * not, which is told; what follows it cannot be trusted and is lost. */
 static void cut_at_double(struct chain *chain) {
   void **link = &chain->head;
   for (void *block = *link; block != CHAIN_END; link = block_words(block), block = *link) {
@@ -175,7 +176,7 @@ void bins_return(struct lock *gate, struct chain chain) {
   for (unsigned i = 0; i < GROUPS; i++) push_group(gate, &groups[i]);
 }
 
-/* ---- settling ------------------------------------------------------------------------------------------------------ */
+/* ---- settling ---------------------------------------------------------------------------------------------------- */
 
 static struct part *lock_part_of(struct run *slab) {
   for (;;) {
@@ -205,7 +206,8 @@ static bool settle_locked(struct part *part, struct run *slab, bool spare_may_st
   struct bin *bin = &part->bins[slab->class];
   for (uint64_t old = word_of(slab);;) {
     if (slab_all_free(old) && !(spare_may_stay && is_spare(bin, slab))) {
-      /* Every block is here and none can leave without the lock: the word stands still. Acquire pairs with the pushes. */
+      /* Every block is here and none can leave without the lock: the word stands still. Acquire pairs with the
+       * pushes. */
       atomic_thread_fence(memory_order_acquire);
       retire(part, slab);
       return true;
@@ -233,7 +235,7 @@ void bins_after_fork(void) {
     if (run->kind == RUN_SLAB && (word_of(run) & SLAB_PENDING)) bins_settle(run);
 }
 
-/* ---- trimming ------------------------------------------------------------------------------------------------------ */
+/* ---- trimming ---------------------------------------------------------------------------------------------------- */
 
 /* Holes are purged without the lock: the slab is off the list and PENDING, so nobody takes from it or retires it. */
 static size_t purge_one(struct part *part, struct run *slab) {
@@ -250,7 +252,8 @@ static size_t purge_one(struct part *part, struct run *slab) {
   return purged;
 }
 
-/* A slab is left alone until its word stood still from one look to the next, and purged once for each time that it did. */
+/* A slab is left alone until its word stood still from one look to the next, and purged once for each time that it
+ * did. */
 static size_t trim_slab(struct part *part, struct run *slab, bool now) {
   uint64_t word = word_of(slab);
   bool still = slab->seen == word;

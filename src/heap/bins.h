@@ -2,19 +2,20 @@
  *
  *   new -> listed -> (all given out) unlisted -> (enough came back) listed -> (all came back) retired
  *
- * A push that leaves enough free blocks, or all, sets PENDING in the slab's word; whoever set it calls bins_settle, which
- * lists or retires the slab under its part's lock. Nobody else can retire it meanwhile, so it stays valid for the caller. */
+ * A push that leaves enough free blocks, or all, sets PENDING in the slab's word; whoever set it calls bins_settle,
+ * which lists or retires the slab under its part's lock. Nobody else can retire it meanwhile, so it stays valid for the
+ * caller. */
 #ifndef TSLAB_HEAP_BINS_H
 #define TSLAB_HEAP_BINS_H
 
 #include "heap/part.h"
 
-/* Blocks for an empty list, from this part's slabs, a dead thread's or a new one; `wanted` at the least when a unit must be
- * linked. count 0 without memory. Under part->lock. */
+/* Blocks for an empty list, from this part's slabs, a dead thread's or a new one; `wanted` at the least when a unit
+ * must be linked. count 0 without memory. Under part->lock. */
 HIDDEN struct chain bins_take(struct part *part, unsigned class, unsigned wanted);
 
-/* Puts a chain on its blocks' slabs; `gate` is the lock of the part that it comes from, not held. A block that was freed twice, or written to since, is a
- * misuse, and with what follows it is lost. */
+/* Puts a chain on its blocks' slabs; `gate` is the lock of the part that it comes from, not held. A block that was
+ * freed twice, or written to since, is a misuse, and with what follows it is lost. */
 HIDDEN void bins_return(struct lock *gate, struct chain chain);
 
 /* The caller has set PENDING; no lock held. */

@@ -20,7 +20,8 @@ static void account(struct part *part, unsigned class, int blocks) {
 
 static bool join(struct part *part, struct bin *bin, struct chain chain) {
   struct batch *newest = &part->batches[bin->newest];
-  if (!bin->newest || chain.count > JOIN_MOST || newest->count + chain.count > (unsigned)bin->cap + JOIN_MOST) return false;
+  unsigned most = (unsigned)bin->cap + JOIN_MOST;
+  if (!bin->newest || chain.count > JOIN_MOST || newest->count + chain.count > most) return false;
   void **tail = chain.head;
   while (*tail != CHAIN_END) tail = *tail;
   *tail = newest->head;

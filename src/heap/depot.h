@@ -1,7 +1,8 @@
 /* depot: full lists of free blocks put by, whole, for when a list runs empty.                        floor: heap
  *
- * A list moves in and out in O(1), so a thread that frees and allocates in long waves pays for its slabs' lines only beyond
- * options.cache_bytes. The newest batch of a class comes out first; the oldest goes to the slabs first. Under part->lock. */
+ * A list moves in and out in O(1), so a thread that frees and allocates in long waves pays for its slabs' lines only
+ * beyond options.cache_bytes. The newest batch of a class comes out first; the oldest goes to the slabs first. Under
+ * part->lock. */
 #ifndef TSLAB_HEAP_DEPOT_H
 #define TSLAB_HEAP_DEPOT_H
 

@@ -1,10 +1,11 @@
 /* fast: malloc and free when nothing is in the way; the only hot file.                               floor: heap
  *
- * Every line here is some of the 38 instructions that tests/golden counts. The caller instantiates these and leaves by a
- * tail call into its own slow path, so that nothing is saved or restored on the way.
+ * Every line here is some of the 38 instructions that tests/golden counts. The caller instantiates these and leaves by
+ * a tail call into its own slow path, so that nothing is saved or restored on the way.
  *
  * Written in the order the processor wants it: the packed count is updated with one read-modify-write whose sign says
- * whether to visit the slow path, and the check that p starts a block comes last, where p's register is free to be lost.  */
+ * whether to visit the slow path, and the check that p starts a block comes last, where p's register is free to be
+ * lost. */
 #ifndef TSLAB_HEAP_FAST_H
 #define TSLAB_HEAP_FAST_H
 
@@ -13,7 +14,8 @@
 /* The pointer alone: 8 bytes of static TLS, so that dlopen finds room for it. */
 extern HIDDEN __thread struct part *current_part __attribute__((tls_model("initial-exec")));
 
-/* part->count[class].now--, in one instruction on the element where it lies; gcc would first compute the address apart. */
+/* part->count[class].now--, in one instruction on the element where it lies; gcc would first compute the address
+ * apart. */
 INLINE void fast_count_pop(struct part *part, size_t class) {
 #if defined(__x86_64__)
   __asm__("subl $1, %c3(%1, %2, 8)"
@@ -48,8 +50,8 @@ INLINE void fast_keep_for_return(void ***block) {
 #endif
 }
 
-/* A block of the class. NULL when the list is empty, and when its head does not hold its key: then it was freed twice, and
- * popped once already, or written to since. */
+/* A block of the class. NULL when the list is empty, and when its head does not hold its key: then it was freed twice,
+ * and popped once already, or written to since. */
 INLINE void *fast_pop(struct part *part, unsigned class, uintptr_t base) {
   void **block = part->list[class];
   fast_keep_for_return(&block);
@@ -60,7 +62,8 @@ INLINE void *fast_pop(struct part *part, unsigned class, uintptr_t base) {
   return block;
 }
 
-/* class_starts_block with both operands in memory and p's register lost: two instructions less than the compilers find. */
+/* class_starts_block with both operands in memory and p's register lost: two instructions less than the compilers
+ * find. */
 INLINE bool fast_starts_block(uintptr_t p, const uint64_t *inverse) {
 #if defined(__x86_64__)
   bool below;
@@ -72,7 +75,9 @@ INLINE bool fast_starts_block(uintptr_t p, const uint64_t *inverse) {
 }
 
 /* A word of what may not be a block, so not aligned either. */
-INLINE void fast_store(void *p, size_t offset, uintptr_t word) { __builtin_memcpy((char *)p + offset, &word, sizeof word); }
+INLINE void fast_store(void *p, size_t offset, uintptr_t word) {
+  __builtin_memcpy((char *)p + offset, &word, sizeof word);
+}
 
 enum fast_free { FREED, NOT_HERE, LIST_FULL, NOT_A_BLOCK };
 
@@ -87,7 +92,8 @@ INLINE enum fast_free fast_push(void *p, unsigned *in) {
   if (UNLIKELY(class >= CLASSES)) return NOT_HERE;
   *in = (unsigned)class;
   if (UNLIKELY(fast_count_push(part, class))) return LIST_FULL;
-  fast_store(p, sizeof(void *), (uintptr_t)p + base); /* only written: to read it would be to wait for a line that may be cold */
+  /* Only written: to read it would be to wait for a line that may be cold. */
+  fast_store(p, sizeof(void *), (uintptr_t)p + base);
   fast_store(p, 0, (uintptr_t)part->list[class]);
   part->list[class] = p;
   if (UNLIKELY(!fast_starts_block((uintptr_t)p, &part->inverse[class]))) return NOT_A_BLOCK;

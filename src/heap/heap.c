@@ -44,8 +44,8 @@ void *heap_find_double(struct part *part) {
   return NULL;
 }
 
-/* Batches that found no room in the depot, on their way to the slabs. Eight at a time: a visit that long is rare, and the
- * cost of a block stays the same. */
+/* Batches that found no room in the depot, on their way to the slabs. Eight at a time: a visit that long is rare, and
+ * the cost of a block stays the same. */
 #define EVICTED 8
 
 static unsigned evict(struct part *part, unsigned class, struct chain *out) {

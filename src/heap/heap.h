@@ -1,27 +1,29 @@
 /* heap: malloc and free for one part, once the fast path has given up.                               floor: heap
  *
- * All of these may take the part's lock, another part's, and pages_lock, one after the other, and none when they return.  */
+ * All of these may take the part's lock, another part's, and pages_lock, one after the other, and none when they
+ * return. */
 #ifndef TSLAB_HEAP_HEAP_H
 #define TSLAB_HEAP_HEAP_H
 
 #include "heap/part.h"
 
-/* A block of the class when the list is empty: from the depot, a slab, a dead thread's slab or a new one, which also fill
- * the list. NULL without memory. By the part's own thread. */
+/* A block of the class when the list is empty: from the depot, a slab, a dead thread's slab or a new one, which also
+ * fill the list. NULL without memory. By the part's own thread. */
 HIDDEN void *heap_refill(struct part *part, unsigned class);
 
-/* After the fast path failed: when it did so although the list is not empty, the list is given up and its head returned. */
+/* After the fast path failed: when it did so although the list is not empty, the list is given up and its head
+ * returned. */
 HIDDEN void *heap_take_bad_list(struct part *part, unsigned class);
 
-/* A block that stands twice in one of the part's lists, or was written to since it was freed; NULL when there is none. By the
- * part's own thread, at its end. */
+/* A block that stands twice in one of the part's lists, or was written to since it was freed; NULL when there is none.
+ * By the part's own thread, at its end. */
 HIDDEN void *heap_find_double(struct part *part);
 
 /* Puts `block`, which the fast path refused because the list had no room, on the list after making room. */
 HIDDEN void heap_overflow(struct part *part, unsigned class, void *block);
 
-/* A block whose home is not this thread's part goes to its slab, at the latest with the REMOTE_MOST-th. `part` is the freeing
- * thread's, or empty_part. */
+/* A block whose home is not this thread's part goes to its slab, at the latest with the REMOTE_MOST-th. `part` is the
+ * freeing thread's, or empty_part. */
 HIDDEN void heap_free_remote(struct part *part, struct run *slab, void *block);
 HIDDEN void heap_flush_remote(struct part *part); /* now; by the part's own thread */
 
@@ -31,19 +33,20 @@ HIDDEN size_t heap_flush_depot(struct part *part, size_t most);
 /* Moves the part's lists to the slabs too. By its own thread. */
 HIDDEN void heap_flush_lists(struct part *part);
 
-/* Moves a dead thread's lists to the slabs; nothing when the part has a thread. From any thread. Returns bytes moved. */
+/* Moves a dead thread's lists to the slabs; nothing when the part has a thread. From any thread. Returns bytes
+ * moved. */
 HIDDEN size_t heap_flush_dead(struct part *part);
 
 /* Around fork, by the forking thread: see parts_before_fork. */
 HIDDEN void heap_before_fork(void);
 HIDDEN void heap_after_fork(bool child);
 
-/* Retires slabs in which every block is free and, of slabs that did not change since the last call (or all, when `now`), the
- * pages between live blocks. From any thread. Returns bytes that became free. */
+/* Retires slabs in which every block is free and, of slabs that did not change since the last call (or all, when
+ * `now`), the pages between live blocks. From any thread. Returns bytes that became free. */
 HIDDEN size_t heap_trim(struct part *part, bool now);
 
-/* What the part has done and holds for one class; everything under its lock, so exact but for its thread's calls of this
- * moment. */
+/* What the part has done and holds for one class; everything under its lock, so exact but for its thread's calls of
+ * this moment. */
 struct class_totals {
   uint64_t allocations, frees, remote_frees, refills, overflows, cached, slabs, born, retired;
 };

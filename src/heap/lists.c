@@ -3,7 +3,7 @@
 
 #include "heap/depot.h"
 
-/* ---- counting ------------------------------------------------------------------------------------------------------- */
+/* ---- counting ---------------------------------------------------------------------------------------------------- */
 
 static void begin_change(struct part *part) {
   __atomic_store_n(&part->sequence, part->sequence + 1, __ATOMIC_RELAXED);
@@ -54,8 +54,9 @@ struct list_totals list_totals(struct part *part, unsigned class) {
     uint32_t then = __atomic_load_n(&count->then, __ATOMIC_RELAXED);
     if ((int32_t)now < 0) now += ROOM_ONE - 1; /* a free found no room, and its visit will count it again */
     unsigned frees = count_room(then) - count_room(now);
+    unsigned mallocs = count_length(then) + frees - count_length(now);
     struct list_totals totals = {
-        .allocations = __atomic_load_n(&bin->allocations, __ATOMIC_RELAXED) + count_length(then) + frees - count_length(now),
+        .allocations = __atomic_load_n(&bin->allocations, __ATOMIC_RELAXED) + mallocs,
         .frees = __atomic_load_n(&bin->frees, __ATOMIC_RELAXED) + frees,
         .length = count_length(now),
     };
@@ -64,7 +65,7 @@ struct list_totals list_totals(struct part *part, unsigned class) {
   }
 }
 
-/* ---- caps ------------------------------------------------------------------------------------------------------------- */
+/* ---- caps -------------------------------------------------------------------------------------------------------- */
 
 /* Blocks of the class in `bytes`, at least one and at most `most`. */
 static unsigned blocks_in(unsigned class, size_t bytes, unsigned most) {

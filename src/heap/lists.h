@@ -1,7 +1,7 @@
 /* lists: how many blocks a thread's lists hold, and how many calls went by.                          floor: heap
  *
- * All but list_totals by the part's own thread. Counts are changed inside a sequence (odd while one is under way), so that a
- * reader needs no lock that the thread would wait on.                                                                    */
+ * All but list_totals by the part's own thread. Counts are changed inside a sequence (odd while one is under way), so
+ * that a reader needs no lock that the thread would wait on. */
 #ifndef TSLAB_HEAP_LISTS_H
 #define TSLAB_HEAP_LISTS_H
 
@@ -19,8 +19,8 @@ INLINE struct chain list_chain(const struct part *part, unsigned class) {
 /* The class's first cap. */
 HIDDEN void list_open(struct part *part, unsigned class);
 
-/* More cap for a list that its thread both allocates from and frees into, if the part may hold more; when `locked`, at the
- * cost of a class that rests. */
+/* More cap for a list that its thread both allocates from and frees into, if the part may hold more; when `locked`, at
+ * the cost of a class that rests. */
 HIDDEN void list_grow(struct part *part, unsigned class, bool locked);
 
 /* Less for one that its thread only frees into. */

@@ -45,9 +45,9 @@ static struct part *cut_part(void) {
   return part;
 }
 
-/* Fork copies page after page while other threads run, so what only they touch, their lists, may be torn: it is given up.
- * What else such a thread had in its hands at that
- * moment, a batch on its way to the slabs or pages being purged, is lost to the child. */
+/* Fork copies page after page while other threads run, so what only they touch, their lists, may be torn: it is given
+ * up. What else such a thread had in its hands at that moment, a batch on its way to the slabs or pages being purged,
+ * is lost to the child. */
 static void give_up_lists(struct part *part) {
   for (unsigned class = 0; class < CLASSES; class++) {
     part->list[class] = CHAIN_END;
@@ -85,7 +85,8 @@ struct part *part_acquire(void) {
 
 void parts_before_fork(void) {
   lock_take(&parts_lock);
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) lock_take(&p->lock);
+  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
+    lock_take(&p->lock);
   lock_take(&pages_lock);
 }
 

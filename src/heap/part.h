@@ -3,10 +3,11 @@
  *   hot, read or written by every malloc and free             cold, under `lock`
  *   [ list[52] | count[52] | inverse[52] ]                      [ bins[52]: slabs, depot, counters | batches ]
  *
- * For each class a part keeps a LIFO of free blocks, `list`, so that malloc hands back what was freed last. When it is full it
- * goes to the depot as one batch, in O(1); when it is empty a batch comes back. What does not fit in the depot goes to the
- * slabs. A free looks up homes[granule], which is the address of the part whose slab it is, with the class in its low bits: xored
- * with the thread's part it is the class, or no class at all. That one compare decides owner and epoch.
+ * For each class a part keeps a LIFO of free blocks, `list`, so that malloc hands back what was freed last. When it is
+ * full it goes to the depot as one batch, in O(1); when it is empty a batch comes back. What does not fit in the depot
+ * goes to the slabs. A free looks up homes[granule], which is the address of the part whose slab it is, with the class
+ * in its low bits: xored with the thread's part it is the class, or no class at all. That one compare decides owner and
+ * epoch.
  *
  * `now` holds the list's exact length in its low half and in its high half how many more frees may come before one must
  * visit the slow path; `then` is what the last visit left. Between two visits
@@ -16,26 +17,28 @@
  * Invariant: length(now) blocks on list; every block of list and depot is used as its slab counts.       part_check()
  * Threads:   the hot arrays, caps, counters and visits belong to the thread whose current part this is; inverse never
  *            changes; slabs and depot are under `lock`, which others take to settle a slab, to trim and to read.
- * A dead thread's part waits in the pool, slabs and all, for the next thread.                                            */
+ * A dead thread's part waits in the pool, slabs and all, for the next thread. */
 #ifndef TSLAB_HEAP_PART_H
 #define TSLAB_HEAP_PART_H
 
 #include "os/lock.h"
 #include "slab/slab.h"
 
-/* How many blocks a list may hold grows by doubling while its thread both allocates and frees in the class, from FIRST to
- * FULL, as long as all caps of the part together stay within GRANTED_MOST: that is what an idle thread can hide. While a thread
- * only frees, it halves down to DRAIN, because each block then left behind pins a page. What is more is the depot's. */
+/* How many blocks a list may hold grows by doubling while its thread both allocates and frees in the class, from FIRST
+ * to FULL, as long as all caps of the part together stay within GRANTED_MOST: that is what an idle thread can hide.
+ * While a thread only frees, it halves down to DRAIN, because each block then left behind pins a page. What is more is
+ * the depot's. */
 #define LIST_FIRST_BYTES (4 * KiB)
 #define LIST_FIRST       32
-#define LIST_FULL_BYTES  (64 * KiB) /* a visit every 91 calls of the random mix with 100,000 slots; 32 KiB: every 47 */
+#define LIST_FULL_BYTES (192 * KiB)
 #define LIST_MOST        1500 /* so that fewer than one free in a thousand visits, and p99.9 is the fast path's */
 #define LIST_DRAIN_BYTES (16 * KiB)
 #define LIST_DRAIN       8
 #define GRANTED_MOST     (2 * MiB)
 #define IDLE_VISITS      1024 /* a class that did not visit while others did so often may be asked to give some back */
 
-/* Blocks whose home is elsewhere wait for company, so that one push serves several of a slab; no more than a list may strand. */
+/* Blocks whose home is elsewhere wait for company, so that one push serves several of a slab; no more than a list may
+ * strand. */
 #define REMOTE_MOST  64
 #define REMOTE_BYTES (16 * KiB)
 
@@ -97,7 +100,8 @@ struct part {
 } ALIGNED(PART_ALIGNMENT);
 _Static_assert(CLASSES <= PART_ALIGNMENT, "a class fits into a part's low address bits");
 
-/* What a thread has that has none: its lists are empty and its address is no home's, so every call takes the slow path. */
+/* What a thread has that has none: its lists are empty and its address is no home's, so every call takes the slow
+ * path. */
 HIDDEN extern struct part empty_part;
 
 /* All parts, newest first. The list only grows. */
@@ -113,8 +117,8 @@ HIDDEN struct part *part_acquire(void);
 /* The part goes to the pool, lists and all. By its own thread, at its end. */
 HIDDEN void part_release(struct part *part);
 
-/* Around fork, by the forking thread: holds every lock, so that the child's copy is whole. In the child the parts of the
- * threads that it does not have go to the pool. */
+/* Around fork, by the forking thread: holds every lock, so that the child's copy is whole. In the child the parts of
+ * the threads that it does not have go to the pool. */
 HIDDEN void parts_before_fork(void);
 HIDDEN void parts_after_fork(bool child);
 

@@ -71,7 +71,8 @@ enum os_moved os_move(void *from, void *to, size_t length) {
   void *got = mremap(from, length, length, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to);
   errno = kept;
   if (got == to) return MOVED;
-  /* mremap unmaps the destination before it looks at the limits, and before 6.17 at whether the source is one mapping. */
+  /* mremap unmaps the destination before it looks at the limits, and before 6.17 at whether the source is one
+   * mapping. */
   return os_heal(to, length) ? NOT_MOVED : LOST;
 }
 

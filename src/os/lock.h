@@ -1,7 +1,7 @@
 /* lock: a mutex of one word that sleeps in the kernel only when it must wait.                        floor: os
  *
- * 0 free, 1 held, 2 held and somebody may sleep. Order, outermost first: registry, a part, pages. A thread takes a second
- * part's lock only by lock_try.                                                                                     */
+ * 0 free, 1 held, 2 held and somebody may sleep. Order, outermost first: registry, a part, pages. A thread takes a
+ * second part's lock only by lock_try. */
 #ifndef TSLAB_OS_LOCK_H
 #define TSLAB_OS_LOCK_H
 
@@ -17,7 +17,8 @@ HIDDEN COLD void lock_release_slow(struct lock *lock);
 
 INLINE bool lock_try(struct lock *lock) {
   uint32_t free_word = 0;
-  return atomic_compare_exchange_strong_explicit(&lock->word, &free_word, 1, memory_order_acquire, memory_order_relaxed);
+  return atomic_compare_exchange_strong_explicit(&lock->word, &free_word, 1, memory_order_acquire,
+                                                 memory_order_relaxed);
 }
 
 /* Acquire here pairs with the release in lock_release. */

@@ -26,8 +26,8 @@ HIDDEN bool os_commit(void *at, size_t length);
 HIDDEN bool os_purge(void *at, size_t length);
 
 /* Moves pages to other committed pages, whose old contents are lost; the source then reads as zero, and the destination
- * keeps a mapping of its own until os_heal. Where the kernel cannot, the source is unchanged and the destination zero, or,
- * when the kernel unmapped it first and gives it no more, LOST: not to be touched again. */
+ * keeps a mapping of its own until os_heal. Where the kernel cannot, the source is unchanged and the destination zero,
+ * or, when the kernel unmapped it first and gives it no more, LOST: not to be touched again. */
 enum os_moved { MOVED, NOT_MOVED, LOST };
 HIDDEN enum os_moved os_move(void *from, void *to, size_t length);
 

@@ -1,7 +1,7 @@
 /* pages: see pages.h.                                                                                floor: pages
  *
- * Free runs hang in bins by size, those with a dirty granule apart from the clean: a dirty run is taken first, because its
- * memory is resident already.                                                                                       */
+ * Free runs hang in bins by size, those with a dirty granule apart from the clean: a dirty run is taken first, because
+ * its memory is resident already. */
 #include "pages/pages.h"
 
 #include "os/os.h"
@@ -152,7 +152,8 @@ static bool table_reach(struct table *table, size_t bytes) {
 
 /* Tables first: a granule below the frontier always has its entries. */
 static bool tables_reach(size_t granules) {
-  return table_reach(&own.runs, granules * sizeof(struct run)) && table_reach(&own.dirty, divide_up(granules, 64) * 8) &&
+  return table_reach(&own.runs, granules * sizeof(struct run)) &&
+         table_reach(&own.dirty, divide_up(granules, 64) * 8) &&
          table_reach(&own.homes, HOMES_OFFSET + granules * sizeof(home));
 }
 
@@ -175,8 +176,8 @@ static bool commit_granules(size_t granules) {
   if (count + granules > own.reserved && !reserve_more(count + granules - own.reserved)) return false;
   if (!tables_reach(count + granules)) return false;
   if (!os_commit(pages.base + (count << GRANULE_SHIFT), granules << GRANULE_SHIFT)) return false;
-  /* Release: whoever sees the new count sees the entries below it. Pairs with the load in a free's bound check, which the
-   * address dependency through a block's pointer orders anyway. */
+  /* Release: whoever sees the new count sees the entries below it. Pairs with the load in a free's bound check, which
+   * the address dependency through a block's pointer orders anyway. */
   __atomic_store_n(&pages.count, count + granules, __ATOMIC_RELEASE);
   struct run *run = run_at(count);
   run->granules = (uint32_t)granules;
@@ -301,7 +302,8 @@ static bool grow_in_place(struct run *run, size_t granules) {
   bool at_frontier = !after || (after->kind == RUN_FREE && end + after->granules == count);
   if (after && after->kind != RUN_FREE) return false;
   if (!after || after->granules < more) {
-    if (!at_frontier || granules >= own.coverage || !advance_frontier(more - (after ? after->granules : 0))) return false;
+    if (!at_frontier || granules >= own.coverage) return false;
+    if (!advance_frontier(more - (after ? after->granules : 0))) return false;
     after = run_at(end);
   }
   bin_remove(after);
@@ -394,8 +396,10 @@ bool pages_start(void) {
   size_t wanted = (size_t)4 << log2_floor(max_size(os_physical_memory(), USUAL_RESERVATION / 4));
   size_t data = round_down(min_size(min_size(limit / 4, wanted), LARGEST_RESERVATION), GRANULE);
   for (; data >= SMALLEST_RESERVATION; data = round_down(data / 2, GRANULE)) {
-    /* Under a limit the rest of the process, thread stacks for one, needs address space too: an eighth stays its own. */
-    size_t coverage = limit == SIZE_MAX ? data : round_down(min_size(3 * data + data / 2, LARGEST_RESERVATION), GRANULE);
+    /* Under a limit the rest of the process, thread stacks for one, needs address space too: an eighth stays its
+     * own. */
+    size_t most = round_down(min_size(3 * data + data / 2, LARGEST_RESERVATION), GRANULE);
+    size_t coverage = limit == SIZE_MAX ? data : most;
     size_t granules = coverage >> GRANULE_SHIFT;
     size_t runs = round_up(granules * sizeof(struct run), GRANULE);
     size_t dirty = round_up(granules / 8 + 8, GRANULE);

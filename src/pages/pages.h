@@ -54,8 +54,9 @@ _Static_assert(sizeof(struct run) == CACHE_LINE, "one run, one line");
 /* Read by every free; written only when the frontier moves. */
 struct pages {
   char *base;
-  size_t count; /* written and read by __atomic builtins but on the fast path, where a plain load folds into the compare;
-                 * granules below the frontier; a pointer whose granule is not below it is foreign */
+  /* Granules below the frontier: a pointer whose granule is not below it is foreign. Written and read by __atomic
+   * builtins but on the fast path, where a plain load folds into the compare. */
+  size_t count;
   struct run *runs;
 };
 HIDDEN extern struct pages pages ALIGNED(CACHE_LINE);

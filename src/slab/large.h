@@ -4,15 +4,15 @@
 
 #include "pages/pages.h"
 
-/* At least `size` bytes on a multiple of `alignment` (a power of two); *zero says whether they read as zero. NULL without
- * memory. size <= PTRDIFF_MAX. */
+/* At least `size` bytes on a multiple of `alignment` (a power of two); *zero says whether they read as zero. NULL
+ * without memory. size <= PTRDIFF_MAX. */
 HIDDEN void *large_alloc(size_t size, size_t alignment, bool *zero);
 
 /* `run` is the run of a large block in use. */
 HIDDEN void large_free(struct run *run);
 
-/* Makes the block at least `size` (> SMALL_MAX) bytes long, where it lies or elsewhere, contents kept; the block, or NULL
- * without memory and nothing changed. */
+/* Makes the block at least `size` (> SMALL_MAX) bytes long, where it lies or elsewhere, contents kept; the block, or
+ * NULL without memory and nothing changed. */
 HIDDEN void *large_resize(struct run *run, size_t size);
 
 struct large_totals {

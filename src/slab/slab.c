@@ -45,7 +45,7 @@ struct run *slab_new(unsigned class, uint64_t epoch) {
   size_t size = class_size(class);
   char *first = first_block(slab), *end = run_start(slab) + run_bytes(slab);
   slab->capacity = (uint16_t)((size_t)(end - first) / size);
-  slab->threshold = (uint16_t)max_size(slab->capacity / 8u, 1); /* 12 % may wait, so that a slab is not listed for a block */
+  slab->threshold = (uint16_t)max_size(slab->capacity / 8u, 1); /* an eighth may wait: none is listed for one block */
   if (size >= unit_bytes(slab)) {
     for (unsigned i = 0; i < slab->capacity; i++) slab->unlinked |= 1ull << unit_of(slab, first + i * size);
   } else {
@@ -152,7 +152,7 @@ static size_t purge_units(struct run *slab, uint64_t units) {
   slab->moved = true; /* unless one fails */
   while (units) {
     unsigned from = lowest_bit(units);
-    uint64_t gap = ~(units >> from); /* its lowest bit ends the stretch; units never fill all 64 from bit 0 but in one stretch */
+    uint64_t gap = ~(units >> from); /* its lowest bit ends the stretch; without one the stretch is all 64 */
     unsigned length = gap ? lowest_bit(gap) : UNITS;
     bool done = os_purge(run_start(slab) + from * size, length * size);
     pages_count_purge(length * size, done);

@@ -1,20 +1,21 @@
 /* slab: the blocks of one size class inside one run of granules.                                     floor: slab
  *
- *   [ gap | block | block | ... | block | rest ]      block i lies on a multiple of the class's size; descriptor: struct run
+ *   [ gap | block | block | ... | block | rest ]      block i lies on a multiple of the class's size
  *
- * A free block is on exactly one list: a thread's (heap/part.h), a batch in a depot, or its slab's. Its first word links to
- * the next one, its second holds block_key(block), by which a second free of it is known. The slab's own list lives in one
- * atomic word, to which any thread pushes; blocks are only ever taken all together, so the list cannot suffer from ABA:
+ * A free block is on exactly one list: a thread's (heap/part.h), a batch in a depot, or its slab's. Its first word
+ * links to the next one, its second holds block_key(block), by which a second free of it is known. The slab's own list
+ * lives in one atomic word, to which any thread pushes; blocks are only ever taken all together, so the list cannot
+ * suffer from ABA:
  *
  *   word = head 16 | count 16 | linked 16 | flags        head: offset in units of 16 bytes, plus 1; 0 = none
  *
- * A unit is a page (or more, so that 64 suffice); blocks of a unit are linked when they are first needed, and dropped from
- * the lists again when the unit is purged.
+ * A unit is a page (or more, so that 64 suffice); blocks of a unit are linked when they are first needed, and dropped
+ * from the lists again when the unit is purged.
  *
  * Invariant: count <= linked <= capacity; linked - count blocks are live or cached; epoch never changes.
- * Threads:   push: anyone (release). take, link, flags: under the lock of run->part, acquire on take, which pairs with push.
- * Who sets PENDING must settle the slab (heap/bins.c), and until then the slab cannot be retired.
- * Why not a bitmap, why one word: docs/decisions/0003.                                                                   */
+ * Threads:   push: anyone (release). take, link, flags: under the lock of run->part, acquire on take, which pairs with
+ * push. Who sets PENDING must settle the slab (heap/bins.c), and until then the slab cannot be retired. Why not a
+ * bitmap, why one word: docs/decisions/0003. */
 #ifndef TSLAB_SLAB_SLAB_H
 #define TSLAB_SLAB_SLAB_H
 
@@ -24,8 +25,8 @@
 #define SLAB_PENDING ((uint64_t)1 << 48) /* a thread is on its way to settle it */
 #define SLAB_LISTED  ((uint64_t)1 << 49) /* in its part's list for the class */
 
-/* A chain of free blocks. The last one links to CHAIN_END, which can be read like a block and holds no key: so malloc learns
- * from one compare that a list is empty or bad. */
+/* A chain of free blocks. The last one links to CHAIN_END, which can be read like a block and holds no key: so malloc
+ * learns from one compare that a list is empty or bad. */
 struct chain {
   void *head;
   unsigned count;
@@ -41,7 +42,8 @@ INLINE unsigned slab_count(uint64_t word) { return (word >> 16) & 0xffff; }
 INLINE unsigned slab_linked(uint64_t word) { return (word >> 32) & 0xffff; }
 INLINE bool slab_all_free(uint64_t word) { return slab_count(word) == slab_linked(word); }
 
-/* Depends on the address, so that a stale copy of it elsewhere means nothing; no valid pointer, size or small number. */
+/* Depends on the address, so that a stale copy of it elsewhere means nothing; no valid pointer, size or small
+ * number. */
 INLINE uintptr_t block_key(const void *block) { return (uintptr_t)block + (uintptr_t)pages.base; }
 INLINE void **block_words(void *block) { return block; }
 INLINE bool block_is_free(void *block) { return (uintptr_t)block_words(block)[1] == block_key(block); }
@@ -62,8 +64,8 @@ HIDDEN struct chain slab_take(struct run *slab, bool stays_listed);
 /* Links the lowest unlinked units, at least one, in address order until there are `wanted` blocks. unlinked != 0. */
 HIDDEN struct chain slab_link(struct run *slab, unsigned wanted);
 
-/* Gives the pages that hold no block in use back to the kernel and drops their free blocks from the list. The caller has
- * set PENDING and taken the slab off its part's list. Returns bytes. */
+/* Gives the pages that hold no block in use back to the kernel and drops their free blocks from the list. The caller
+ * has set PENDING and taken the slab off its part's list. Returns bytes. */
 HIDDEN size_t slab_purge_holes(struct run *slab);
 
 /* The start of the block that p lies in, or NULL when p lies in none. */
