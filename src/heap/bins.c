@@ -208,7 +208,7 @@ static bool settle_locked(struct part *part, struct run *slab, bool spare_may_st
     if (slab_all_free(old) && !(spare_may_stay && is_spare(bin, slab))) {
       /* Every block is here and none can leave without the lock: the word stands still. Acquire pairs with the
        * pushes. */
-      atomic_thread_fence(memory_order_acquire);
+      (void)atomic_load_explicit(&slab->word, memory_order_acquire);
       retire(part, slab);
       return true;
     }

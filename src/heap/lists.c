@@ -5,16 +5,17 @@
 
 /* ---- counting ---------------------------------------------------------------------------------------------------- */
 
+/* What changes in between is stored with release and loaded with acquire by list_totals: who sees a change sees the odd
+ * sequence before it. */
 static void begin_change(struct part *part) {
   __atomic_store_n(&part->sequence, part->sequence + 1, __ATOMIC_RELAXED);
-  __atomic_thread_fence(__ATOMIC_RELEASE); /* the sequence is odd before anything changes; pairs with list_totals */
 }
 
 static void end_change(struct part *part) {
   __atomic_store_n(&part->sequence, part->sequence + 1, __ATOMIC_RELEASE); /* and even after all has */
 }
 
-static void set_then(struct count *count, uint32_t value) { __atomic_store_n(&count->then, value, __ATOMIC_RELAXED); }
+static void set_then(struct count *count, uint32_t value) { __atomic_store_n(&count->then, value, __ATOMIC_RELEASE); }
 
 unsigned list_settle(struct part *part, unsigned class) {
   struct count *count = &part->count[class];
@@ -40,7 +41,7 @@ void list_set(struct part *part, unsigned class, struct chain chain) {
   uint32_t count = count_of(room_for(&part->bins[class], chain.count), chain.count);
   part->list[class] = chain.head;
   begin_change(part);
-  __atomic_store_n(&part->count[class].now, count, __ATOMIC_RELAXED);
+  __atomic_store_n(&part->count[class].now, count, __ATOMIC_RELEASE);
   set_then(&part->count[class], count);
   end_change(part);
 }
@@ -50,17 +51,16 @@ struct list_totals list_totals(struct part *part, unsigned class) {
   const struct count *count = &part->count[class];
   for (;;) {
     uint32_t before = __atomic_load_n(&part->sequence, __ATOMIC_ACQUIRE);
-    uint32_t now = __atomic_load_n(&count->now, __ATOMIC_RELAXED);
-    uint32_t then = __atomic_load_n(&count->then, __ATOMIC_RELAXED);
+    uint32_t now = __atomic_load_n(&count->now, __ATOMIC_ACQUIRE);
+    uint32_t then = __atomic_load_n(&count->then, __ATOMIC_ACQUIRE);
     if ((int32_t)now < 0) now += ROOM_ONE - 1; /* a free found no room, and its visit will count it again */
     unsigned frees = count_room(then) - count_room(now);
     unsigned mallocs = count_length(then) + frees - count_length(now);
     struct list_totals totals = {
-        .allocations = __atomic_load_n(&bin->allocations, __ATOMIC_RELAXED) + mallocs,
-        .frees = __atomic_load_n(&bin->frees, __ATOMIC_RELAXED) + frees,
+        .allocations = __atomic_load_n(&bin->allocations, __ATOMIC_ACQUIRE) + mallocs,
+        .frees = __atomic_load_n(&bin->frees, __ATOMIC_ACQUIRE) + frees,
         .length = count_length(now),
     };
-    __atomic_thread_fence(__ATOMIC_ACQUIRE);
     if (before % 2 == 0 && __atomic_load_n(&part->sequence, __ATOMIC_RELAXED) == before) return totals;
   }
 }

@@ -32,7 +32,7 @@ struct list_totals {
 };
 HIDDEN struct list_totals list_totals(struct part *part, unsigned class);
 
-/* A counter that only one thread writes and others read. */
-INLINE void bump(uint64_t *counter, uint64_t by) { __atomic_store_n(counter, *counter + by, __ATOMIC_RELAXED); }
+/* A counter that only one thread writes and others read; release for those inside a sequence, and free on x86-64. */
+INLINE void bump(uint64_t *counter, uint64_t by) { __atomic_store_n(counter, *counter + by, __ATOMIC_RELEASE); }
 
 #endif
