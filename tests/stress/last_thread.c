@@ -1,0 +1,56 @@
+/* last_thread: a process whose main thread left by pthread_exit ends, with status 0, with the last thread of the
+ * program: the scavenger, which was started before, must not keep it alive. The same in a child that another thread
+ * forked. last_thread [fork] */
+#include "../check.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/wait.h>
+
+#define MIB ((size_t)1 << 20)
+
+/* Enough for the scavenger to be started, and to have something to do. */
+static void free_much(void) {
+  void *blocks[8];
+  for (int i = 0; i < 8; i++) {
+    blocks[i] = tslab_malloc(2 * MIB);
+    CHECK(blocks[i] != NULL);
+    memset(blocks[i], 1, 2 * MIB);
+  }
+  for (int i = 0; i < 8; i++) tslab_free(blocks[i]);
+}
+
+/* The child returns from here as its only thread; so does the parent's other thread, while main is still there. */
+static void *fork_and_end(void *unused) {
+  int status;
+  free_much();
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    free_much();
+    return unused;
+  }
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  return unused;
+}
+
+static _Atomic int main_leaves;
+static void leave(void *unused) { (void)unused, main_leaves = 1; }
+
+static void *outlive_main(void *unused) {
+  while (!main_leaves) sched_yield();
+  free_much();
+  return unused;
+}
+
+int main(int argc, char **argv) {
+  pthread_t other;
+  pthread_key_t key;
+  const int forks = argc > 1 && strcmp(argv[1], "fork") == 0;
+  CHECK(pthread_key_create(&key, leave) == 0 && pthread_setspecific(key, &main_leaves) == 0);
+  free_much();
+  CHECK(pthread_create(&other, NULL, forks ? fork_and_end : outlive_main, NULL) == 0);
+  if (forks) CHECK(pthread_join(other, NULL) == 0);
+  pthread_exit(NULL);
+}

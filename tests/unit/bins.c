@@ -1,0 +1,144 @@
+/* bins: a slab's life, new, listed, given out, listed again, retired, as its part's counters and its word show it. */
+#include "unit.h"
+
+#include "heap/bins.h"
+#include "heap/heap.h"
+
+enum { CLASS = 8, OF = 455 }; /* 144 bytes: a slab has at least so many blocks */
+
+static struct part *part;
+static struct bin *bin;
+static void *blocks[8][OF];
+static unsigned count[8]; /* of the slab of that number */
+static struct run *slab[8];
+
+/* All that the part's next `slabs` slabs have, sorted by slab; of the first, `live` blocks are out already. */
+static void take_slabs(unsigned slabs, unsigned live) {
+  memset(count, 0, sizeof count);
+  memset(slab, 0, sizeof slab);
+  for (unsigned made = 0; made < slabs || bin->listed > 0;) {
+    lock_take(&part->lock);
+    const struct chain chain = bins_take(part, CLASS, 1);
+    lock_release(&part->lock);
+    CHECK(chain.count > 0);
+    for (void *b = chain.head; b != CHAIN_END; b = block_words(b)[0]) {
+      unsigned i = 0;
+      while (slab[i] && slab[i] != pages_run_of(b)) i++;
+      if (!slab[i]) made++;
+      slab[i] = pages_run_of(b);
+      blocks[i][count[i]++] = b;
+    }
+  }
+  for (unsigned i = 0; i < slabs; i++) CHECK_COUNT(count[i] + (i == 0 ? live : 0), ==, slab[i]->capacity);
+}
+
+static void give_back(unsigned i, unsigned blocks_of_it) {
+  struct chain chain = EMPTY_CHAIN;
+  for (; chain.count < blocks_of_it; chain.count++) {
+    void *const block = blocks[i][--count[i]];
+    block_mark_free(block);
+    block_words(block)[0] = chain.head;
+    chain.head = block;
+  }
+  bins_return(&part->lock, chain);
+}
+
+static bool is_listed(unsigned i) { return (atomic_load(&slab[i]->word) & SLAB_LISTED) != 0; }
+
+static void check_bin(uint32_t slabs, uint32_t listed, uint32_t born, uint32_t retired) {
+  part_check(part);
+  CHECK_COUNT(bin->slabs, ==, slabs);
+  CHECK_COUNT(bin->listed, ==, listed);
+  CHECK_COUNT(bin->born, ==, born);
+  CHECK_COUNT(bin->retired, ==, retired);
+}
+
+static void life_of_one(void) {
+  lock_take(&part->lock);
+  struct chain first = bins_take(part, CLASS, 1);
+  lock_release(&part->lock);
+  slab[0] = pages_run_of(first.head);
+  check_bin(1, 1, 1, 0); /* new, with units to link */
+  CHECK(part_class_of(part, pages_homes()[run_index(slab[0])]) == CLASS);
+  bins_return(&part->lock, first);
+
+  take_slabs(1, 0);
+  check_bin(1, 0, 1, 0); /* all given out */
+  give_back(0, slab[0]->threshold - 1u);
+  check_bin(1, 0, 1, 0); /* not worth it yet */
+  give_back(0, 1);
+  check_bin(1, 1, 1, 0);
+  CHECK(is_listed(0) && !(atomic_load(&slab[0]->word) & SLAB_PENDING));
+  give_back(0, count[0]);
+  check_bin(1, 1, 1, 0); /* one spare stays */
+  CHECK_COUNT(heap_trim(part, false), ==, 0); /* changed since the last look, which was never */
+  CHECK_COUNT(heap_trim(part, false), ==, GRANULE);
+  check_bin(0, 0, 1, 1);
+  CHECK(slab[0]->kind == RUN_FREE);
+}
+
+/* Blocks of several slabs return in one chain and reach each its own; of the empty slabs one stays. */
+static void several(void) {
+  take_slabs(3, 0);
+  check_bin(3, 0, 4, 1);
+  struct chain mixed = EMPTY_CHAIN;
+  for (unsigned i = 0; i < 300; i++, mixed.count++) {
+    void *const block = blocks[i % 3][--count[i % 3]];
+    block_mark_free(block);
+    block_words(block)[0] = mixed.head;
+    mixed.head = block;
+  }
+  bins_return(&part->lock, mixed);
+  for (unsigned i = 0; i < 3; i++) CHECK_COUNT(slab_count(atomic_load(&slab[i]->word)), ==, 100);
+  check_bin(3, 3, 4, 1);
+  for (unsigned i = 0; i < 3; i++) give_back(i, count[i]);
+  check_bin(1, 1, 4, 3);
+  CHECK_COUNT(heap_trim(part, true), ==, GRANULE);
+  check_bin(0, 0, 4, 4);
+}
+
+/* A slab with a live block keeps that block's page; the rest goes, once, and can be used again. */
+static void holes(void) {
+  take_slabs(1, 0);
+  void *const live = blocks[0][--count[0]];
+  memset(live, 0x77, class_size(CLASS));
+  give_back(0, count[0]);
+  check_bin(1, 1, 5, 4);
+  const uintptr_t from = (uintptr_t)live, to = from + class_size(CLASS);
+  const size_t kept = round_up(to, os_page_size) - round_down(from, os_page_size);
+  CHECK_COUNT(heap_trim(part, true), ==, GRANULE - kept);
+  CHECK_COUNT(heap_trim(part, true), ==, 0);
+  check_bin(1, 1, 5, 4);
+  take_slabs(1, 1);
+  check_bin(1, 0, 5, 4);
+  CHECK_COUNT(*(unsigned char *)live, ==, 0x77);
+}
+
+/* What a dead thread left listed serves the next one, before a new slab does. */
+static void inheritance(void) {
+  struct part *const heir = part_acquire();
+  CHECK(heir != part);
+  give_back(0, slab[0]->threshold);
+  check_bin(1, 1, 5, 4);
+  part_release(part);
+  lock_take(&heir->lock);
+  const struct chain chain = bins_take(heir, CLASS, 1);
+  lock_release(&heir->lock);
+  CHECK(pages_run_of(chain.head) == slab[0]);
+  CHECK(part_class_of(heir, pages_homes()[run_index(slab[0])]) == CLASS && atomic_load(&slab[0]->part) == heir);
+  check_bin(0, 0, 5, 4);
+  CHECK_COUNT(heir->bins[CLASS].slabs, ==, 1);
+  CHECK_COUNT(heir->bins[CLASS].born, ==, 0);
+}
+
+int main(void) {
+  start_floors();
+  part = part_acquire();
+  bin = &part->bins[CLASS];
+  life_of_one();
+  several();
+  holes();
+  inheritance();
+  pages_check();
+  return 0;
+}

@@ -1,0 +1,112 @@
+/* depot: batches come out newest first and leave oldest first; small ones join; bytes and batches are limited; every
+ * block is counted. */
+#include "unit.h"
+
+#include "base/options.h"
+#include "heap/depot.h"
+
+enum { CLASS = 3, OTHER = 7, BLOCKS = 4000, CAP = 100 };
+
+static struct part part;
+static void *blocks[BLOCKS][2];
+static unsigned next_block;
+
+static void reset(void) {
+  memset(&part, 0, sizeof part);
+  part.unused_batch = 1;
+  part.bins[CLASS].cap = part.bins[OTHER].cap = CAP;
+  next_block = 0;
+}
+
+static struct chain make_chain(unsigned count) {
+  struct chain chain = {CHAIN_END, count};
+  CHECK_COUNT(next_block + count, <=, BLOCKS);
+  for (unsigned i = 0; i < count; i++) {
+    blocks[next_block][0] = chain.head;
+    chain.head = blocks[next_block++];
+  }
+  return chain;
+}
+
+static unsigned length(struct chain chain) {
+  unsigned count = 0;
+  for (void **b = chain.head; b != CHAIN_END; b = *b) count++;
+  return count;
+}
+
+static void check_chain(struct chain chain, struct chain expected) {
+  CHECK(chain.head == expected.head);
+  CHECK_COUNT(chain.count, ==, expected.count);
+  CHECK_COUNT(length(chain), ==, expected.count);
+}
+
+static void check_counts(unsigned of_class, unsigned of_other) {
+  CHECK_COUNT(part.bins[CLASS].depot_blocks, ==, of_class);
+  CHECK_COUNT(part.bins[OTHER].depot_blocks, ==, of_other);
+  CHECK_COUNT(part.depot_bytes, ==, of_class * class_size(CLASS) + of_other * class_size(OTHER));
+}
+
+static void order(void) {
+  reset();
+  struct chain a = make_chain(50), b = make_chain(60), c = make_chain(70), other = make_chain(40);
+  CHECK(depot_put(&part, CLASS, a) && depot_put(&part, CLASS, b) && depot_put(&part, CLASS, c));
+  CHECK(depot_put(&part, OTHER, other));
+  check_counts(180, 40);
+  check_chain(depot_take(&part, CLASS), c);
+  unsigned class = CLASS;
+  check_chain(depot_take_oldest(&part, &class), a);
+  CHECK_COUNT(class, ==, CLASS);
+  check_chain(depot_take(&part, CLASS), b);
+  CHECK_COUNT(depot_take(&part, CLASS).count, ==, 0);
+  check_chain(depot_take_oldest(&part, &class), other); /* the next class that has one, around the end */
+  CHECK_COUNT(class, ==, OTHER);
+  CHECK_COUNT(depot_take_oldest(&part, &class).count, ==, 0);
+  check_counts(0, 0);
+
+  CHECK(depot_put(&part, CLASS, a));
+  class = OTHER;
+  check_chain(depot_take_oldest(&part, &class), a);
+  CHECK_COUNT(class, ==, CLASS);
+}
+
+/* Pieces of 32 join until a batch is a list's worth and a piece; a larger chain, or another class, stays by itself. */
+static void joining(void) {
+  reset();
+  for (int i = 0; i < 5; i++) CHECK(depot_put(&part, CLASS, make_chain(32)));
+  CHECK(depot_put(&part, OTHER, make_chain(8)));
+  check_counts(160, 8);
+  struct chain newest = depot_take(&part, CLASS), oldest = depot_take(&part, CLASS);
+  CHECK_COUNT(newest.count, ==, 32);
+  CHECK_COUNT(oldest.count, ==, 128);
+  CHECK_COUNT(length(oldest), ==, 128);
+  CHECK(depot_put(&part, CLASS, make_chain(32)) && depot_put(&part, CLASS, make_chain(33)));
+  CHECK_COUNT(depot_take(&part, CLASS).count, ==, 33);
+  CHECK_COUNT(depot_take(&part, CLASS).count, ==, 32);
+  check_counts(0, 8);
+}
+
+static void limits(void) {
+  reset();
+  options.cache_bytes = 100 * class_size(CLASS);
+  CHECK(depot_put(&part, CLASS, make_chain(60)) && !depot_put(&part, CLASS, make_chain(41)));
+  check_counts(60, 0);
+  CHECK(depot_put(&part, CLASS, make_chain(40)) && !depot_put(&part, CLASS, make_chain(1)));
+  check_counts(100, 0);
+
+  reset();
+  options.cache_bytes = SIZE_MAX;
+  part.bins[CLASS].cap = 0; /* nothing joins: a batch for each */
+  struct chain chain = make_chain(33);
+  for (int i = 1; i < BATCHES; i++) CHECK(depot_put(&part, CLASS, chain)); /* the depot does not look inside */
+  CHECK(!depot_put(&part, CLASS, chain));
+  check_counts(33 * (BATCHES - 1), 0);
+  depot_take(&part, CLASS);
+  CHECK(depot_put(&part, OTHER, chain) && !depot_put(&part, CLASS, chain));
+}
+
+int main(void) {
+  order();
+  joining();
+  limits();
+  return 0;
+}

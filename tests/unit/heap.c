@@ -1,0 +1,172 @@
+/* heap: two parts, used in turn by this one thread as two threads would: every block belongs to one holder, totals are
+ * exact after every call, remote frees wait for company, and in the end nothing is left. */
+#include "unit.h"
+
+#include "heap/fast.h"
+#include "heap/heap.h"
+
+enum { SLOTS = 6000, KINDS = 5 };
+
+static const unsigned class_of_kind[KINDS] = {0, 1, 6, 31, CLASSES - 1};
+static struct part *parts[2];
+static struct slot {
+  unsigned char *block;
+  unsigned class;
+  unsigned char fill;
+} slots[SLOTS];
+static uint64_t allocations[CLASSES], frees[CLASSES], remote[CLASSES];
+
+static void be(unsigned thread) { current_part = parts[thread]; }
+
+static void *allocate(unsigned class) {
+  void *const block = fast_pop(current_part, class, (uintptr_t)pages.base);
+  allocations[class]++;
+  return block ? block : heap_refill(current_part, class);
+}
+
+static void release(void *block, unsigned class) {
+  unsigned own;
+  frees[class]++;
+  switch (fast_push(block, &own)) {
+  case FREED: return;
+  case LIST_FULL: heap_overflow(current_part, class, block); return;
+  case NOT_HERE:
+    remote[class]++;
+    heap_free_remote(current_part, pages_run_of(block), block);
+    return;
+  case NOT_A_BLOCK: CHECK(!"a block");
+  }
+}
+
+static void check_totals(unsigned class) {
+  struct class_totals totals = {0};
+  for (int i = 0; i < 2; i++) heap_totals(parts[i], class, &totals);
+  CHECK_COUNT(totals.allocations, ==, allocations[class]);
+  CHECK_COUNT(totals.frees, ==, frees[class]);
+  CHECK_COUNT(totals.remote_frees, ==, remote[class]);
+  CHECK_COUNT(totals.born - totals.retired, ==, totals.slabs);
+}
+
+static void check_both(void) {
+  for (int i = 0; i < 2; i++) {
+    part_check(parts[i]);
+    CHECK_COUNT(parts[i]->remote.count, <, REMOTE_MOST);
+    CHECK_COUNT(parts[i]->remote_bytes, <, REMOTE_BYTES);
+    CHECK_COUNT(parts[i]->granted_bytes, <=, GRANTED_MOST);
+  }
+}
+
+/* Waves, so that lists fill, overflow to the depot and run empty. A quarter of the frees are the other part's. */
+static void against_a_shadow(void) {
+  uint64_t random = 1;
+  for (int i = 0; i < 1000000 / TEST_SCALE; i++) {
+    const uint64_t r = check_random(&random);
+    struct slot *const s = &slots[r % SLOTS];
+    const bool wants_block = (i / 20000 % 2 == 0) == ((r >> 20) % 8 > 0);
+    if (wants_block == (s->block != NULL)) continue;
+    be((r >> 30) % 4 == 0);
+    if (wants_block) {
+      const unsigned kind = (r >> 40) % 16 ? (r >> 44) % (KINDS - 1) : KINDS - 1;
+      *s = (struct slot){.class = class_of_kind[kind], .fill = (unsigned char)r};
+      s->block = allocate(s->class);
+      CHECK(s->block != NULL && pages_run_of(s->block)->class == s->class);
+      memset(s->block, s->fill, class_size(s->class));
+    } else {
+      for (size_t at = 0; at < class_size(s->class); at += 7) CHECK_COUNT(s->block[at], ==, s->fill);
+      release(s->block, s->class);
+      s->block = NULL;
+    }
+    check_totals(s->class);
+    if (i % 10000 == 0) check_both();
+    if (i % 50000 == 0) heap_flush_depot(current_part, SIZE_MAX), heap_trim(current_part, true);
+  }
+}
+
+static void nothing_is_left(void) {
+  be(0);
+  for (int i = 0; i < SLOTS; i++)
+    if (slots[i].block) release(slots[i].block, slots[i].class);
+  for (unsigned i = 0; i < 2; i++) {
+    be(i);
+    heap_flush_lists(parts[i]);
+  }
+  for (unsigned class = 0; class < CLASSES; class++) {
+    struct class_totals totals = {0};
+    for (int i = 0; i < 2; i++) {
+      heap_trim(parts[i], true);
+      heap_totals(parts[i], class, &totals);
+    }
+    CHECK_COUNT(totals.allocations, ==, totals.frees);
+    CHECK_COUNT(totals.cached, ==, 0);
+    CHECK_COUNT(totals.slabs, ==, 0);
+  }
+}
+
+static unsigned free_in(struct run *slab) { return slab_count(atomic_load(&slab->word)); }
+
+static void remote_frees_wait_for_company(void) {
+  enum { CLASS = 2 };
+  void *blocks[REMOTE_MOST];
+  be(0);
+  for (int i = 0; i < REMOTE_MOST; i++) blocks[i] = allocate(CLASS);
+  struct run *const slab = pages_run_of(blocks[0]);
+  const unsigned before = free_in(slab);
+  be(1);
+  for (int i = 0; i < REMOTE_MOST - 1; i++) release(blocks[i], CLASS);
+  CHECK_COUNT(free_in(slab), ==, before);
+  release(blocks[REMOTE_MOST - 1], CLASS);
+  CHECK_COUNT(free_in(slab), ==, before + REMOTE_MOST);
+
+  be(0);
+  void *const last = allocate(CLASS);
+  const unsigned now = free_in(pages_run_of(last));
+  current_part = &empty_part; /* a thread that never allocated, or is at its end */
+  heap_free_remote(&empty_part, pages_run_of(last), last);
+  CHECK_COUNT(free_in(pages_run_of(last)), ==, now + 1);
+  CHECK_COUNT(heap_homeless_frees(CLASS), ==, 1);
+}
+
+/* The fast path does not see these; the slow paths that do are told which block it is. */
+static void spoilt_lists(void) {
+  enum { CLASS = 9 };
+  be(0);
+  void **const block = allocate(CLASS);
+  CHECK(heap_find_double(parts[0]) == NULL);
+  release(block, CLASS);
+  block[1] = NULL; /* written to since */
+  CHECK(heap_find_double(parts[0]) == block);
+  block[1] = NULL; /* marked free by the search */
+  CHECK(fast_pop(parts[0], CLASS, (uintptr_t)pages.base) == NULL);
+  CHECK(heap_take_bad_list(parts[0], CLASS) == block);
+  CHECK(block[1] == NULL && parts[0]->list[CLASS] == CHAIN_END);
+  part_check(parts[0]);
+  void *const twice = allocate(CLASS);
+  release(twice, CLASS);
+  release(twice, CLASS);
+  CHECK(heap_find_double(parts[0]) == twice);
+}
+
+static void the_dead_give_their_lists(void) {
+  enum { CLASS = 20 };
+  be(1);
+  void *const block = allocate(CLASS);
+  release(block, CLASS);
+  CHECK_COUNT(heap_flush_dead(parts[1]), ==, 0);
+  part_release(parts[1]);
+  CHECK_COUNT(heap_flush_dead(parts[1]), >, 0);
+  CHECK(parts[1]->list[CLASS] == CHAIN_END);
+  part_check(parts[1]);
+}
+
+int main(void) {
+  start_floors();
+  parts[0] = part_acquire();
+  parts[1] = part_acquire();
+  against_a_shadow();
+  nothing_is_left();
+  remote_frees_wait_for_company();
+  the_dead_give_their_lists();
+  spoilt_lists();
+  pages_check();
+  return 0;
+}

@@ -1,0 +1,112 @@
+/* large: blocks above the classes, resized at random: contents, usable size, alignment and totals stay right. */
+#include "unit.h"
+
+#include "slab/large.h"
+
+enum { SLOTS = 24 };
+
+struct slot {
+  char *block;
+  size_t size;
+  char fill;
+};
+static struct slot slots[SLOTS];
+static uint64_t random_state = 1;
+static uint64_t allocated, freed;
+
+static size_t draw(size_t n) { return check_random(&random_state) % n; }
+
+/* Below and above what is worth a move by the kernel. */
+static size_t a_size(void) { return SMALL_MAX + 1 + (draw(3) ? draw(256 * KiB) : draw(3 * MiB)); }
+
+/* A byte of each page. */
+static void fill(struct slot *s) {
+  for (size_t at = 0; at < s->size; at += os_page_size) s->block[at] = s->fill;
+}
+
+static void check_first(const struct slot *s, const char *block, size_t size) {
+  for (size_t at = 0; at < size; at += os_page_size) CHECK_COUNT(block[at], ==, s->fill);
+}
+
+static void check_run(const struct slot *s) {
+  const struct run *const run = pages_run_of(s->block);
+  CHECK(run != NULL && run->kind == RUN_LARGE && run_start(run) == s->block);
+  CHECK_COUNT(run->size, ==, round_up(s->size, os_page_size));
+  CHECK_COUNT(run->size, <=, run_bytes(run));
+}
+
+static void allocate(struct slot *s) {
+  const size_t alignment = (size_t)16 << draw(18);
+  bool zero;
+  *s = (struct slot){.size = a_size(), .fill = (char)(1 + draw(127))};
+  s->block = large_alloc(s->size, alignment, &zero);
+  CHECK(s->block != NULL);
+  CHECK_COUNT((uintptr_t)s->block % alignment, ==, 0);
+  if (zero)
+    for (size_t at = 0; at < s->size; at += os_page_size) CHECK_COUNT(s->block[at], ==, 0);
+  check_run(s);
+  fill(s);
+  allocated++;
+}
+
+/* A block that moved counts as one more allocated and freed. */
+static void resize(struct slot *s) {
+  const size_t before = s->size;
+  s->size = a_size();
+  char *const block = large_resize(pages_run_of(s->block), s->size);
+  CHECK(block != NULL);
+  if (block != s->block) allocated++, freed++;
+  s->block = block;
+  check_run(s);
+  check_first(s, block, min_size(before, s->size));
+  fill(s);
+}
+
+static void release(struct slot *s) {
+  check_first(s, s->block, s->size);
+  large_free(pages_run_of(s->block));
+  CHECK_COUNT(pages.runs[granule_of(s->block)].was, ==, LARGE_WAS);
+  s->block = NULL;
+  freed++;
+}
+
+static void check_totals(void) {
+  uint64_t live = 0;
+  for (int i = 0; i < SLOTS; i++) live += slots[i].block ? round_up(slots[i].size, os_page_size) : 0;
+  const struct large_totals totals = large_totals();
+  CHECK_COUNT(totals.allocations, ==, allocated);
+  CHECK_COUNT(totals.frees, ==, freed);
+  CHECK_COUNT(totals.live_bytes, ==, live);
+  CHECK_COUNT(pages_totals().moved_runs, <=, MOVED_RUNS_MOST);
+}
+
+/* Without memory for more: NULL, and nothing happened. */
+static void refused(void) {
+  struct slot *const s = &slots[0];
+  bool zero;
+  allocate(s);
+  CHECK(large_alloc((size_t)PTRDIFF_MAX, GRANULE, &zero) == NULL);
+  CHECK(large_resize(pages_run_of(s->block), (size_t)PTRDIFF_MAX) == NULL);
+  check_run(s);
+  check_totals();
+  release(s);
+}
+
+int main(void) {
+  start_floors();
+  for (int i = 0; i < 5000 / TEST_SCALE; i++) {
+    struct slot *const s = &slots[draw(SLOTS)];
+    if (!s->block) allocate(s);
+    else if (draw(4)) resize(s);
+    else release(s);
+    check_totals();
+    if (i % 100 == 0) pages_purge(UINT64_MAX, SIZE_MAX);
+  }
+  for (int i = 0; i < SLOTS; i++)
+    if (slots[i].block) release(&slots[i]);
+  check_totals();
+  refused();
+  CHECK_COUNT(pages_totals().moved_runs, ==, 0);
+  pages_check();
+  return 0;
+}

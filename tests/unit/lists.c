@@ -1,0 +1,132 @@
+/* lists: the packed count tells every malloc and free between two visits; room ends exactly; caps stay within the
+ * grant. */
+#include "unit.h"
+
+#include "heap/lists.h"
+
+enum { CLASS = 5, MOST = 4096 };
+
+static struct part part;
+static void *blocks[MOST][2];
+static uint64_t random_state = 1;
+
+/* The fast path's arithmetic: heap/fast.h. */
+static void count_pop(unsigned class) { part.count[class].now--; }
+static bool count_push(unsigned class) { return (int32_t)(part.count[class].now -= ROOM_ONE - 1) >= 0; }
+static void undo_push(unsigned class) { part.count[class].now += ROOM_ONE - 1; }
+
+static struct chain chain_of(unsigned count) {
+  for (unsigned i = 0; i < count; i++) blocks[i][0] = i + 1 < count ? blocks[i + 1] : CHAIN_END;
+  return (struct chain){count ? blocks[0] : CHAIN_END, count};
+}
+
+static void reset(void) {
+  memset(&part, 0, sizeof part);
+  part.unused_batch = 1;
+}
+
+static void check_totals(uint64_t allocations, uint64_t frees, uint64_t length) {
+  const struct list_totals totals = list_totals(&part, CLASS);
+  CHECK_COUNT(totals.allocations, ==, allocations);
+  CHECK_COUNT(totals.frees, ==, frees);
+  CHECK_COUNT(totals.length, ==, length);
+}
+
+/* At any moment the totals are exact, and a visit neither adds to them nor takes from them. */
+static void every_call_is_counted(void) {
+  uint64_t allocations = 0, frees = 0, length = 20, mallocs = 0, visits = 0;
+  reset();
+  list_open(&part, CLASS);
+  list_set(&part, CLASS, chain_of((unsigned)length));
+  for (int i = 0; i < 200000; i++) {
+    const uint64_t r = check_random(&random_state);
+    if (r % 2 && length > 0) {
+      count_pop(CLASS);
+      allocations++, mallocs++, length--;
+    } else if (length < MOST - 1) {
+      if (count_push(CLASS)) frees++, length++;
+      else undo_push(CLASS);
+    }
+    check_totals(allocations, frees, length);
+    if (r % 61 != 0 && count_room(part.count[CLASS].now) != 0) continue;
+    CHECK_COUNT(list_settle(&part, CLASS), ==, mallocs);
+    CHECK_COUNT(part.visits, ==, ++visits);
+    mallocs = 0;
+    CHECK_COUNT(part.bins[CLASS].allocations, ==, allocations);
+    CHECK_COUNT(part.bins[CLASS].frees, ==, frees);
+    if (r % 3 == 0) list_set(&part, CLASS, list_chain(&part, CLASS));
+    else if (r % 3 == 1) list_set(&part, CLASS, chain_of((unsigned)(length = r % 300)));
+    check_totals(allocations, frees, length);
+  }
+}
+
+/* A list has room up to its cap, and for a quarter of it more when it is full already; then the next free must visit.
+ * */
+static void room_ends(void) {
+  reset();
+  list_open(&part, CLASS);
+  const unsigned cap = part.bins[CLASS].cap;
+  CHECK_COUNT(cap, ==, min_size(LIST_FIRST, LIST_FIRST_BYTES / class_size(CLASS)));
+  for (unsigned length = 0; length < 2 * cap; length++) {
+    const unsigned room = (unsigned)max_size(cap / 4u + 1, length < cap ? cap - length : 0);
+    list_set(&part, CLASS, chain_of(length));
+    for (unsigned i = 0; i < room; i++) CHECK(count_push(CLASS));
+    CHECK(!count_push(CLASS));
+    undo_push(CLASS);
+    CHECK_COUNT(list_chain(&part, CLASS).count, ==, length + room);
+    list_settle(&part, CLASS);
+  }
+}
+
+static void check_grant(void) {
+  size_t bytes = 0;
+  for (unsigned class = 0; class < CLASSES; class++) {
+    const size_t cap = part.bins[class].cap;
+    CHECK_COUNT(cap, <=, LIST_MOST);
+    CHECK(cap <= 1 || cap * class_size(class) <= LIST_FULL_BYTES);
+    bytes += cap * class_size(class);
+  }
+  CHECK_COUNT(part.granted_bytes, ==, bytes);
+  CHECK_COUNT(bytes, <=, GRANTED_MOST);
+}
+
+static void grow_fully(unsigned class, bool locked) {
+  for (int i = 0; i < 20; i++) {
+    list_settle(&part, class);
+    list_grow(&part, class, locked);
+    check_grant();
+  }
+}
+
+static void caps(void) {
+  reset();
+  for (unsigned class = 0; class < CLASSES; class++) list_open(&part, class);
+  for (unsigned class = 0; class < CLASSES; class++) grow_fully(class, false);
+  CHECK_COUNT(part.bins[0].cap, ==, LIST_MOST);
+  const unsigned last = CLASSES - 1, full = (unsigned)min_size(LIST_FULL_BYTES / class_size(CLASS), LIST_MOST);
+  CHECK_COUNT(part.bins[CLASS].cap, ==, full);
+  CHECK_COUNT(part.bins[last].cap, <, LIST_FULL_BYTES / class_size(last)); /* the grant was spent when it came */
+
+  /* Who rests gives half, again and again, and what its list held then goes to the depot. */
+  list_set(&part, CLASS, chain_of(full));
+  for (unsigned class = CLASSES / 2; class < CLASSES; class++) {
+    part.visits += IDLE_VISITS;
+    grow_fully(class, true);
+  }
+  CHECK_COUNT(part.bins[last].cap, ==, LIST_FULL_BYTES / class_size(last));
+  CHECK_COUNT(part.bins[CLASS].cap, <, full);
+  CHECK_COUNT(list_chain(&part, CLASS).count, ==, 0);
+  CHECK_COUNT(part.bins[CLASS].depot_blocks, ==, full);
+
+  for (int i = 0; i < 20; i++) list_shrink(&part, 0);
+  CHECK_COUNT(part.bins[0].cap, ==, LIST_DRAIN);
+  list_shrink(&part, last);
+  check_grant();
+}
+
+int main(void) {
+  every_call_is_counted();
+  room_ends();
+  caps();
+  return 0;
+}

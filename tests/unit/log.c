@@ -1,0 +1,74 @@
+/* log: formats agree with printf's at every capacity; a line is one write, keeps errno, and ends where its buffer
+ * does. */
+#include "unit.h"
+
+#include "base/log.h"
+
+#define SHIFTED(bits) (unsigned long)(r >> (bits))
+#define ALL_FORMATS \
+  "%s|%u|%d|%zu|%lu|%p|%%|%s", text, (unsigned)r, (int)SHIFTED(32), (size_t)r, SHIFTED(7), (void *)(r | 1), ""
+
+static void formats_as_printf(void) {
+  uint64_t random = 1;
+  for (int i = 0; i < 20000; i++) {
+    const uint64_t r = check_random(&random) >> check_random(&random) % 64;
+    const char *const text = i % 2 ? "some text" : "";
+    char ours[160], theirs[160];
+    const size_t capacity = 1 + (size_t)i % sizeof ours;
+    memset(ours, '#', sizeof ours);
+    const size_t length = log_format(ours, capacity, ALL_FORMATS);
+    snprintf(theirs, capacity, ALL_FORMATS);
+    CHECK(strcmp(ours, theirs) == 0);
+    CHECK_COUNT(length, ==, strlen(theirs));
+    CHECK(capacity == sizeof ours || ours[capacity] == '#');
+  }
+  char edges[80];
+  log_format(edges, sizeof edges, "%d %zu %p", INT_MIN, SIZE_MAX, NULL);
+  CHECK(strcmp(edges, "-2147483648 18446744073709551615 0x0") == 0);
+}
+
+static char endless[2000];
+
+static void say_two_lines(void) {
+  errno = 4711;
+  log_line("%s %d", "first", 1);
+  log_line("%s", endless);
+}
+
+static void say_nowhere(void) {
+  close(2);
+  log_line("nobody hears this");
+}
+
+static void lines(void) {
+  char heard[4096];
+  memset(endless, 'x', sizeof endless - 1);
+  CHECK_COUNT(hear(say_two_lines, heard, sizeof heard), ==, 2);
+  CHECK(errno == 4711);
+  static const char start[] = "tslab: first 1\ntslab: xxx";
+  CHECK(strncmp(heard, start, sizeof start - 1) == 0);
+  const size_t length = strlen(heard);
+  CHECK_COUNT(length, >, 500);
+  CHECK_COUNT(length, <, 600);
+  CHECK(heard[length - 1] == '\n' && heard[length - 2] == 'x');
+  CHECK_COUNT(hear(say_nowhere, heard, sizeof heard), ==, 0);
+  CHECK(errno == 4711);
+}
+
+static int status;
+static void break_an_invariant(void) { check_failed("1 == 2", "file.c", 7); }
+static void watch_it_break(void) { status = in_child(break_an_invariant); }
+
+static void broken_invariants_abort(void) {
+  char heard[4096];
+  CHECK_COUNT(hear(watch_it_break, heard, sizeof heard), ==, 1);
+  CHECK(strcmp(heard, "tslab: internal error: 1 == 2 does not hold (file.c:7); please report this\n") == 0);
+  CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+int main(void) {
+  formats_as_printf();
+  lines();
+  broken_invariants_abort();
+  return 0;
+}

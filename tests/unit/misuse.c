@@ -1,0 +1,93 @@
+/* misuse: what a pointer is, is said in one line; then the process ends, or goes on and counts, when it may. */
+#include "unit.h"
+
+#include "base/options.h"
+#include "heap/misuse.h"
+#include "slab/large.h"
+
+enum { CLASS = 5 };
+
+static struct run *slab;
+static char *block, *large;
+static const char *call;
+static void *culprit;
+static int status;
+
+static void tell(void) { misuse(call, culprit); }
+static void tell_freed(void) { misuse_freed(culprit); }
+static void tell_interior(void) { misuse_interior(call, culprit); }
+static void tell_size(void) { misuse_size(call, culprit, 5000, CLASS); }
+static void tell_large_size(void) { misuse_size(call, culprit, 5000, CLASSES); }
+
+static void (*teller)(void);
+static void in_process(void) { status = in_child(teller); }
+
+static void expect_line(void (*run)(void), const char *before, const char *after) {
+  char heard[512], expected[512];
+  CHECK_COUNT(hear(run, heard, sizeof heard), ==, 1);
+  snprintf(expected, sizeof expected, "tslab: %s%p%s\n", before, culprit, after);
+  if (strcmp(heard, expected) != 0) dprintf(2, "expected %sgot %s", expected, heard);
+  CHECK(strcmp(heard, expected) == 0);
+}
+
+static void says(void (*run)(void), void *p, const char *before, const char *after, bool may_go_on) {
+  culprit = p;
+  teller = run;
+  for (options.on_misuse = MISUSE_ABORT; options.on_misuse <= MISUSE_REPORT; options.on_misuse++) {
+    expect_line(in_process, before, after);
+    if (options.on_misuse == MISUSE_REPORT && may_go_on) CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    else CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+  }
+}
+
+static void pointers(void) {
+  static char data[16];
+  char local[16];
+  bool zero;
+  struct run *const meta = pages_alloc(1, GRANULE, RUN_META, &zero);
+  call = "free";
+  says(tell, data, "free of foreign pointer ", " (not from this allocator)", true);
+  says(tell, run_start(meta), "free of foreign pointer ", " (not from this allocator)", true);
+  if (!SANITIZED) says(tell, local, "free of stack pointer ", "", true); /* a sanitizer's stack may be elsewhere */
+  says(tell, block, "double free of ", " (96-byte class)", true);
+  says(tell, block + 95, "free of interior pointer ", " (95 bytes into a block of the 96-byte class)", true);
+  says(tell, large + 70000, "free of interior pointer ", " (70000 bytes into a large block)", true);
+  says(tell, large + pages_run_of(large)->size, "free of foreign pointer ", " (not from this allocator)", true);
+  call = "realloc";
+  says(tell, block, "realloc of freed block ", " (96-byte class)", true);
+  says(tell_interior, block + 1, "realloc of interior pointer ", " (1 bytes into a block of the 96-byte class)", false);
+  says(tell_freed, block, "double free of ", " (96-byte class)", true);
+  call = "free_sized";
+  says(tell_size, block, "free_sized of ", " with size 5000 (96-byte class)", true);
+  says(tell_large_size, large, "free_sized of ", " with size 5000 (large block)", true);
+}
+
+/* Memory that is nobody's now is named by what lay there last. */
+static void late_frees(void) {
+  bool zero;
+  struct run *const never = pages_alloc(1, GRANULE, RUN_META, &zero);
+  call = "free";
+  slab_retire(slab);
+  large_free(pages_run_of(large));
+  pages_free(never, true);
+  says(tell, block, "double free of ", " (96-byte class)", true);
+  says(tell, large, "double free of ", " (large block)", true);
+  says(tell, run_start(never), "free of foreign pointer ", " (not from this allocator)", true);
+}
+
+int main(void) {
+  bool zero;
+  start_floors();
+  slab = slab_new(CLASS, 0);
+  block = slab_link(slab, 1).head;
+  large = large_alloc(100000, GRANULE, &zero);
+  CHECK(setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}) == 0);
+  pointers();
+  late_frees();
+  CHECK_COUNT(misuse_count(), ==, 0); /* those were the children's */
+  culprit = block;
+  options.on_misuse = MISUSE_REPORT;
+  expect_line(tell, "double free of ", " (96-byte class)");
+  CHECK_COUNT(misuse_count(), ==, 1);
+  return 0;
+}

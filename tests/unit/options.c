@@ -1,0 +1,100 @@
+/* options: each row takes its values and refuses others with its line; an unknown name is told; other names are not
+ * ours. */
+#include "unit.h"
+
+#include "base/options.h"
+
+static struct options defaults;
+static char **environment;
+
+static void read_it(void) { options_read(environment); }
+
+/* Reads from the defaults on, one setting; what it says must be `line`, or nothing. */
+static void read_setting(const char *setting, const char *line) {
+  char heard[8192], expected[8192] = "";
+  char copy[8192];
+  environment = (char *[]){strcpy(copy, setting), NULL};
+  options = defaults;
+  if (line) snprintf(expected, sizeof expected, "tslab: %s\n", line);
+  CHECK_COUNT(hear(read_it, heard, sizeof heard), ==, line != NULL);
+  if (strcmp(heard, expected) != 0) dprintf(2, "%s: expected %sgot %s", setting, expected, heard);
+  CHECK(strcmp(heard, expected) == 0);
+}
+
+static void takes(const char *setting, const size_t *target, size_t value) {
+  read_setting(setting, NULL);
+  CHECK_COUNT(*target, ==, value);
+}
+
+static void refuses(const char *setting, const char *rest) {
+  char line[8192];
+  snprintf(line, sizeof line, "%s: expected %s", setting, rest);
+  read_setting(setting, line);
+  CHECK(memcmp(&options, &defaults, sizeof options) == 0);
+}
+
+#define CACHE_WANTS "bytes up to 64M, with K or M after the number if you like; using the default"
+
+static void words_and_bytes(void) {
+  takes("TSLAB_ON_MISUSE=report", &options.on_misuse, MISUSE_REPORT);
+  takes("TSLAB_ON_MISUSE=abort", &options.on_misuse, MISUSE_ABORT);
+  refuses("TSLAB_ON_MISUSE=Report", "abort or report; using abort");
+  refuses("TSLAB_ON_MISUSE=", "abort or report; using abort");
+  takes("TSLAB_SCAVENGER=0", &options.scavenger, 0);
+  takes("TSLAB_SCAVENGER=1", &options.scavenger, 1);
+  refuses("TSLAB_SCAVENGER=2", "0 or 1; using 1");
+  takes("TSLAB_CACHE=0", &options.cache_bytes, 0);
+  takes("TSLAB_CACHE=12345", &options.cache_bytes, 12345);
+  takes("TSLAB_CACHE=8K", &options.cache_bytes, 8192);
+  takes("TSLAB_CACHE=64M", &options.cache_bytes, 64 * MiB);
+  const char *const wrong[] = {"65M", "67108865", "65537K", "", "K", "1G", "-1", "1KK", " 1", "0x10", "1k",
+                               "18446744073709551616", "18014398509481985K"};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    char setting[64];
+    snprintf(setting, sizeof setting, "TSLAB_CACHE=%s", wrong[i]);
+    refuses(setting, CACHE_WANTS);
+  }
+}
+
+static void paths(void) {
+  char path[20 + 4096] = "TSLAB_STATS_AT_EXIT=/tmp/f";
+  read_setting(path, NULL); /* the environment it came from is gone by now */
+  CHECK(options.stats_at_exit && strcmp(options.stats_at_exit, "/tmp/f") == 0);
+  refuses("TSLAB_STATS_AT_EXIT=", "the path of a file; using the default");
+  memset(path + 20, 'p', 4096); /* a line of the log is shorter, so only that it is refused */
+  path[20 + 4095] = 0;
+  read_setting(path, NULL);
+  CHECK_COUNT(strlen(options.stats_at_exit), ==, 4095);
+}
+
+static void names(void) {
+  read_setting("TSLAB_FOO=1", "unknown setting TSLAB_FOO (see docs/settings.md)");
+  read_setting("TSLAB_CACH=1", "unknown setting TSLAB_CACH (see docs/settings.md)");
+  read_setting("TSLAB_CACHES=1", "unknown setting TSLAB_CACHES (see docs/settings.md)");
+  CHECK(memcmp(&options, &defaults, sizeof options) == 0);
+  read_setting("TSLABCACHE=1", NULL);
+  read_setting("MY_TSLAB_CACHE=1", NULL);
+  read_setting("TSLAB_CACHE", NULL); /* no value: no setting */
+  CHECK(memcmp(&options, &defaults, sizeof options) == 0);
+  options_read(NULL);
+}
+
+static void all_at_once(void) {
+  char *all[] = {(char[]){"HOME=/"}, (char[]){"TSLAB_CACHE=1M"}, (char[]){"TSLAB_SCAVENGER=0"}, NULL};
+  options = defaults;
+  options_read(all);
+  CHECK_COUNT(options.cache_bytes, ==, MiB);
+  CHECK_COUNT(options.scavenger, ==, 0);
+}
+
+int main(void) {
+  defaults = options;
+  CHECK_COUNT(defaults.on_misuse, ==, MISUSE_ABORT);
+  CHECK_COUNT(defaults.scavenger, ==, 1);
+  CHECK(defaults.stats_at_exit == NULL);
+  words_and_bytes();
+  paths();
+  names();
+  all_at_once();
+  return 0;
+}

@@ -1,0 +1,106 @@
+/* os: what the kernel calls promise: zeros after commit, purge and heal, contents after move, refusal without harm,
+ * errno kept. */
+#include "unit.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+enum { PAGES = 16 };
+static size_t length;
+
+static bool all_are(const char *at, char value) {
+  for (size_t i = 0; i < length; i++)
+    if (at[i] != value) return false;
+  return true;
+}
+
+static size_t resident_pages(void *at) {
+  unsigned char in_core[PAGES];
+  size_t count = 0;
+  CHECK(mincore(at, length, in_core) == 0);
+  for (int i = 0; i < PAGES; i++) count += in_core[i] & 1;
+  return count;
+}
+
+static void memory_comes_and_goes(void) {
+  char *const at = os_reserve(NULL, 3 * length);
+  CHECK(at != NULL);
+  CHECK(!os_reserve_at(at, length)); /* taken, and left as it is */
+  CHECK(os_commit(at, length) && os_commit(at + length, length));
+  CHECK(all_are(at, 0));
+  memset(at, 'a', length);
+  CHECK_COUNT(resident_pages(at), ==, PAGES);
+  CHECK(os_purge(at, length));
+  CHECK_COUNT(resident_pages(at), ==, 0);
+  CHECK(all_are(at, 0));
+
+  memset(at, 'b', length);
+  memset(at + length, 'c', length);
+  if (os_move(at, at + length, length) == MOVED) {
+    CHECK(all_are(at, 0) && all_are(at + length, 'b'));
+    memset(at, 'd', length); /* the source stays usable */
+  } else {
+    CHECK(all_are(at, 'b') && all_are(at + length, 0));
+  }
+  char *const nowhere = (char *)(uintptr_t)(16 * os_page_size);
+  CHECK_COUNT(os_move(nowhere, at + length, length), ==, NOT_MOVED);
+  CHECK(all_are(at + length, 0));
+  memset(at + length, 'f', length);
+  CHECK(os_heal(at + length, length));
+  CHECK(all_are(at + length, 0));
+  memset(at + length, 'e', length);
+
+  os_unreserve(at + 2 * length, length);
+  CHECK(os_reserve_at(at + 2 * length, length));
+  os_unreserve(at, 3 * length);
+  CHECK(mincore(at, length, (unsigned char[PAGES]){0}) != 0);
+}
+
+static void refusals_keep_errno(void) {
+  char *const nowhere = (char *)(uintptr_t)(16 * os_page_size);
+  errno = 4711;
+  CHECK(os_reserve(NULL, (size_t)1 << 60) == NULL);
+  CHECK(!os_commit(nowhere, length));
+  CHECK(!os_purge(nowhere, length));
+  CHECK(os_address_space_limit() > 0 && os_physical_memory() > 16 * MiB);
+  CHECK(errno == 4711);
+}
+
+static void the_limit_is_what_setrlimit_says(void) {
+  CHECK(setrlimit(RLIMIT_AS, &(struct rlimit){1 * GiB, 1 * GiB}) == 0);
+  CHECK_COUNT(os_address_space_limit(), ==, 1 * GiB);
+}
+
+static _Atomic uint32_t word;
+
+static void *wake(void *unused) {
+  atomic_store(&word, 1);
+  os_wake(&word, 1);
+  return unused;
+}
+
+/* That these return at all is the test. */
+static void waiting_ends(void) {
+  errno = 4711;
+  os_wait(&word, 1, 0); /* another value than expected */
+  os_wait(&word, 0, 5); /* nobody wakes */
+  CHECK(errno == 4711);
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, wake, NULL) == 0);
+  while (atomic_load(&word) == 0) os_wait(&word, 0, 0);
+  CHECK(pthread_join(thread, NULL) == 0);
+}
+
+int main(void) {
+  os_start();
+  CHECK_COUNT(os_page_size, ==, sysconf(_SC_PAGESIZE));
+  length = PAGES * os_page_size;
+  memory_comes_and_goes();
+  refusals_keep_errno();
+  CHECK(in_child(the_limit_is_what_setrlimit_says) == 0);
+  CHECK(os_random() != 0 && os_random() == os_random());
+  waiting_ends();
+  CHECK(!os_secure_mode());
+  return 0;
+}

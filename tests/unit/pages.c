@@ -1,0 +1,200 @@
+/* pages: runs of random sizes and alignments, allocated, resized, freed and purged, against a map of who owns each
+ * granule. */
+#include "unit.h"
+
+#include "pages/pages.h"
+
+enum { SLOTS = 64, GRANULES = 1 << 16, LINE = 64 };
+
+struct slot {
+  struct run *run;
+  size_t granules;
+  unsigned char stamp; /* of every granule; 0: never written, and was zero */
+};
+static struct slot slots[SLOTS];
+static unsigned char owner[GRANULES]; /* slot + 1 */
+static uint64_t random_state = 1;
+
+static size_t draw(size_t n) { return check_random(&random_state) % n; }
+
+/* In each granule one byte, at a place that differs from granule to granule. */
+static unsigned char *stamp_of(struct run *run, size_t granule) {
+  return (unsigned char *)run_start(run) + granule * GRANULE + (run_index(run) + granule) * LINE * 7 % GRANULE;
+}
+
+static bool reads_zero(const struct run *run) {
+  for (const char *p = run_start(run), *end = p + run_bytes(run); p < end; p += LINE)
+    if (*p != 0) return false;
+  return true;
+}
+
+static void check_slot(const struct slot *s) {
+  CHECK_COUNT(s->run->granules, ==, s->granules);
+  CHECK(pages_run_of(run_start(s->run) + draw(run_bytes(s->run))) == s->run);
+  for (size_t g = 0; g < s->granules; g++) {
+    CHECK_COUNT(owner[run_index(s->run) + g], ==, s - slots + 1);
+    CHECK_COUNT(*stamp_of(s->run, g), ==, s->stamp);
+  }
+}
+
+/* Granules [from, to) of the run change hands. */
+static void set_owner(const struct slot *s, size_t from, size_t to, int before, int after) {
+  for (size_t g = run_index(s->run) + from; g < run_index(s->run) + to; g++) {
+    CHECK_COUNT(g, <, GRANULES);
+    CHECK_COUNT(owner[g], ==, before);
+    owner[g] = (unsigned char)after;
+  }
+}
+
+static int number(const struct slot *s) { return (int)(s - slots) + 1; }
+
+static void write_stamps(struct slot *s) {
+  s->stamp = (unsigned char)(1 + draw(255));
+  for (size_t g = 0; g < s->granules; g++) *stamp_of(s->run, g) = s->stamp;
+}
+
+static void allocate(struct slot *s) {
+  const size_t alignment = GRANULE << (draw(4) ? 0 : draw(6));
+  bool zero;
+  s->granules = draw(8) ? 1 + draw(6) : 1 + draw(80);
+  s->run = pages_alloc(s->granules, alignment, RUN_LARGE, &zero);
+  CHECK(s->run != NULL && s->run->kind == RUN_LARGE);
+  CHECK(s->run->word == 0 && s->run->part == NULL && s->run->epoch == 0 && s->run->size == 0 && !s->run->moved);
+  CHECK_COUNT((uintptr_t)run_start(s->run) % alignment, ==, 0);
+  set_owner(s, 0, s->granules, 0, number(s));
+  if (zero) CHECK(reads_zero(s->run));
+  s->stamp = 0;
+  if (!zero || draw(2)) write_stamps(s);
+}
+
+static void release(struct slot *s) {
+  check_slot(s);
+  set_owner(s, 0, s->granules, number(s), 0);
+  pages_free(s->run, s->stamp == 0);
+  s->run = NULL;
+}
+
+static bool somebody_is_there(size_t from, size_t to) {
+  for (; from < to; from++)
+    if (owner[from]) return true;
+  return false;
+}
+
+/* Refused if and only if a neighbour is in the way; what lay in the run stays. */
+static void resize(struct slot *s) {
+  const size_t before = s->granules, after = 1 + draw(2 * before + 4), end = run_index(s->run) + before;
+  const bool in_the_way = after > before && somebody_is_there(end, end + after - before);
+  check_slot(s);
+  CHECK_COUNT(pages_resize(s->run, after), ==, !in_the_way);
+  if (in_the_way) return;
+  if (after < before) set_owner(s, after, before, number(s), 0);
+  else set_owner(s, before, after, 0, number(s));
+  s->granules = after;
+  if (after > before) write_stamps(s); /* what it grew by is arbitrary */
+}
+
+static void purge(void) {
+  const size_t dirty = pages_free_dirty(), returned = pages_totals().returned;
+  CHECK_COUNT(pages_purge(UINT64_MAX, SIZE_MAX), ==, dirty);
+  CHECK_COUNT(pages_totals().returned, ==, returned + dirty);
+  CHECK_COUNT(pages_free_dirty(), ==, 0);
+}
+
+static void check_totals(void) {
+  const struct pages_totals totals = pages_totals();
+  size_t owned = 0;
+  for (size_t g = 0; g < GRANULES; g++) owned += owner[g] != 0;
+  CHECK_COUNT(totals.committed - totals.free_clean - totals.free_dirty, ==, owned << GRANULE_SHIFT);
+  CHECK_COUNT(totals.committed, <=, totals.reserved);
+}
+
+static void against_a_map(void) {
+  for (int i = 0; i < 20000 / TEST_SCALE; i++) {
+    struct slot *const s = &slots[draw(SLOTS)];
+    if (!s->run) allocate(s);
+    else if (draw(2)) resize(s);
+    else release(s);
+    if (draw(200) == 0) purge();
+    pages_check();
+    if (i % 64 == 0) check_totals();
+  }
+  for (int i = 0; i < SLOTS; i++)
+    if (slots[i].run) release(&slots[i]);
+  check_totals();
+  purge();
+}
+
+static struct run *take(size_t granules) {
+  bool zero;
+  struct run *const run = pages_alloc(granules, GRANULE, RUN_LARGE, &zero);
+  CHECK(run != NULL);
+  return run;
+}
+
+/* Only what was free before the tick goes. Runs in use lie between, or those that join would take the older stamp. */
+static void ticks(void) {
+  struct run *const first = take(1), *const young = take(4), *const wall = take(1);
+  struct run *const old = take(4), *const last = take(1);
+  pages_set_tick(10);
+  pages_free(old, false);
+  pages_set_tick(11);
+  pages_free(young, false);
+  CHECK_COUNT(pages_purge(10, SIZE_MAX), ==, 0);
+  CHECK_COUNT(pages_purge(11, SIZE_MAX), ==, 4 * GRANULE);
+  CHECK_COUNT(pages_purge(11, SIZE_MAX), ==, 0);
+  CHECK_COUNT(pages_purge(12, SIZE_MAX), ==, 4 * GRANULE);
+  pages_free(first, true), pages_free(wall, true), pages_free(last, true);
+  CHECK_COUNT(pages_free_dirty(), ==, 0);
+}
+
+static void few_runs_may_move(void) {
+  struct run *runs[MOVED_RUNS_MOST + 1];
+  for (int i = 0; i <= MOVED_RUNS_MOST; i++) {
+    runs[i] = take(1);
+    CHECK_COUNT(pages_may_move(runs[i]), ==, i < MOVED_RUNS_MOST);
+  }
+  CHECK_COUNT(pages_totals().moved_runs, ==, MOVED_RUNS_MOST);
+  pages_free(runs[0], false);
+  CHECK(pages_may_move(runs[MOVED_RUNS_MOST]));
+  for (int i = 1; i <= MOVED_RUNS_MOST; i++) pages_free(runs[i], false);
+  CHECK_COUNT(pages_totals().moved_runs, ==, 0);
+}
+
+static void outside(void) {
+  const size_t committed = pages_totals().committed;
+  CHECK(pages_run_of(NULL) == NULL && pages_run_of(&committed) == NULL && pages_run_of(pages.base) == NULL);
+  CHECK(pages_run_of(pages.base + (pages.count << GRANULE_SHIFT)) == NULL);
+  CHECK(pages_run_of(pages.base + (pages.count << GRANULE_SHIFT) - 1) != NULL);
+}
+
+/* A reservation that is full refuses, stays sound, and serves again after a free. */
+static void full(void) {
+  enum { MOST = 256, PIECE = 16 };
+  static struct run *runs[MOST];
+  bool zero;
+  CHECK(setrlimit(RLIMIT_AS, &(struct rlimit){256 * MiB, 256 * MiB}) == 0);
+  start_floors();
+  int count = 0;
+  while (count < MOST && (runs[count] = pages_alloc(PIECE, GRANULE, RUN_LARGE, &zero))) count++;
+  CHECK_COUNT(count, >=, 150);
+  CHECK_COUNT(count, <, MOST);
+  CHECK(pages_alloc(SIZE_MAX >> GRANULE_SHIFT, GRANULE, RUN_LARGE, &zero) == NULL);
+  CHECK(!pages_resize(runs[count - 1], MOST * PIECE));
+  CHECK_COUNT(runs[count - 1]->granules, ==, PIECE);
+  pages_check();
+  for (int i = 0; i < count; i += 2) pages_free(runs[i], false);
+  pages_check();
+  for (int i = 0; i < count; i += 2) CHECK(pages_alloc(PIECE, GRANULE, RUN_LARGE, &zero) != NULL && !zero);
+  pages_check();
+}
+
+int main(void) {
+  if (!SANITIZED) CHECK(in_child(full) == 0);
+  start_floors();
+  against_a_map();
+  ticks();
+  few_runs_may_move();
+  outside();
+  pages_check();
+  return 0;
+}

@@ -1,0 +1,118 @@
+/* scavenger: what was freed goes back while the program does nothing; the thread takes no signals, starts once, stops
+ * when asked, is born again, and does not exist where it is not wanted. */
+#include "unit.h"
+
+#include "base/options.h"
+#include "front/front.h"
+#include <dirent.h>
+#include <pthread.h>
+#include <time.h>
+
+enum { SMALL = 20000, LARGE = 8 };
+
+static void *blocks[SMALL], *larges[LARGE];
+
+static unsigned threads(void) {
+  unsigned count = 0;
+  DIR *const tasks = opendir("/proc/self/task");
+  CHECK(tasks != NULL);
+  while (readdir(tasks)) count++;
+  closedir(tasks);
+  return count - 2; /* . and .. */
+}
+
+static void *must(size_t size) {
+  void *const block = tslab_malloc(size);
+  CHECK(block != NULL);
+  return memset(block, 1, size);
+}
+
+static void burst(void) {
+  for (int i = 0; i < SMALL; i++) blocks[i] = must(700);
+  for (int i = 0; i < LARGE; i++) larges[i] = must(2 * MiB);
+  for (int i = 0; i < SMALL; i++) tslab_free(blocks[i]);
+  for (int i = 0; i < LARGE; i++) tslab_free(larges[i]);
+}
+
+static uint64_t held(void) {
+  tslab_stats_global stats;
+  CHECK(tslab_stats(&stats, sizeof stats) == 0);
+  return stats.in_use_bytes + stats.free_dirty_bytes;
+}
+
+/* How long that takes is the machine's affair; that it never comes is what the test's own limit is for. */
+static void wait_until_held_at_most(uint64_t bytes) {
+  while (held() > bytes) nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+}
+
+/* Pages between live blocks go too: one block in each slab stays. */
+static void holes(void) {
+  tslab_stats_global stats;
+  for (int i = 0; i < SMALL; i++) blocks[i] = must(700);
+  CHECK(tslab_stats(&stats, sizeof stats) == 0);
+  const uint64_t enough = stats.returned_bytes + SMALL / 2 * 700;
+  for (int i = 0; i < SMALL; i++)
+    if (i % 80 != 0) tslab_free(blocks[i]);
+  while (stats.returned_bytes < enough) {
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    CHECK(tslab_stats(&stats, sizeof stats) == 0);
+  }
+  for (int i = 0; i < SMALL; i += 80) tslab_free(blocks[i]);
+}
+
+static volatile sig_atomic_t handled;
+static void handle(int unused) { (void)unused, handled = 1; }
+
+static void signals_are_not_for_it(void) {
+  sigset_t one, pending;
+  sigemptyset(&one);
+  sigaddset(&one, SIGUSR1);
+  signal(SIGUSR1, handle);
+  sigprocmask(SIG_BLOCK, &one, NULL);
+  kill(getpid(), SIGUSR1);
+  burst();
+  wait_until_held_at_most(4 * MiB); /* the thread ran meanwhile */
+  CHECK(sigpending(&pending) == 0 && sigismember(&pending, SIGUSR1) && !handled);
+  sigprocmask(SIG_UNBLOCK, &one, NULL);
+  CHECK(handled);
+}
+
+static void unwanted(void) {
+  const unsigned before = threads();
+  options.scavenger = 0;
+  for (int i = 0; i < LARGE; i++) larges[i] = must(8 * MiB);
+  for (int i = 0; i < LARGE; i++) tslab_free(larges[i]);
+  CHECK_COUNT(threads(), ==, before);
+  CHECK_COUNT(pages_free_dirty(), <=, 32 * MiB); /* slow paths purge */
+  CHECK_COUNT(pages_totals().returned, >, 0);
+}
+
+/* Ends the scavenger as the last thread's end does. */
+static void stops_and_is_born_again(unsigned before) {
+  scavenger_stop();
+  CHECK_COUNT(threads(), ==, before);
+  scavenger_stop(); /* nothing to stop */
+  burst();
+  CHECK_COUNT(threads(), ==, before + 1);
+  wait_until_held_at_most(4 * MiB);
+}
+
+static void *nothing(void *unused) { return unused; }
+
+int main(void) {
+  pthread_t first;
+  CHECK(in_child(unwanted) == 0);
+  CHECK(pthread_create(&first, NULL, nothing, NULL) == 0 && pthread_join(first, NULL) == 0);
+  const unsigned before = threads(); /* with a sanitizer's own, which the first thread starts */
+  tslab_free(must(100));
+  CHECK_COUNT(threads(), ==, before); /* a small program keeps its one thread */
+  burst();
+  CHECK_COUNT(threads(), ==, before + 1);
+  wait_until_held_at_most(4 * MiB);
+  CHECK_COUNT(threads(), ==, before + 1);
+  holes();
+  signals_are_not_for_it();
+  stops_and_is_born_again(before);
+  CHECK_COUNT(tslab_purge(), <, 4 * MiB);
+  return 0;
+}

@@ -1,0 +1,151 @@
+/* slab: for every class, each block of a slab is linked once and where it belongs; push, take and the purge of holes
+ * keep the counts in the slab's word, and live blocks their contents. */
+#include "unit.h"
+
+#include "slab/slab.h"
+
+enum { MOST = (int)(GRANULE / 16) };
+
+static struct run *slab;
+static size_t size;
+static char *blocks[MOST];
+
+static uint64_t word(void) { return atomic_load(&slab->word); }
+
+static void check_word(unsigned count, unsigned linked) {
+  CHECK_COUNT(slab_count(word()), ==, count);
+  CHECK_COUNT(slab_linked(word()), ==, linked);
+}
+
+/* Walks the chain; every block lies on a multiple, is marked free, and is met for the first time. */
+static void check_chain(struct chain chain, unsigned char *seen) {
+  unsigned count = 0;
+  for (char *b = chain.head; b != CHAIN_END; b = block_words(b)[0], count++) {
+    CHECK((uintptr_t)b % size == 0 && b >= run_start(slab) && b + size <= run_start(slab) + run_bytes(slab));
+    CHECK(block_is_free(b) && slab_block_of(slab, b) == b && slab_block_of(slab, b + size - 1) == b);
+    CHECK_COUNT(seen[(b - run_start(slab)) / 16]++, ==, 0);
+  }
+  CHECK_COUNT(count, ==, chain.count);
+}
+
+/* Takes all blocks that were never linked, into blocks[], in address order. */
+static void link_all(unsigned wanted) {
+  static unsigned char seen[4 * MOST];
+  unsigned total = 0;
+  memset(seen, 0, sizeof seen);
+  while (slab->unlinked) {
+    const struct chain chain = slab_link(slab, wanted);
+    CHECK(chain.count >= wanted || !slab->unlinked);
+    check_chain(chain, seen);
+    for (char *b = chain.head, *next; b != CHAIN_END; b = next) {
+      next = block_words(b)[0];
+      CHECK(total == 0 || b > blocks[total - 1]);
+      blocks[total++] = b;
+      memset(b, 0x5c, size);
+    }
+    check_word(0, total);
+  }
+  CHECK_COUNT(total, ==, slab->capacity);
+}
+
+static bool push_one(unsigned i) {
+  block_mark_free(blocks[i]);
+  return slab_push(slab, blocks[i], blocks[i], 1);
+}
+
+/* Who must settle is told once: at the threshold, or when the last block comes; listed slabs only at the last. */
+static void push_and_take(bool listed) {
+  static unsigned char seen[4 * MOST];
+  memset(seen, 0, sizeof seen);
+  if (listed) atomic_fetch_or(&slab->word, SLAB_LISTED);
+  const unsigned told = listed ? slab->capacity : slab->threshold;
+  for (unsigned i = 0; i < slab->capacity; i++) {
+    CHECK_COUNT(push_one(i), ==, i + 1 == told);
+    check_word(i + 1, slab->capacity);
+    CHECK_COUNT((word() & SLAB_PENDING) != 0, ==, i + 1 >= told);
+  }
+  CHECK(slab_all_free(word()));
+  atomic_fetch_and(&slab->word, ~SLAB_PENDING);
+  const struct chain chain = slab_take(slab, !listed);
+  CHECK_COUNT((word() & SLAB_LISTED) != 0, ==, !listed);
+  CHECK_COUNT(chain.count, ==, slab->capacity);
+  check_chain(chain, seen);
+  check_word(0, slab->capacity);
+  CHECK_COUNT(slab_take(slab, false).count, ==, 0);
+  for (unsigned i = 0; i < slab->capacity; i++) memset(blocks[i], 0x5c, size);
+}
+
+/* Live are the blocks that start in the first quarter. Pages that they do not touch go, with the free blocks that start
+ * there. */
+static void purge_holes(void) {
+  const size_t unit = max_size(os_page_size, run_bytes(slab) / 64);
+  unsigned live = 0, kept = 0;
+  while (live < slab->capacity && blocks[live] < run_start(slab) + run_bytes(slab) / 4) live++;
+  const size_t unused = round_down((size_t)(blocks[0] - run_start(slab)), unit); /* the gap */
+  const size_t used = round_up((size_t)(blocks[live - 1] + size - run_start(slab)), unit);
+  for (unsigned i = live; i < slab->capacity; i++) push_one(i);
+  for (unsigned i = live; i < slab->capacity; i++) kept += blocks[i] < run_start(slab) + used;
+  atomic_fetch_or(&slab->word, SLAB_PENDING);
+  CHECK_COUNT(slab_purge_holes(slab), ==, run_bytes(slab) - used + unused);
+  check_word(kept, live + kept);
+  for (const char *p = run_start(slab) + used; p < run_start(slab) + run_bytes(slab); p++) CHECK_COUNT(*p, ==, 0);
+  for (unsigned i = 0; i < live; i++)
+    for (size_t at = 0; at < size; at++) CHECK_COUNT(blocks[i][at], ==, 0x5c);
+
+  /* What was dropped is linked again, and with what stayed each free block is there once. */
+  static unsigned char seen[4 * MOST];
+  memset(seen, 0, sizeof seen);
+  atomic_fetch_and(&slab->word, ~SLAB_PENDING);
+  unsigned again = slab_count(word());
+  check_chain(slab_take(slab, false), seen);
+  while (slab->unlinked) {
+    const struct chain chain = slab_link(slab, 1);
+    check_chain(chain, seen);
+    again += chain.count;
+  }
+  CHECK_COUNT(again, ==, slab->capacity - live);
+  for (unsigned i = 0; i < live; i++) CHECK_COUNT(seen[(blocks[i] - run_start(slab)) / 16], ==, 0);
+  check_word(0, slab->capacity);
+}
+
+static void live_and_die(unsigned class) {
+  size = class_size(class);
+  slab = slab_new(class, 7);
+  CHECK(slab != NULL && slab->kind == RUN_SLAB && slab->class == class && slab->epoch == 7);
+  CHECK_COUNT(slab->capacity, >=, 7);
+  CHECK_COUNT((slab->capacity + 1u) * size, >, run_bytes(slab) - size); /* a gap and a rest, each less than a block */
+  CHECK_COUNT(pages_homes()[run_index(slab)], ==, 0);
+  slab_set_home(slab, 4711);
+  for (size_t i = 0; i < slab->granules; i++) CHECK_COUNT(pages_homes()[run_index(slab) + i], ==, 4711);
+  link_all(class % 5 * 10 + 1);
+  push_and_take(false);
+  push_and_take(true);
+  purge_holes();
+
+  char *const start = run_start(slab), *const first = blocks[0];
+  if (first > start) CHECK(slab_block_of(slab, first - 1) == NULL);
+  CHECK(slab_block_of(slab, first + slab->capacity * size - 1) != NULL);
+  slab_retire(slab);
+  CHECK(pages_run_of(start)->kind == RUN_FREE && pages.runs[granule_of(start)].was == class + 1);
+  CHECK_COUNT(pages_homes()[granule_of(start)], ==, 0);
+}
+
+/* A slab from which nothing was taken gives back clean pages; one that was used gives back dirty ones. */
+static void retired_pages_are_dirty_if_used(void) {
+  CHECK_COUNT(pages_purge(UINT64_MAX, SIZE_MAX), >, 0);
+  slab = slab_new(3, 0);
+  slab_retire(slab);
+  CHECK_COUNT(pages_free_dirty(), ==, 0);
+  slab = slab_new(3, 0);
+  slab_link(slab, 1);
+  slab_retire(slab);
+  CHECK_COUNT(pages_free_dirty(), ==, GRANULE);
+}
+
+int main(void) {
+  start_floors();
+  for (unsigned class = 0; class < CLASSES; class++) live_and_die(class);
+  retired_pages_are_dirty_if_used();
+  pages_check();
+  return 0;
+}

@@ -1,0 +1,70 @@
+/* thread: born at the first slow path, not by a free; its part serves the next thread; a fork child goes on with one
+ * part and without the parent's file. */
+#include "unit.h"
+
+#include "base/options.h"
+#include "front/front.h"
+#include <pthread.h>
+
+static struct part *seen[2];
+static void *block;
+
+static void *only_free(void *unused) {
+  CHECK(current_part == &empty_part);
+  tslab_free(block);
+  CHECK(tslab_malloc_usable_size(unused) == 0 && !tslab_owns(&seen));
+  CHECK(current_part == &empty_part);
+  return NULL;
+}
+
+static void *be_born(void *place) {
+  CHECK(current_part == &empty_part);
+  void *const own = tslab_malloc(100);
+  *(struct part **)place = current_part;
+  CHECK(own != NULL && current_part != &empty_part && current_part->live && front_part() == current_part);
+  tslab_free(own);
+  return NULL;
+}
+
+static void run_thread(void *(*body)(void *), void *argument) {
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, body, argument) == 0 && pthread_join(thread, NULL) == 0);
+}
+
+/* Two at a time have two parts; one after the other share one. */
+static void *live_beside_another(void *place) {
+  be_born(place);
+  run_thread(be_born, &seen[1]);
+  CHECK(seen[0] != seen[1] && current_part == seen[0]);
+  return NULL;
+}
+
+static void live_as_child(void) {
+  CHECK(options.stats_at_exit == NULL);
+  CHECK_COUNT(live_parts, ==, 1);
+  tslab_free(tslab_malloc(4 * MiB)); /* starts a scavenger of its own */
+  if (!SANITIZED) run_thread(be_born, &seen[0]);
+  CHECK_COUNT(live_parts, ==, 1);
+}
+
+int main(void) {
+  CHECK(front_has_started() && front_is_ready() && current_part->live);
+  CHECK_COUNT(live_parts, ==, 1);
+  block = tslab_malloc(100);
+  run_thread(only_free, NULL);
+  CHECK_COUNT(live_parts, ==, 1);
+
+  run_thread(be_born, &seen[0]);
+  CHECK_COUNT(live_parts, ==, 1);
+  CHECK(seen[0] != current_part && !seen[0]->live);
+  run_thread(be_born, &seen[1]);
+  CHECK(seen[1] == seen[0]);
+  run_thread(live_beside_another, &seen[0]);
+  CHECK(front_part() == current_part);
+
+  options.stats_at_exit = "/nonexistent/stats";
+  CHECK(in_child(live_as_child) == 0);
+  CHECK(options.stats_at_exit != NULL);
+  options.stats_at_exit = NULL;
+  return 0;
+}
