@@ -46,7 +46,7 @@ static size_t tick_once(void) {
     if (was_quiet(p)) freed += heap_flush_depot(p, SIZE_MAX);
     freed += heap_trim(p, false);
   }
-  return freed + pages_purge(tick - AGE + 1, SIZE_MAX);
+  return freed + pages_purge(tick - AGE + 1);
 }
 
 static void sleep_until_woken(void) {
@@ -103,7 +103,7 @@ static COLD void start_or_wake(uint32_t seen) {
     if (atomic_compare_exchange_strong(&state, &seen, next) && next == BUSY && !create_thread())
       atomic_store(&state, IMPOSSIBLE);
   } else if (seen == IMPOSSIBLE && pages_free_dirty() > INLINE_NOTICE) {
-    pages_purge(UINT64_MAX, SIZE_MAX);
+    pages_purge(UINT64_MAX);
   }
   errno = kept;
 }
@@ -114,9 +114,11 @@ static void notice(bool enough) {
   if ((enough || pages_free_dirty() > NOTICE) && front_is_ready()) start_or_wake(seen);
 }
 
-void scavenger_notice(const struct part *part) { notice(part->depot_bytes > DEPOT_NOTICE); }
+static size_t depot_bytes(const struct part *part) { return __atomic_load_n(&part->depot_bytes, __ATOMIC_RELAXED); }
 
-void scavenger_notice_death(const struct part *part) { notice(part->granted_bytes + part->depot_bytes > DEPOT_NOTICE); }
+void scavenger_notice(const struct part *part) { notice(depot_bytes(part) > DEPOT_NOTICE); }
+
+void scavenger_notice_death(const struct part *part) { notice(part->granted_bytes + depot_bytes(part) > DEPOT_NOTICE); }
 
 void scavenger_stop(void) {
   uint32_t seen = atomic_load(&state);
@@ -139,7 +141,7 @@ size_t front_purge(void) {
     heap_flush_depot(p, SIZE_MAX);
     heap_trim(p, true);
   }
-  pages_purge(UINT64_MAX, SIZE_MAX);
+  pages_purge(UINT64_MAX);
   if (TSLAB_CHECK_LEVEL >= 2) pages_check();
   return pages_totals().returned - before;
 }

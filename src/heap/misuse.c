@@ -10,12 +10,9 @@ static _Atomic uint64_t misuses;
 
 uint64_t misuse_count(void) { return atomic_load_explicit(&misuses, memory_order_relaxed); }
 
-static void end(bool may_go_on) {
-  if (may_go_on && options.on_misuse == MISUSE_REPORT) {
-    atomic_fetch_add_explicit(&misuses, 1, memory_order_relaxed);
-    return;
-  }
-  abort();
+static void end(void) {
+  if (options.on_misuse != MISUSE_REPORT) abort();
+  atomic_fetch_add_explicit(&misuses, 1, memory_order_relaxed);
 }
 
 /* The caller's frames lie above this one; 8 MiB is the usual limit of a stack. */
@@ -71,13 +68,13 @@ void misuse(const char *call, const void *p) {
   else if (run->kind == RUN_SLAB && slab_block_of(run, p) == p)
     say_freed(call, p, class_text(text, sizeof text, run->class));
   else if (!say_interior(call, p, run)) say_foreign(call, p);
-  end(true);
+  end();
 }
 
 void misuse_freed(const void *block) {
   char text[32];
   say_freed("free", block, class_text(text, sizeof text, pages_run_of(block)->class));
-  end(true);
+  end();
 }
 
 void misuse_interior(const char *call, const void *p) {
@@ -89,5 +86,5 @@ void misuse_size(const char *call, const void *p, size_t size, unsigned class) {
   char text[32];
   const char *what = class < CLASSES ? class_text(text, sizeof text, class) : "large block";
   log_line("%s of %p with size %zu (%s)", call, p, size, what);
-  end(true);
+  end();
 }

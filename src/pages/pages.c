@@ -347,10 +347,10 @@ static struct run *take_purgeable(uint64_t tick, size_t most) {
   return NULL;
 }
 
-size_t pages_purge(uint64_t tick, size_t most) {
+size_t pages_purge(uint64_t tick) {
   size_t purged = 0;
   lock_take(&pages_lock);
-  while (purged < most) {
+  for (;;) {
     struct run *run = take_purgeable(tick, PURGE_PIECE);
     if (!run) break;
     lock_release(&pages_lock);

@@ -71,7 +71,7 @@ struct pages_totals {
 HIDDEN bool pages_start(void);
 
 /* A run of `granules` whose first lies on a multiple of `alignment` (a power of two, at least GRANULE); contents are
- * arbitrary unless *zero. NULL when there is no memory. All fields but kind, granules and was are zero. */
+ * arbitrary unless *zero. NULL when there is no memory. All fields but kind, granules, was and back are zero. */
 HIDDEN struct run *pages_alloc(size_t granules, size_t alignment, enum run_kind kind, bool *zero);
 
 /* Takes a run back. `clean`: every byte of it reads as zero. */
@@ -80,9 +80,9 @@ HIDDEN void pages_free(struct run *run, bool clean);
 /* Grows or shrinks a run in use where it lies; false when the neighbour is not free. New granules are arbitrary. */
 HIDDEN bool pages_resize(struct run *run, size_t granules);
 
-/* Gives dirty free runs that became free before `tick` back to the kernel, at most `most` bytes, the lock released
- * around the system calls. Returns bytes given back. */
-HIDDEN size_t pages_purge(uint64_t tick, size_t most);
+/* Gives dirty free runs that became free before `tick` back to the kernel, the lock released around the system
+ * calls. Returns bytes given back. */
+HIDDEN size_t pages_purge(uint64_t tick);
 
 /* The scavenger's clock; a run that becomes free is stamped with it. */
 HIDDEN void pages_set_tick(uint64_t tick);
