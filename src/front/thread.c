@@ -23,6 +23,7 @@ bool front_is_ready(void) { return atomic_load_explicit(&ready, memory_order_rel
 static void thread_dies(void *part) {
   scavenger_notice_death(part);
   current_part = &empty_part;
+  heap_leave(part);
   part_release(part);
   if (atomic_load_explicit(&live_parts, memory_order_relaxed) == 0) scavenger_stop();
 }

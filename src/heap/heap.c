@@ -1,6 +1,7 @@
 /* heap: see heap.h.                                                                                  floor: heap */
 #include "heap/heap.h"
 
+#include "base/options.h"
 #include "heap/bins.h"
 #include "heap/depot.h"
 #include "heap/fast.h"
@@ -170,6 +171,11 @@ void heap_flush_lists(struct part *part) {
   heap_flush_remote(part);
   for (unsigned class = 0; class < CLASSES; class++) bins_return(&part->lock, take_list(part, class));
   heap_flush_depot(part, SIZE_MAX);
+}
+
+void heap_leave(struct part *part) {
+  heap_flush_remote(part);
+  if (!options.scavenger) heap_flush_lists(part);
 }
 
 size_t heap_flush_dead(struct part *part) {

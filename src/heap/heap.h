@@ -33,6 +33,10 @@ HIDDEN size_t heap_flush_depot(struct part *part, size_t most);
 /* Moves the part's lists to the slabs too. By its own thread. */
 HIDDEN void heap_flush_lists(struct part *part);
 
+/* What a thread leaves behind: remote frees reach their slabs, and the lists too when no scavenger will come for them. By
+ * the part's own thread, before part_release. */
+HIDDEN void heap_leave(struct part *part);
+
 /* Moves a dead thread's lists to the slabs; nothing when the part has a thread. From any thread. Returns bytes
  * moved. */
 HIDDEN size_t heap_flush_dead(struct part *part);

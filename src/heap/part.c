@@ -1,9 +1,7 @@
 /* part: see part.h.                                                                                  floor: heap */
 #include "heap/part.h"
 
-#include "base/options.h"
 #include "heap/fast.h"
-#include "heap/heap.h"
 #include <string.h>
 
 struct part empty_part = {.list = {[0 ... CLASSES - 1] = CHAIN_END}, .remote = {CHAIN_END, 0}};
@@ -108,8 +106,6 @@ void parts_after_fork(bool child) {
 
 /* The lists stay, for the next thread or the scavenger, whoever comes first: a thread's end costs little. */
 void part_release(struct part *part) {
-  heap_flush_remote(part);
-  if (!options.scavenger) heap_flush_lists(part);
   lock_take(&part->lock);
   part->live = false;
   atomic_fetch_sub_explicit(&live_parts, 1, memory_order_relaxed);

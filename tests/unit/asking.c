@@ -3,7 +3,7 @@
 
 static void owns_what_it_hands_out(void) {
   static int data;
-  int local;
+  int local = 0;
   CHECK(!tslab_owns(NULL) && !tslab_owns(&data) && !tslab_owns(&local) && !tslab_owns((void *)(uintptr_t)16));
   CHECK(!tslab_owns((void *)UINTPTR_MAX) && !tslab_owns((void *)(uintptr_t)0x4141414141414141));
   for (size_t size = 0; size < ((size_t)40 << 20); size = size * 2 + 1) {

@@ -45,6 +45,7 @@ static void pool(void) {
   struct run *const slab = pages_run_of(remote);
   const unsigned before = slab_count(atomic_load(&slab->word));
   heap_free_remote(one, slab, remote);
+  heap_leave(one);
   part_release(one);
   CHECK_COUNT(slab_count(atomic_load(&slab->word)), ==, before + 1);
   CHECK(!one->live && one->list[CLASS] == head && one->remote.count == 0);
