@@ -29,6 +29,13 @@
 #define LOAD_RACING(place) (place)
 #endif
 
+/* Tells the processor that this thread spins. */
+#if defined(__x86_64__)
+#define SPIN_HINT() __builtin_ia32_pause()
+#else
+#define SPIN_HINT() ((void)0)
+#endif
+
 /* 64 bytes on every x86-64 and on the arm64 cores that servers use. */
 #define CACHE_LINE 64
 #define HOT ALIGNED(CACHE_LINE) /* starts a line of instructions: the fast path then takes two at most */

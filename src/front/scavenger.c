@@ -72,11 +72,7 @@ static void *run(void *unused) {
 /* glibc ends the process when a new thread may not register for restartable sequences, which some seccomp filters
  * forbid; so we ask first, in a way that changes nothing. */
 static bool may_create_thread(void) {
-#ifdef SYS_rseq
   return syscall(SYS_rseq, NULL, 0, 0, 0) == 0 || errno == EINVAL || errno == ENOSYS;
-#else
-  return true;
-#endif
 }
 
 static bool create_thread(void) {

@@ -14,41 +14,50 @@
 /* The pointer alone: 8 bytes of static TLS, so that dlopen finds room for it. */
 extern HIDDEN __thread struct part *current_part __attribute__((tls_model("initial-exec")));
 
+#if defined(__x86_64__)
+
 /* part->count[class].now--, in one instruction on the element where it lies; gcc would first compute the address
  * apart. */
 INLINE void fast_count_pop(struct part *part, size_t class) {
-#if defined(__x86_64__)
   __asm__("subl $1, %c3(%1, %2, 8)"
           : "+m"(part->count)
           : "r"(part), "r"(class), "i"(offsetof(struct part, count))
           : "cc");
-#else
-  part->count[class].now--;
-#endif
 }
 
 /* One more block, room for one less; whether the room was used up. */
 INLINE bool fast_count_push(struct part *part, size_t class) {
-#if defined(__x86_64__)
   bool full;
   __asm__("subl %5, %c4(%2, %3, 8)"
           : "+m"(part->count), "=@ccs"(full)
           : "r"(part), "r"(class), "i"(offsetof(struct part, count)), "i"(ROOM_ONE - 1));
   return full;
-#else
-  part->count[class].now -= ROOM_ONE - 1;
-  return (int32_t)part->count[class].now < 0;
-#endif
 }
 
 /* The block will be the caller's result: in its register from the start it needs no move at the end. */
-INLINE void fast_keep_for_return(void ***block) {
-#if defined(__x86_64__)
-  __asm__("" : "+a"(*block));
-#else
-  (void)block;
-#endif
+INLINE void fast_keep_for_return(void ***block) { __asm__("" : "+a"(*block)); }
+
+/* class_starts_block with both operands in memory and p's register lost: two instructions less than compilers find. */
+INLINE bool fast_starts_block(uintptr_t p, const uint64_t *inverse) {
+  bool below;
+  __asm__("imulq %2, %0\n\tcmpq %2, %0" : "+r"(p), "=@ccb"(below) : "m"(*inverse));
+  return below;
 }
+
+#else
+
+INLINE void fast_count_pop(struct part *part, size_t class) { part->count[class].now--; }
+
+INLINE bool fast_count_push(struct part *part, size_t class) {
+  part->count[class].now -= ROOM_ONE - 1;
+  return (int32_t)part->count[class].now < 0;
+}
+
+INLINE void fast_keep_for_return(void ***block) { (void)block; }
+
+INLINE bool fast_starts_block(uintptr_t p, const uint64_t *inverse) { return class_starts_block(p, *inverse); }
+
+#endif
 
 /* A block of the class. NULL when the list is empty, and when its head does not hold its key: then it was freed twice,
  * and popped once already, or written to since. */
@@ -60,18 +69,6 @@ INLINE void *fast_pop(struct part *part, unsigned class, uintptr_t base) {
   part->list[class] = block[0];
   block[1] = NULL; /* a block in use never holds its key */
   return block;
-}
-
-/* class_starts_block with both operands in memory and p's register lost: two instructions less than the compilers
- * find. */
-INLINE bool fast_starts_block(uintptr_t p, const uint64_t *inverse) {
-#if defined(__x86_64__)
-  bool below;
-  __asm__("imulq %2, %0\n\tcmpq %2, %0" : "+r"(p), "=@ccb"(below) : "m"(*inverse));
-  return below;
-#else
-  return class_starts_block(p, *inverse);
-#endif
 }
 
 /* A word of what may not be a block, so not aligned either. */

@@ -9,9 +9,7 @@
 void lock_take_slow(struct lock *lock) {
   for (int i = 0; i < SPINS; i++) {
     if (atomic_load_explicit(&lock->word, memory_order_relaxed) == 0 && lock_try(lock)) return;
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
+    SPIN_HINT();
   }
   while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0) os_wait(&lock->word, 2, 0);
 }
