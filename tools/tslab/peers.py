@@ -323,18 +323,12 @@ PEERS: dict[str, list[Origin]] = {
 # ---- making, proving, listing ----
 
 PROBE = """
-import ctypes, threading
-class Info(ctypes.Structure):
-    _fields_ = [("file", ctypes.c_char_p), ("rest", ctypes.c_void_p * 3)]
-self = ctypes.CDLL(None)
-info = Info()
-self.dladdr(ctypes.cast(self.malloc, ctypes.c_void_p), ctypes.byref(info))
+import threading
 def churn():
     kept = [bytearray(n % 5000) for n in range(20000)]
     del kept[::2]
 threads = [threading.Thread(target=churn) for _ in range(4)]
 [t.start() for t in threads]; [t.join() for t in threads]
-print(info.file.decode())
 """
 
 
@@ -342,7 +336,7 @@ def prove(library: Path) -> None:
     """UnavailableError unless the library serves malloc in a threaded program that then ends normally."""
     done = subprocess.run(
         [sys.executable, "-c", PROBE],
-        env=os.environ | {"LD_PRELOAD": str(library), "PYTHONMALLOC": "malloc"},
+        env=os.environ | {"LD_PRELOAD": str(library), "PYTHONMALLOC": "malloc", "LD_DEBUG": "bindings"},
         capture_output=True,
         text=True,
         check=False,
@@ -353,8 +347,12 @@ def prove(library: Path) -> None:
         raise UnavailableError(f"it does not load: {complaint[0][:160]}")
     if done.returncode != 0:
         raise UnavailableError(f"a threaded program ends with status {done.returncode} under it")
-    if Path(done.stdout.strip()).resolve() != library.resolve():
-        raise UnavailableError(f"malloc comes from {done.stdout.strip()} under it")
+    # What the dynamic linker says, and not dladdr: in an interpreter that is not position-independent, as Debian's, an
+    # address of malloc may be the interpreter's own.
+    served = {Path(name).resolve() for name in re.findall(r" to (\S+) \[\d+\]: normal symbol `malloc'", done.stderr)}
+    served.discard(Path(sys.executable).resolve())
+    if served != {library.resolve()}:
+        raise UnavailableError(f"malloc comes from {', '.join(map(str, sorted(served))) or 'nowhere'} under it")
 
 
 def obtain(name: str, origins: Sequence[Origin]) -> Peer:
