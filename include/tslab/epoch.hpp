@@ -1,0 +1,251 @@
+// epoch.hpp: temporal-slab's epochs for C++17 and later. Header only; tslab.h says what each call means.
+//
+//   tslab::epoch requests("request");              // opened; closed by its destructor
+//   {
+//     tslab::scope inside(requests);               // malloc and new of this thread allocate in it until the brace
+//     serve();                                     // an exception leaves the scope too
+//   }
+//   tslab::memory_resource memory(requests);       // or without a scope: for std::pmr containers
+//   std::pmr::vector<int> numbers(&memory);
+//   std::vector<int, tslab::allocator<int>> others(requests); // or as an allocator that remembers the epoch
+//
+// Declare the epoch before what lives in it: destructors run in reverse order.
+//
+// Errors:  std::system_error with the errno value of the C call (ESTALE, ESHUTDOWN, EPERM, EBUSY, ...) and what was
+//          tried; allocations that find no memory or no budget throw std::bad_alloc. Destructors throw nothing.
+// Threads: a scope belongs to its thread. An epoch object is like any object: one thread moves or closes it at a time;
+//          its id may be used by all. Resources and allocators hold an id only, and are as thread-safe as malloc.
+//
+// Include optional.h first for a program that also runs without the library: all of this then uses its fallbacks.
+#ifndef TSLAB_EPOCH_HPP
+#define TSLAB_EPOCH_HPP
+
+#include <tslab/tslab.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory_resource>
+#include <new>
+#include <string>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+namespace tslab {
+
+// Objects compiled after optional.h call other functions: another name keeps the linker from mixing the two.
+#ifdef TSLAB_OPTIONAL_H
+inline namespace optional {
+#else
+inline namespace linked {
+#endif
+
+namespace detail {
+
+[[noreturn]] inline void fail(int error, const std::string &tried) {
+  throw std::system_error(error, std::generic_category(), "temporal-slab: " + tried);
+}
+
+inline void check(int error, const char *tried, tslab_epoch id) {
+  if (error != 0) fail(error, std::string(tried) + " epoch " + std::to_string(id));
+}
+
+inline void *allocate(tslab_epoch id, std::size_t bytes, std::size_t alignment) {
+  constexpr std::size_t always = 16; // what every block is aligned to
+  void *const block = alignment <= always ? tslab_epoch_malloc(id, bytes)
+                                          : tslab_epoch_aligned_alloc(id, alignment, bytes);
+  if (block != nullptr) return block;
+  if (errno == ENOMEM) throw std::bad_alloc();
+  fail(errno, "allocating in epoch " + std::to_string(id));
+}
+
+} // namespace detail
+
+// An epoch that this object owns: opened by the constructor, closed by the destructor; blocks that outlive it stay
+// valid. Movable, not copyable. A default-constructed or moved-from object owns none, and its id is 0: plain malloc's.
+class epoch {
+public:
+  epoch() noexcept = default;
+
+  // `flags` are TSLAB_EPOCH_AUTO_CLOSE and TSLAB_EPOCH_DESTROYABLE. Throws system_error.
+  explicit epoch(const char *label, std::uint32_t flags = 0) : epoch(with(label, flags)) {}
+
+  // `options.struct_size` need not be set. Throws system_error.
+  explicit epoch(tslab_epoch_options options) {
+    options.struct_size = sizeof options;
+    id_ = tslab_epoch_open_with(&options);
+    if (id_ == 0) detail::fail(errno, std::string("opening epoch ") + (options.label ? options.label : "(no label)"));
+  }
+
+  // Takes over an epoch that C code opened; 0 for none.
+  static epoch adopt(tslab_epoch id) noexcept {
+    epoch owner;
+    owner.id_ = id;
+    return owner;
+  }
+
+  epoch(epoch &&other) noexcept : id_(other.release()) {}
+
+  epoch &operator=(epoch &&other) noexcept {
+    if (this != &other) {
+      end();
+      id_ = other.release();
+    }
+    return *this;
+  }
+
+  ~epoch() { end(); }
+
+  tslab_epoch id() const noexcept { return id_; }
+  explicit operator bool() const noexcept { return id_ != 0; }
+
+  // Gives the epoch up without closing it.
+  [[nodiscard]] tslab_epoch release() noexcept { return std::exchange(id_, 0); }
+
+  // Closes now, to see the report or an error; afterwards this object owns none. An epoch that is closing already (its
+  // last thread left, or its parent was closed) is no error.
+  void close(tslab_epoch_report *report = nullptr) {
+    const tslab_epoch id = release();
+    const int error = tslab_epoch_close(id, report);
+    if (error != ESHUTDOWN) detail::check(error, "closing", id);
+  }
+
+  // Gives up every block in it, freed or not; afterwards this object owns none. No thread may be inside (EBUSY), and it
+  // must have been opened TSLAB_EPOCH_DESTROYABLE (EPERM); on an error nothing changes.
+  void destroy(tslab_epoch_report *report = nullptr) {
+    detail::check(tslab_epoch_destroy(id_, report), "destroying", id_);
+    id_ = 0;
+  }
+
+  // The same, and the epoch stays open. The calling thread may be inside it.
+  void reset(tslab_epoch_report *report = nullptr) {
+    detail::check(tslab_epoch_reset(id_, report), "resetting", id_);
+  }
+
+  // How it stands at this moment.
+  tslab_epoch_status info() const {
+    tslab_epoch_status status;
+    detail::check(tslab_epoch_info(id_, &status), "asking about", id_);
+    return status;
+  }
+
+private:
+  static tslab_epoch_options with(const char *label, std::uint32_t flags) noexcept {
+    tslab_epoch_options options{};
+    options.label = label;
+    options.flags = flags;
+    return options;
+  }
+
+  // An error here means that somebody else ended the epoch, which is what was wanted.
+  void end() noexcept {
+    if (id_ != 0) (void)tslab_epoch_close(id_, nullptr);
+    id_ = 0;
+  }
+
+  tslab_epoch id_ = 0;
+};
+
+// This thread allocates in an epoch until the end of the block, however the block is left. Scopes that C code entered
+// inside and did not leave, because it failed or jumped, end with it.
+//
+// Neither movable nor copyable, and not for the heap: scopes are left in reverse order, by the thread that entered. A
+// function may still return one, since C++17 moves nothing then. Do not hold one while a coroutine is suspended: its
+// scheduler calls tslab_epoch_switch.
+class [[nodiscard]] scope {
+public:
+  // `id` may be 0, to allocate long-lived things in the middle of a request. Throws system_error.
+  explicit scope(tslab_epoch id) : depth_(tslab_scope_depth()) {
+    detail::check(tslab_epoch_enter(id), "entering", id);
+  }
+  explicit scope(const epoch &inside) : scope(inside.id()) {}
+  ~scope() { tslab_scope_unwind(depth_); }
+
+  scope(const scope &) = delete;
+  scope &operator=(const scope &) = delete;
+  static void *operator new(std::size_t) = delete;
+  static void *operator new[](std::size_t) = delete;
+
+private:
+  int depth_;
+};
+
+// For std::pmr containers: allocates in an epoch, whatever scope the thread is in. It does not own the epoch.
+// Allocating after the close throws system_error; deallocating is right as long as the block is valid.
+class memory_resource final : public std::pmr::memory_resource {
+public:
+  explicit memory_resource(tslab_epoch id) noexcept : id_(id) {}
+  explicit memory_resource(const epoch &in) noexcept : id_(in.id()) {}
+
+  tslab_epoch id() const noexcept { return id_; }
+
+private:
+  void *do_allocate(std::size_t bytes, std::size_t alignment) override {
+    return detail::allocate(id_, bytes, alignment);
+  }
+
+  void do_deallocate(void *block, std::size_t, std::size_t) override { tslab_free(block); }
+
+  // Any of these could free another's blocks. They are equal only on the same epoch, because containers on equal
+  // resources hand each other their blocks, and a long-lived container must not end up with a request's.
+  bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override {
+    return this == &other || same_epoch(other);
+  }
+
+#ifdef __cpp_rtti
+  bool same_epoch(const std::pmr::memory_resource &other) const noexcept {
+    const auto *resource = dynamic_cast<const memory_resource *>(&other);
+    return resource != nullptr && resource->id_ == id_;
+  }
+#else
+  bool same_epoch(const std::pmr::memory_resource &) const noexcept { return false; } // correct, and copies more
+#endif
+
+  tslab_epoch id_;
+};
+
+// The same as an STL allocator. A container keeps its epoch for life: none of the propagation traits holds, so what is
+// assigned to it from a container of another epoch is moved or copied one by one into its own; swapping containers of
+// two epochs is undefined, as for std::pmr. A copy, and a container made without an allocator, lie in the epoch that is
+// current where they are made: as with plain malloc, but for good.
+template <typename T> class allocator {
+public:
+  using value_type = T;
+  using propagate_on_container_copy_assignment = std::false_type;
+  using propagate_on_container_move_assignment = std::false_type;
+  using propagate_on_container_swap = std::false_type;
+  using is_always_equal = std::false_type;
+
+  allocator() noexcept : id_(tslab_epoch_current()) {}
+  explicit allocator(tslab_epoch id) noexcept : id_(id) {}
+  allocator(const epoch &in) noexcept : id_(in.id()) {} // not explicit, so that a container takes an epoch
+  template <typename U> allocator(const allocator<U> &other) noexcept : id_(other.id()) {}
+
+  tslab_epoch id() const noexcept { return id_; }
+
+  [[nodiscard]] T *allocate(std::size_t count) {
+    if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) throw std::bad_array_new_length();
+    return static_cast<T *>(detail::allocate(id_, count * sizeof(T), alignof(T)));
+  }
+
+  void deallocate(T *block, std::size_t) noexcept { tslab_free(block); }
+
+  allocator select_on_container_copy_construction() const noexcept { return allocator(); }
+
+private:
+  tslab_epoch id_;
+};
+
+template <typename T, typename U> bool operator==(const allocator<T> &a, const allocator<U> &b) noexcept {
+  return a.id() == b.id();
+}
+template <typename T, typename U> bool operator!=(const allocator<T> &a, const allocator<U> &b) noexcept {
+  return a.id() != b.id();
+}
+
+} // inline namespace
+} // namespace tslab
+
+#endif
