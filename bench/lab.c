@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 enum { EXIT_USAGE = 2, EXIT_WRONG_ALLOCATOR = 4 };
-enum { MAX_ROWS = 64, MAX_METRICS = 96, MAX_SERIES = 4, MAX_THREADS = 256 };
+enum { MAX_ROWS = 64, MAX_METRICS = 96, MAX_SERIES = 12, MAX_THREADS = 256 };
 
 uint64_t lab_seed = 42;
 uint64_t lab_calls;
@@ -132,6 +132,18 @@ void lab_proof_live(uint64_t bytes) {
   double served = 100 * (1 - passed_on / (double)bytes);
   if (served < proof.worst_served_pct)
     proof.worst_served_pct = served < 0 ? 0 : served;
+}
+
+/* A function of that name elsewhere would serve blocks of another allocator. */
+void lab_bind(const char *what, const lab_binding *list) {
+  Dl_info info;
+  for (const lab_binding *b = list; b->name; b++) {
+    void *address = dlsym(RTLD_DEFAULT, b->name);
+    if (!address || !dladdr(address, &info) || !info.dli_fname || !same_file(info.dli_fname, proof.path))
+      lab_fail("%s needs %s, which %s does not have: put a library that has it in LD_PRELOAD (libtslab.so for epochs, "
+               "mimalloc's for its heaps)", what, b->name, proof.path);
+    memcpy(b->pointer, &address, sizeof address);
+  }
 }
 
 /* ---- options ---- */
@@ -288,24 +300,32 @@ static void proc_read(const char *path, char *buffer, size_t capacity) {
 }
 
 /* smaps_rollup walks the page tables; VmRSS may lag behind by some hundred KiB on recent kernels. */
-uint64_t lab_rss_now(void) {
+static void read_exact(lab_memory *m) {
   char text[4096];
   proc_read("/proc/self/smaps_rollup", text, sizeof text);
-  uint64_t rss = proc_field(text, "\nRss:");
-  if (rss)
-    return rss;
-  proc_read("/proc/self/status", text, sizeof text);
-  return proc_field(text, "VmRSS:");
+  m->rss = proc_field(text, "\nRss:");
+  m->huge = proc_field(text, "\nAnonHugePages:");
 }
 
 /* VmHWM belongs to this program image; ru_maxrss would inherit the launcher's peak. */
 lab_memory lab_memory_now(void) {
   char text[4096];
+  lab_memory m = { 0 };
   proc_read("/proc/self/status", text, sizeof text);
-  lab_memory m = { lab_rss_now(), proc_field(text, "VmHWM:"), proc_field(text, "VmData:") };
+  m.peak_rss = proc_field(text, "VmHWM:");
+  m.committed = proc_field(text, "VmData:");
+  read_exact(&m);
+  if (m.rss == 0)
+    m.rss = proc_field(text, "VmRSS:");
   if (m.peak_rss < m.rss)
     m.peak_rss = m.rss;
   return m;
+}
+
+uint64_t lab_rss_now(void) {
+  lab_memory m = { 0 };
+  read_exact(&m);
+  return m.rss ? m.rss : lab_memory_now().rss;
 }
 
 void lab_litter(size_t least, size_t most) {

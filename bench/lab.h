@@ -45,12 +45,20 @@ extern uint64_t lab_seed;
 void lab_start(int argc, char **argv, const lab_about *about);
 _Noreturn void lab_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* ---- functions that only some allocators have ---- */
+
+typedef struct lab_binding { const char *name; void *pointer; } lab_binding;   /* of the function pointer to be set */
+
+/* Finds all functions of the list, which ends with a NULL name, in the object that serves malloc. When one is not
+ * there, exit 2: `what`, an option as its user writes it, cannot be had under this allocator. */
+void lab_bind(const char *what, const lab_binding *list);
+
 /* ---- memory that the measured allocator never sees ---- */
 
 void *lab_map(size_t bytes);                        /* zeroed, resident; for the life of the process */
 
 typedef struct lab_memory {
-  uint64_t rss, peak_rss, committed;                /* bytes: exact by page tables, VmHWM, VmData */
+  uint64_t rss, peak_rss, committed, huge;          /* bytes: exact by page tables, VmHWM, VmData, in huge pages */
 } lab_memory;
 lab_memory lab_memory_now(void);
 uint64_t lab_rss_now(void);                         /* exact */

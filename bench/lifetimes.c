@@ -1,27 +1,37 @@
 /* lifetimes: short requests beside long sessions - does memory of the short ones come free when they are done?
  *
- * `sessions` blocks of 256 bytes live on; each request allocates `objects` blocks of 96 to 480 bytes and frees them
- * at its end, or `lag` requests later. After every `batch` requests, `churn` percent of the sessions are replaced,
- * spread over the next batch; with probability `pinned` a batch also leaves one block of 256 bytes behind, which is
- * freed `life` batches later (0: never). Live objects and bytes are counted by the workload: that is the truth to
- * compare with.
+ * `sessions` blocks of 256 bytes live on; each request allocates `objects` blocks of 96 to 480 bytes and frees them at
+ * its end, or `lag` requests later. After every `batch` requests, `churn` percent of the sessions are replaced, spread
+ * over the next batch; with probability `pinned` a batch also leaves one block of 256 bytes behind, which is freed
+ * `life` batches later (0: never). Live objects and bytes are counted by the workload: that is the truth to compare
+ * with.
  *
- * A batch is looked at again `close_lag` batches later. The granules (--granule bytes) that its request objects lay
- * in are known from their addresses. One is drained when no live block is left in it; the batch, when all are.
- * Recycled are granules that an earlier batch had used too. Retention is resident bytes over live bytes, both counted
- * from before the first session; the slope is that of resident bytes over the requests after the first fifth, with
- * its 95 % interval. Routing is malloc's own: everything shares one heap. */
-#include "lab.h"
+ * A batch is looked at again `close_lag` batches later. The granules (--granule bytes) that its request objects lay in
+ * are known from their addresses. One is drained when no live block is left in it; the batch, when all are. Recycled
+ * are granules that an earlier batch had used too. Retention is resident bytes over live bytes, both counted from
+ * before the first session; the slope is that of resident bytes over the requests after the first fifth, with its 95 %
+ * interval. `since_tenth_ratio` is what the process holds at the end, the workload's tables left out, over what it
+ * held after a tenth of the run.
+ *
+ * Routing says who shares slabs. `none`: all are plain malloc's. `isolated`: each batch's requests have an epoch of
+ * their own, and the sessions and the blocks left behind one that is never closed. `mixed`: those go to the epoch of
+ * the batch in which they are allocated. A batch's epoch is closed `close_lag` batches later, and each close is
+ * recorded beside what the workload knows to be live in it; one is drained when nothing is, and a mismatch is a close
+ * whose report says otherwise. */
+#include "epoch_calls.h"
 
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { SESSION = 256, LEAST = 96, MOST = 480, MOST_OBJECTS = 1000, CLOSE_LAG = 4 };
 
 static long requests = 20000, sessions = 4000, objects = 200, batch = 1000, lag = 0, life = 0, granule = 4096;
 static double churn = 2, pinned = 0;
+static const char *routing = "none";
+static bool routed, isolated;
 
 static const lab_option options[] = {
+  { .name = "routing", .help = "which blocks share an epoch", .text = &routing, .choices = "none|mixed|isolated" },
   { .name = "requests", .help = "requests", .number = &requests, .least = 1 },
   { .name = "batch", .help = "requests of a batch", .number = &batch, .least = 1 },
   { .name = "objects", .help = "blocks of a request", .number = &objects, .least = 1 },
@@ -71,30 +81,49 @@ static void set_clear(set *s) {
 
 /* ---- what is live ---- */
 
-typedef struct block { char *address; size_t size; } block;
-typedef struct left_behind { char *address; long dies; } left_behind;
+typedef struct block { char *address; size_t size; long born; } block;   /* in which batch's epoch; NOWHERE: in none */
+typedef struct left_behind { block it; long dies; } left_behind;
+typedef struct batch_truth { tslab_epoch epoch; uint64_t live_count, live_bytes; } batch_truth;
+enum { NOWHERE = -1 };
 
 static block *session, *flight;                     /* flight: lag + 1 requests of `objects` blocks, in turn */
 static left_behind *behind;
-static long behind_count;
+static long behind_count, leaked_count;
 static uint64_t live_bytes, live_count;
+static batch_truth *truth;
+static tslab_epoch long_lived;
 
-static char *take(size_t size) {
-  char *p = malloc(size);
-  if (!p)
-    lab_fail("out of memory");
-  memset(p, 1, size);
-  live_bytes += size;
-  live_count++;
-  return p;
+static void count(const block *b, int sign) {
+  live_bytes += (uint64_t)sign * b->size;
+  live_count += (uint64_t)sign;
+  if (b->born != NOWHERE) {
+    truth[b->born].live_bytes += (uint64_t)sign * b->size;
+    truth[b->born].live_count += (uint64_t)sign;
+  }
 }
 
-static void give(char *p, size_t size) {
-  if (!p)
+static void take(block *b, size_t size, long born) {
+  *b = (block){ malloc(size), size, born };
+  if (!b->address)
+    lab_fail("out of memory");
+  memset(b->address, 1, size);
+  count(b, 1);
+}
+
+static void give(block *b) {
+  if (!b->address)
     return;
-  free(p);
-  live_bytes -= size;
-  live_count--;
+  free(b->address);
+  count(b, -1);
+  b->address = NULL;
+}
+
+static void take_long_lived(block *b, long batch_number) {
+  if (isolated)
+    must(epochs.enter(long_lived), "enter");
+  take(b, SESSION, isolated ? NOWHERE : batch_number);
+  if (isolated)
+    must(epochs.leave(long_lived), "leave");
 }
 
 static void add_granules(set *s, const char *p, size_t size) {
@@ -105,28 +134,31 @@ static void add_granules(set *s, const char *p, size_t size) {
 static void serve(long request, uint64_t *state, set *touched) {
   block *mine = flight + request % (lag + 1) * objects;
   for (long i = 0; i < objects; i++)
-    give(mine[i].address, mine[i].size);
+    give(&mine[i]);
   for (long i = 0; i < objects; i++) {
-    mine[i].size = LEAST + lab_below(state, MOST - LEAST + 1);
-    mine[i].address = take(mine[i].size);
+    take(&mine[i], LEAST + lab_below(state, MOST - LEAST + 1), request / batch);
     add_granules(touched, mine[i].address, mine[i].size);
   }
-  for (long i = 0; lag == 0 && i < objects; i++) {
-    give(mine[i].address, mine[i].size);
-    mine[i].address = NULL;
-  }
+  for (long i = 0; lag == 0 && i < objects; i++)
+    give(&mine[i]);
 }
 
-static void replace_session(uint64_t *state) {
+static void replace_session(long number, uint64_t *state) {
   block *s = &session[lab_below(state, (uint32_t)sessions)];
-  give(s->address, SESSION);
-  s->address = take(SESSION);
+  give(s);
+  take_long_lived(s, number);
+}
+
+static void leave_behind(long number) {
+  behind[behind_count].dies = life ? number + life : -1;
+  take_long_lived(&behind[behind_count++].it, number);
+  leaked_count += life == 0;
 }
 
 static void expire(long now) {
   for (long i = 0; i < behind_count;)
     if (behind[i].dies == now) {
-      give(behind[i].address, SESSION);
+      give(&behind[i].it);
       behind[i] = behind[--behind_count];
     } else {
       i++;
@@ -138,7 +170,7 @@ static void collect_live(set *live) {
   for (long i = 0; i < sessions; i++)
     add_granules(live, session[i].address, SESSION);
   for (long i = 0; i < behind_count; i++)
-    add_granules(live, behind[i].address, SESSION);
+    add_granules(live, behind[i].it.address, SESSION);
   for (long i = 0; i < (lag + 1) * objects; i++)
     if (flight[i].address)
       add_granules(live, flight[i].address, flight[i].size);
@@ -167,19 +199,113 @@ static void count_recycled(const set *of_batch, set *seen) {
     }
 }
 
+static void open_epoch_of(long number) {
+  if (!routed)
+    return;
+  if (!truth[number].epoch)
+    truth[number].epoch = opened(epochs.open("batch"));
+  must(epochs.enter(truth[number].epoch), "enter");
+}
+
+static void leave_epoch_of(long number) {
+  if (routed)
+    must(epochs.leave(truth[number].epoch), "leave");
+}
+
 static void run_batch(long number, uint64_t *state, set *touched) {
   long replaced = (long)((double)sessions * churn / 100), leaves = -1;
   set_clear(touched);
+  open_epoch_of(number);
   expire(number);
   if ((double)lab_below(state, 1000000) < pinned * 1e6)
     leaves = lab_below(state, (uint32_t)batch);
   for (long i = 0; i < batch; i++) {
     for (long k = replaced * i / batch; k < replaced * (i + 1) / batch; k++)
-      replace_session(state);
+      replace_session(number, state);
     if (i == leaves)
-      behind[behind_count++] = (left_behind){ take(SESSION), life ? number + life : -1 };
+      leave_behind(number);
     serve(number * batch + i, state, touched);
   }
+  leave_epoch_of(number);
+}
+
+/* ---- closes: what each found and did, in the order they came ---- */
+
+enum { LIVE_COUNT, LIVE_BYTES, PINNED, RECYCLED, RETURNED, RETAINED_SLABS, RETAINED_BYTES, TIME, RECORDED };
+static const char *const recorded[RECORDED] = {
+  "close_live_count", "close_live_bytes", "close_pinned_count", "close_recycled_bytes", "close_returned_bytes",
+  "retained_slabs_count", "retained_bytes", "close_ns",
+};
+static double *closes[RECORDED];
+static long close_count, drained_count, mismatch_count;
+
+/* What closed epochs still hold: of an open one nothing is retained, it is in use. */
+static int add_retained(const tslab_epoch_status *status, void *unused) {
+  (void)unused;
+  if (status->state == TSLAB_EPOCH_CLOSING) {
+    closes[RETAINED_SLABS][close_count] += (double)status->slabs;
+    closes[RETAINED_BYTES][close_count] += (double)status->committed_bytes;
+  }
+  return 0;
+}
+
+static void close_epoch_of(const batch_truth *t) {
+  tslab_epoch_report report;
+  uint64_t begin = lab_now_ns(CLOCK_MONOTONIC);
+  must(epochs.close(t->epoch, &report), "close");
+  closes[TIME][close_count] = (double)(lab_now_ns(CLOCK_MONOTONIC) - begin);
+  closes[LIVE_COUNT][close_count] = (double)t->live_count;
+  closes[LIVE_BYTES][close_count] = (double)t->live_bytes;
+  closes[PINNED][close_count] = (double)report.slabs_pinned;
+  closes[RECYCLED][close_count] = (double)report.bytes_recycled;
+  closes[RETURNED][close_count] = (double)report.bytes_returned;
+  epochs.each(add_retained, NULL);
+  drained_count += t->live_count == 0 && report.slabs_pinned == 0;
+  mismatch_count += report.live_blocks != t->live_count || report.live_bytes < t->live_bytes;
+  close_count++;
+}
+
+static void metrics_of_closes(void) {
+  double recycled = 0, returned = 0, longest = 0, *times = lab_map((size_t)close_count * sizeof *times);
+  for (long i = 0; i < close_count; i++) {
+    recycled += closes[RECYCLED][i];
+    returned += closes[RETURNED][i];
+    times[i] = closes[TIME][i];
+    longest = times[i] > longest ? times[i] : longest;
+  }
+  lab_metric("closes_count", (double)close_count);
+  lab_metric("drained_closes_pct", 100 * (double)drained_count / (double)close_count);
+  lab_metric("mismatched_closes_count", (double)mismatch_count);
+  lab_metric("close_p50_ns", lab_median(times, (size_t)close_count));
+  lab_metric("close_max_ns", longest);
+  lab_metric("close_recycled_bytes", recycled);
+  lab_metric("close_returned_bytes", returned);
+  lab_metric("retained_slabs_count", closes[RETAINED_SLABS][close_count - 1]);
+  lab_metric("retained_slabs_bytes", closes[RETAINED_BYTES][close_count - 1]);
+  for (unsigned i = 0; i < RECORDED; i++)
+    lab_series(recorded[i], closes[i], (size_t)close_count);
+}
+
+static void prepare_routing(long batches) {
+  char wanted[32];
+  routed = strcmp(routing, "none") != 0;
+  isolated = strcmp(routing, "isolated") == 0;
+  truth = lab_map((size_t)batches * sizeof *truth);
+  if (!routed)
+    return;
+  snprintf(wanted, sizeof wanted, "--routing=%s", routing);
+  bind_epochs(wanted);
+  for (unsigned i = 0; i < RECORDED; i++)
+    closes[i] = lab_map((size_t)batches * sizeof *closes[i]);
+}
+
+static void make_sessions(void) {
+  if (isolated)
+    long_lived = opened(epochs.open("sessions"));
+  open_epoch_of(0);
+  for (long i = 0; i < sessions; i++)
+    take_long_lived(&session[i], 0);
+  leave_epoch_of(0);
 }
 
 int main(int argc, char **argv) {
@@ -187,11 +313,13 @@ int main(int argc, char **argv) {
   long batches = requests / batch;
   if (batches <= CLOSE_LAG || objects > MOST_OBJECTS || pinned > 1)
     lab_fail("at least %d batches, at most %d objects and a probability are needed", CLOSE_LAG + 1, MOST_OBJECTS);
-  uint64_t state = lab_seed;
+  uint64_t state = lab_seed, start = lab_rss_now();
   session = lab_map((size_t)sessions * sizeof *session);
   flight = lab_map((size_t)((lag + 1) * objects) * sizeof *flight);
   behind = lab_map((size_t)batches * sizeof *behind);
   double *rss = lab_map((size_t)batches * sizeof *rss), *live_series = lab_map((size_t)batches * sizeof *live_series);
+  double *committed = lab_map((size_t)batches * sizeof *committed);
+  prepare_routing(batches);
   /* What a batch can touch at most, were no granule ever used twice; capped, since allocators do reuse. */
   size_t reckoned = (size_t)(batch * objects < 200000 ? batch * objects : 200000);
   set touched[CLOSE_LAG + 1], seen = set_of(1u << 20);
@@ -200,8 +328,7 @@ int main(int argc, char **argv) {
     touched[i] = set_of(reckoned);
   lab_litter(LEAST, MOST);
   uint64_t base = lab_rss_now();
-  for (long i = 0; i < sessions; i++)
-    session[i].address = take(SESSION);
+  make_sessions();
   for (long b = 0; b < batches; b++) {
     set *mine = &touched[b % (CLOSE_LAG + 1)];
     run_batch(b, &state, mine);
@@ -209,26 +336,36 @@ int main(int argc, char **argv) {
     if (b >= CLOSE_LAG) {
       collect_live(&live);
       look_again(&touched[(b - CLOSE_LAG) % (CLOSE_LAG + 1)], &live);
+      if (routed)
+        close_epoch_of(&truth[b - CLOSE_LAG]);
     }
-    rss[b] = (double)lab_rss_now() - (double)base;
+    lab_memory memory = lab_memory_now();
+    rss[b] = (double)memory.rss - (double)base;
+    committed[b] = (double)memory.committed;
     live_series[b] = (double)live_bytes;
   }
   lab_proof_live(live_bytes);
   size_t warm = (size_t)batches / 5;
   lab_line slope = lab_fit(rss + warm, (size_t)batches - warm, (double)batch);
   lab_calls = (uint64_t)(batches * batch) * (uint64_t)objects;
-  lab_row("routing=none");
+  lab_row(NULL);
   lab_metric("live_count", (double)live_count);
   lab_metric("live_bytes", (double)live_bytes);
   lab_metric("retained_rss_bytes", rss[batches - 1]);
   lab_metric("retention_ratio", rss[batches - 1] / (double)live_bytes);
   lab_metric("growth_per_request_bytes", slope.slope);
   lab_metric("growth_per_request_half_width_bytes", slope.half_width);
+  if (leaked_count)
+    lab_metric("growth_per_leaked_block_bytes", slope.slope * (double)(batches * batch) / (double)leaked_count);
+  lab_metric("since_tenth_ratio", (rss[batches - 1] + (double)start) / (rss[batches / 10] + (double)start));
   lab_metric("granules_of_a_batch_count", sum.granules / sum.closes);
   lab_metric("drained_granules_pct", 100 * sum.drained / sum.granules);
   lab_metric("drained_batches_pct", 100 * sum.drained_closes / sum.closes);
   lab_metric("recycled_granules_pct", 100 * sum.recycled / sum.seen_sum);
   lab_series("rss_bytes", rss, (size_t)batches);
   lab_series("live_bytes", live_series, (size_t)batches);
+  lab_series("committed_bytes", committed, (size_t)batches);
+  if (routed)
+    metrics_of_closes();
   return lab_finish();
 }

@@ -89,6 +89,33 @@ def test_a_result_records_where_it_came_from(place: Path, monkeypatch: pytest.Mo
         assert "libc" in run["malloc_from"]
 
 
+def test_routes_are_rows_beside_plain_malloc(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options, figures = ("--iterations=20000",), ("ops_per_s",)
+    plain = suite.Case("random-mixed", options, figures)
+    other = suite.Case("random-mixed", options, figures, routes=(("tslab", "--draws=independent"),))
+    routed = suite.Case("random-mixed", options, figures, routes=(("glibc", "--draws=independent"),))
+    alone = suite.Case("random-mixed", options, figures, routes=(("tslab", "--slots=8"),), alone=True)
+    monkeypatch.setattr(suite, "CASES", (plain, other, routed, alone))
+    monkeypatch.setattr(benchmark, "MOST_ROUNDS", 2)
+    assert main(["bench", "--budget", "1", "--allocator", "glibc", "--out", str(place / "out.json")]) == 0
+    result = Result(json.loads((place / "out.json").read_text()), "glibc")
+    figures_of = {case.name: result.runs(case.name, "", "glibc") for case in (plain, other, routed, alone)}
+    assert routed.name == "random-mixed iterations=20000 glibc:draws=independent"
+    # Where glibc does the same, it does it once a round; its own route is another run, of a row that compares.
+    assert [run["metrics"] for run in figures_of[other.name]] == [run["metrics"] for run in figures_of[plain.name]]
+    assert figures_of[routed.name][0]["metrics"] != figures_of[plain.name][0]["metrics"]
+    assert "draws" not in figures_of[routed.name][0]["variant"]
+    assert figures_of[alone.name] == []
+    assert {key.case for key in result.headlines("time")} == {plain.name}
+    (lonely,) = (key for key in result.rows() if key.case == alone.name and key.category == "time")
+    assert result.cell(lonely, "glibc").status == "not run"
+    monkeypatch.setattr(suite, "CASES", (alone,))
+    assert main(["bench", "--budget", "1", "--allocator", "glibc"]) == 2
+    assert "glibc: nothing to run" in capsys.readouterr().err
+
+
 def test_an_unknown_knob_stops_a_benchmark(
     place: Path, build: Build, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

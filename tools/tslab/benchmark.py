@@ -21,7 +21,7 @@ from tslab import machine
 from tslab.arms import Arm, Fingerprints, check_knobs, common_length, steering_variables
 from tslab.errors import LabError, NotServed
 from tslab.project import TSLAB, Allocator, Project
-from tslab.runner import Program, RunFailed, run
+from tslab.runner import Program, Run, RunFailed, run
 from tslab.suite import Case
 
 SCHEMA = "tslab-bench-1"
@@ -64,24 +64,36 @@ class Benchmark:
             raise LabError(f"no allocator to measure ({reasons})")
         self._records: list[Record] = []
         self._given_up: set[tuple[str, str]] = set()
+        self._of_round: dict[tuple[str, Program], tuple[Run, machine.Pressure]] = {}
 
     def run(self, progress: Progress = lambda what, done, total, left: None) -> dict[str, Any]:
-        programs = {case.name: self._program(case) for case in self._cases}
+        programs = {
+            (case.name, name): self._program(case, options)
+            for case in self._cases
+            for name in self._arms
+            if (options := case.options_of(name)) is not None
+        }
+        if not programs:
+            raise LabError(
+                f"{', '.join(self._arms)}: nothing to run, these workloads are of epochs and heaps; measure another "
+                f"allocator as well"
+            )
         for arm in self._arms.values():
             if arm.is_tslab:
                 check_knobs(arm)
         pad = common_length(list(self._arms.values()))
         fingerprints = Fingerprints(self._arms.values())
         meter, started = machine.PressureMeter(), time.monotonic()
-        per_round = len(self._cases) * len(self._arms)
+        per_round = len(programs)
         rounds, done, number = MOST_ROUNDS, 0, 0
         while number < rounds:
+            self._of_round.clear()
             for case in self._cases:
-                for name in self._order(number):
+                for name in (name for name in self._order(number) if (case.name, name) in programs):
                     spent = time.monotonic() - started
                     left = spent / done * (rounds * per_round - done) if number else self._budget_s - spent
                     progress(f"{case.name} · {name}", done, rounds * per_round, left)
-                    self._one(number + 1, case, programs[case.name], self._arms[name], pad, meter)
+                    self._one(number + 1, case, programs[case.name, name], self._arms[name], pad, meter)
                     done += 1
             fingerprints.check()
             number += 1
@@ -114,6 +126,7 @@ class Benchmark:
                     "options": list(c.options),
                     "time": list(c.time),
                     "memory": list(c.memory),
+                    "routes": [list(route) for route in c.routes],
                 }
                 for c in self._cases
             ],
@@ -127,28 +140,26 @@ class Benchmark:
         turned = names[start:] + names[:start]
         return turned if number % 2 == 0 else turned[::-1]
 
-    def _program(self, case: Case) -> Program:
+    def _program(self, case: Case, options: tuple[str, ...]) -> Program:
         if case.workload == "apps":
             script = self._place.root / "bench" / "apps.py"
-            return Program((sys.executable, str(script), *case.options), is_workload=True, preloads=True)
+            return Program((sys.executable, str(script), *options), is_workload=True, preloads=True)
         binary = self._place.workloads / case.workload
         if not binary.exists():
             raise LabError(f"the workload {binary} is not built: ./dev build {self._place.preset}")
-        return Program((str(binary), *case.options), is_workload=True)
+        return Program((str(binary), *options), is_workload=True)
 
     def _one(self, number: int, case: Case, program: Program, arm: Arm, pad: int, meter: machine.PressureMeter) -> None:
         if (case.name, arm.name) in self._given_up:
             return
-        meter.read()
         try:
-            result = run(program, arm, pad_to=pad, timeout_s=RUN_LIMIT_S, options=(f"--seed={1000 + number}",))
+            result, pressure = self._run_once(number, program, arm, pad, meter)
         except NotServed as error:
             self._failed(number, case, arm, "not-served", error)
             return
         except RunFailed as error:
             self._failed(number, case, arm, error.status, error)
             return
-        pressure = meter.read()
         for row in result.rows:
             # Curves of one round are enough to draw, and 8 allocators times 20 rounds of them are not a small file.
             series = {name: _thinned(values) for name, values in row.series.items()} if number == 1 else {}
@@ -157,7 +168,7 @@ class Benchmark:
                     number,
                     case.name,
                     row.workload,
-                    row.variant,
+                    case.comparable(row.variant),
                     arm.name,
                     "ok",
                     "",
@@ -169,13 +180,23 @@ class Benchmark:
                 )
             )
 
+    def _run_once(
+        self, number: int, program: Program, arm: Arm, pad: int, meter: machine.PressureMeter
+    ) -> tuple[Run, machine.Pressure]:
+        """Cases that differ in their routes only share the runs of the allocators without one, round by round."""
+        if (arm.name, program) not in self._of_round:
+            meter.read()
+            result = run(program, arm, pad_to=pad, timeout_s=RUN_LIMIT_S, options=(f"--seed={1000 + number}",))
+            self._of_round[arm.name, program] = (result, meter.read())
+        return self._of_round[arm.name, program]
+
     def _failed(self, number: int, case: Case, arm: Arm, status: str, error: Exception) -> None:
         """A failure is a row. What was not served, or took too long, would be so again: it is not tried again."""
         self._records.append(Record(number, case.name, case.workload, "", arm.name, status, str(error)))
         if status != "crashed":
             self._given_up.add((case.name, arm.name))
 
-    def _lifecycles(self, programs: dict[str, Program]) -> list[dict[str, Any]]:
+    def _lifecycles(self, programs: dict[tuple[str, str], Program]) -> list[dict[str, Any]]:
         """What temporal-slab says of its slabs at the end of a run of each kind; none of these runs is timed."""
         arm = self._arms.get(TSLAB)
         found: list[dict[str, Any]] = []
@@ -188,7 +209,7 @@ class Benchmark:
                 file = Path(folder) / case.workload
                 watched = Arm(arm.name, arm.library, {"TSLAB_STATS_AT_EXIT": str(file)})
                 try:
-                    rows = run(programs[case.name], watched, timeout_s=RUN_LIMIT_S).rows
+                    rows = run(programs[case.name, TSLAB], watched, timeout_s=RUN_LIMIT_S).rows
                 except (RunFailed, NotServed):
                     continue
                 if file.exists():

@@ -7,7 +7,7 @@ and long forms are never mixed in one table, since the options are part of every
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tslab.errors import LabError
 
@@ -17,7 +17,11 @@ PEAK = "peak_rss_bytes"
 @dataclass(frozen=True)
 class Case:
     """`time` and `memory` are the metrics that tables compare, and geometric means take the first of each; `short` is
-    None where --quick leaves the case out."""
+    None where --quick leaves the case out.
+
+    `routes` are options of single allocators, as ("tslab", "--mode=reset"): those do the same work by other means, an
+    epoch or a heap of their own, beside the plain malloc of the others. Such a case is in no geometric mean. With
+    `alone` the allocators without a route have nothing to run."""
 
     workload: str
     options: tuple[str, ...]
@@ -25,10 +29,23 @@ class Case:
     memory: tuple[str, ...] = (PEAK,)
     short: tuple[str, ...] | None = ()
     count_with: tuple[str, ...] = ()
+    routes: tuple[tuple[str, str], ...] = ()
+    alone: bool = False
 
     @property
     def name(self) -> str:
-        return " ".join((self.workload, *(option.removeprefix("--") for option in self.options)))
+        routes = (f"{allocator}:{option.removeprefix('--')}" for allocator, option in self.routes)
+        return " ".join((self.workload, *(option.removeprefix("--") for option in self.options), *routes))
+
+    def options_of(self, allocator: str) -> tuple[str, ...] | None:
+        """None where there is nothing to run."""
+        own = tuple(option for name, option in self.routes if name == allocator)
+        return None if self.alone and not own else (*self.options, *own)
+
+    def comparable(self, variant: str) -> str:
+        """The variant without what the routes set, so that the rows of all allocators stand in one line."""
+        routed = {option.removeprefix("--").partition("=")[0] for _, option in self.routes}
+        return ",".join(part for part in variant.split(",") if part.partition("=")[0] not in routed)
 
 
 def _cases() -> Iterable[Case]:
@@ -80,15 +97,41 @@ def _cases() -> Iterable[Case]:
         for threads in (1, 2, 4):
             options = (f"--objects={objects}", f"--threads={threads}", "--requests=50000")
             short = ("--requests=20000",) if threads != 4 else None
-            yield Case("request", options, ("requests_per_s", "request_p99_ns"), short=short)
-    for churn in (2, 100):
-        yield Case(
-            "lifetimes",
-            ("--requests=200000", f"--churn={churn}"),
-            (),
-            (PEAK, "retained_rss_bytes"),
-            short=("--requests=20000",) if churn == 2 else None,
-        )
+            figures = ("requests_per_s", "request_p99_ns")
+            yield Case("request", options, figures, short=short)
+            if threads == 4:
+                continue
+            for mode in ("frees", "destroy", "reset", "batch"):
+                in_short = short if mode in ("frees", "reset") and threads == 1 else None
+                yield Case("request", options, figures, short=in_short, routes=(("tslab", f"--mode={mode}"),))
+            heaps = tuple((name, "--mode=mi-heap") for name in ("mimalloc3", "mimalloc2"))
+            yield Case("request", options, figures, short=None, routes=(("tslab", "--mode=destroy"), *heaps))
+    retained = (PEAK, "retained_rss_bytes")
+    lifetimes: tuple[tuple[str, ...], ...] = (
+        ("--requests=200000", "--churn=2"),
+        ("--requests=200000", "--churn=100"),
+        # What is left behind and dies later, and the control: what is left for ever must show as its own size.
+        ("--requests=20000", "--batch=100", "--pinned=0.25", "--life=20"),
+        ("--requests=20000", "--batch=10", "--pinned=1"),
+    )
+    for options in lifetimes:
+        short = ("--requests=20000",) if "--churn=2" in options else None
+        yield Case("lifetimes", options, (), retained, short=short)
+        for routing in ("isolated", "mixed"):
+            routes = (("tslab", f"--routing={routing}"),)
+            yield Case("lifetimes", options, (), retained, short=short, routes=routes)
+    operations = tuple(
+        f"{name}_ns"
+        for name in ("open_close", "open_close_labelled", "open_close_10", "destroy_10", "reset_10", "enter_leave",
+                     "enter_leave_10", "explicit_pair", "alternate_whole", "drained_close", "step_longest")
+    )  # fmt: skip
+    held = tuple(f"{name}_rss_bytes" for name in ("idle_epochs", "idle_epoch", "entered_epoch", "used_epoch"))
+    whose = (("tslab", "--of=epoch"), ("mimalloc3", "--of=mi-heap"))
+    for beside in (0, 1):
+        options = (f"--beside={beside}", "--idle=10000")
+        yield Case("epochs", options, operations, held, short=("--repeats=101",), routes=whose, alone=True)
+    # So many heaps are more than mimalloc has keys for.
+    yield Case("epochs", ("--idle=100000",), (), held, short=None, routes=whose[:1], alone=True)
     for app in ("redis", "sqlite3", "python", "gcc", "lua", "perl", "nginx"):
         yield Case("apps", (f"--app={app}",), ("cpu_ns",), short=() if app in ("sqlite3", "perl") else None)
 
@@ -111,7 +154,7 @@ def choose(quick: bool, names: Iterable[str] = ()) -> list[Case]:
             cases.append(case)
         elif case.short is not None:
             options = _overridden(case.options, case.short)
-            cases.append(Case(case.workload, options, case.time, case.memory, case.short, case.count_with))
+            cases.append(replace(case, options=options))
     return cases
 
 

@@ -38,7 +38,10 @@ def _time(value: float) -> str:
 
 
 def _bytes(value: float) -> str:
-    return f"{value / 2**20:.1f} MiB" if abs(value) >= 2**20 else f"{value / 2**10:.1f} KiB"
+    for limit, unit in ((2**20, "MiB"), (2**10, "KiB")):
+        if abs(value) >= limit:
+            return f"{value / limit:.1f} {unit}"
+    return f"{value:.0f} bytes"
 
 
 _UNITS: dict[str, Callable[[float], str]] = {
@@ -50,10 +53,11 @@ _UNITS: dict[str, Callable[[float], str]] = {
 }
 
 
-def cell_text(cell: Cell) -> str:
-    if cell.status != "ok" or cell.ratio is None:
+def cell_text(key: Key, cell: Cell) -> str:
+    """The ratio; the median itself where the baseline has none."""
+    if cell.status != "ok" or cell.value is None:
         return cell.status
-    return f"{cell.ratio.point:.2f}"
+    return f"{cell.ratio.point:.2f}" if cell.ratio else quantity(key.metric, cell.value.point)
 
 
 def envelope_text(envelope: Envelope | None) -> str:
@@ -78,7 +82,7 @@ def matrix(result: Result, category: str) -> tuple[list[str], list[list[str]]]:
         [
             key.name,
             key.metric,
-            *(cell_text(result.cell(key, name)) for name in result.allocators),
+            *(cell_text(key, result.cell(key, name)) for name in result.allocators),
             envelope_text(result.envelope(key)),
         ]
         for key in keys
