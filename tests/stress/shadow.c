@@ -1,6 +1,7 @@
 /* shadow.c: see shadow.h.
  *
  *   address = table 15 | granule 16 | cell 6 | bit 6 | offset 4        a cell is 64 bits: 1 KiB of address space
+ *   tenant  = tag 44 | live blocks 20                                  of a granule, where the test tells epochs apart
  *
  * Every access is relaxed on purpose: an ordering here would hide from ThreadSanitizer one that the allocator lacks. */
 #include "shadow.h"
@@ -12,14 +13,16 @@
 
 enum { CELLS = 64, GRANULE = 65536 };
 typedef _Atomic uint64_t cells[CELLS];
-static _Atomic(cells *) tables[1 << 15]; /* of 65,536 granules each; a table is 32 MiB of which little is touched */
+static _Atomic(void *) tables[1 << 15];  /* of 65,536 granules each; a table is 32 MiB of which little is touched */
+static _Atomic(void *) tenants[1 << 15]; /* the same, a word for each granule */
 
-static cells *granule_of(uintptr_t address) {
+/* What belongs to the granule of `address` in `level`, whose tables have entries of `size` bytes. */
+static void *entry_of(_Atomic(void *) *level, size_t size, uintptr_t address) {
   CHECK(address < (uintptr_t)1 << 47);
-  _Atomic(cells *) *const slot = &tables[address >> 32];
-  cells *table = atomic_load_explicit(slot, memory_order_acquire); /* pairs with the release below */
+  _Atomic(void *) *const slot = &level[address >> 32];
+  void *table = atomic_load_explicit(slot, memory_order_acquire); /* pairs with the release below */
   if (!table) {
-    const size_t bytes = sizeof(cells) << 16;
+    const size_t bytes = size << 16;
     void *fresh = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(fresh != MAP_FAILED);
     if (atomic_compare_exchange_strong_explicit(slot, &table, fresh, memory_order_acq_rel, memory_order_acquire))
@@ -27,11 +30,11 @@ static cells *granule_of(uintptr_t address) {
     else
       munmap(fresh, bytes);
   }
-  return &table[(address >> 16) & 0xffff];
+  return (char *)table + ((address >> 16) & 0xffff) * size;
 }
 
-/* Flips the bits of [block, block + usable) from `from`, which they all must have, to the other. */
-static void flip(const void *block, size_t usable, int from) {
+/* Flips the bits of [block, block + usable) from `from` to the other; whether all had it. */
+static bool flip(const void *block, size_t usable, int from) {
   uintptr_t address = (uintptr_t)block;
   const uintptr_t end = address + usable;
   CHECK(address % 16 == 0);
@@ -39,16 +42,41 @@ static void flip(const void *block, size_t usable, int from) {
     const uintptr_t cell_end = (address | 1023) + 1, stop = cell_end < end ? cell_end : end;
     const unsigned first = address / 16 % 64, count = (unsigned)((stop - address + 15) / 16);
     const uint64_t mask = (count == 64 ? UINT64_MAX : (UINT64_C(1) << count) - 1) << first;
-    _Atomic uint64_t *const cell = &(*granule_of(address))[address / 1024 % CELLS];
+    _Atomic uint64_t *const cell = &(*(cells *)entry_of(tables, sizeof(cells), address))[address / 1024 % CELLS];
     const uint64_t before = from ? atomic_fetch_and_explicit(cell, ~mask, memory_order_relaxed)
                                  : atomic_fetch_or_explicit(cell, mask, memory_order_relaxed);
-    CHECK((before & mask) == (from ? mask : 0));
+    if ((before & mask) != (from ? mask : 0)) return false;
     address = stop;
   }
+  return true;
 }
 
-void shadow_claim(const void *block, size_t usable) { flip(block, usable, 0); }
-void shadow_release(const void *block, size_t usable) { flip(block, usable, 1); }
+void shadow_claim(const void *block, size_t usable) { CHECK(flip(block, usable, 0)); }
+void shadow_release(const void *block, size_t usable) { CHECK(flip(block, usable, 1)); }
+
+/* Adds `blocks`, 1 or -1, to what each granule of the block holds; false when it holds blocks of another tag. */
+static bool move_in(const void *block, size_t usable, uint64_t tag, int blocks) {
+  enum { COUNT_BITS = 20 };
+  uintptr_t granule = (uintptr_t)block / GRANULE * GRANULE;
+  for (; granule <= (uintptr_t)block + (usable ? usable - 1 : 0); granule += GRANULE) {
+    _Atomic uint64_t *const tenant = entry_of(tenants, sizeof(uint64_t), granule);
+    uint64_t old = atomic_load_explicit(tenant, memory_order_relaxed), new;
+    do {
+      const uint64_t count = old & ((1 << COUNT_BITS) - 1);
+      if (count ? old >> COUNT_BITS != tag : blocks < 0) return false;
+      new = tag << COUNT_BITS | (count + (uint64_t)blocks);
+    } while (!atomic_compare_exchange_weak_explicit(tenant, &old, new, memory_order_relaxed, memory_order_relaxed));
+  }
+  return true;
+}
+
+bool shadow_claim_in(const void *block, size_t usable, uint64_t tag) {
+  return flip(block, usable, 0) && move_in(block, usable, tag, 1);
+}
+
+bool shadow_release_in(const void *block, size_t usable, uint64_t tag) {
+  return flip(block, usable, 1) && move_in(block, usable, tag, -1);
+}
 
 static size_t resident_in(uintptr_t granule) {
   unsigned char pages[GRANULE / 4096];
