@@ -38,17 +38,17 @@ struct epoch {
   pthread_rwlock_t lock;
   /* Written with the lock exclusive. */
   _Atomic tslab_epoch id; /* 0: this entry is unused, but the first, which is TSLAB_EPOCH_DEFAULT */
-  uint64_t tag;           /* the shadow's number for it: never used again */
+  _Atomic uint64_t tag;   /* the shadow's number for it: never used again */
   uint64_t era, budget;
   uint32_t flags;
   bool may_refuse; /* it or an ancestor has a budget */
   char label[16];
   /* Written by anybody who shares the lock. */
   _Atomic tslab_epoch parent;
-  _Atomic int close_begun; /* a close may be under way or done: calls may fail */
-  _Atomic int close_done;  /* a close has returned 0: calls must fail */
-  _Atomic int closers;     /* calls that may have closed it, other than its own AUTO_CLOSE */
-  _Atomic int closed;      /* closes of this very id that returned 0; at most one does */
+  _Atomic uint64_t close_begun; /* the tag, when a close may be under way or done: calls may fail */
+  _Atomic uint64_t close_done;  /* the tag, when a close has returned 0: calls must fail */
+  _Atomic int closers;          /* calls that may have closed it, other than its own AUTO_CLOSE */
+  _Atomic int closed;           /* closes of this very id that returned 0; at most one does */
   _Atomic int entered;
   _Atomic int switched; /* left by switch or by a thread's end: AUTO_CLOSE is not followed from there on */
   _Atomic unsigned inside[THREADS + 1]; /* scopes of each thread */
@@ -91,6 +91,9 @@ static _Atomic size_t bytes_in_use; /* relaxed, for the reason given in shadow.c
 static _Atomic uint64_t next_tag = 1;
 static _Atomic tslab_epoch dead[DEAD];
 
+static bool close_begun(const struct epoch *e) { return e->tag != 0 && e->close_begun == e->tag; }
+static bool close_done(const struct epoch *e) { return e->tag != 0 && e->close_done == e->tag; }
+
 /* ---- telling ---------------------------------------------------------------------------------------------------- */
 
 static void trace(struct worker *w, enum call call, tslab_epoch id, const void *block) {
@@ -120,7 +123,7 @@ __attribute__((noreturn, format(printf, 6, 7))) static void fail(int line, struc
         "  epoch %#llx (tag %llu, era %llu, flags %u, budget %llu, parent %#llx); close begun %d, done %d, "
         "closers %d; scopes:",
         (unsigned long long)e->id, (unsigned long long)e->tag, (unsigned long long)e->era, e->flags,
-        (unsigned long long)e->budget, (unsigned long long)e->parent, e->close_begun, e->close_done, e->closers);
+        (unsigned long long)e->budget, (unsigned long long)e->parent, close_begun(e), close_done(e), e->closers);
     for (int i = 0; i <= THREADS; i++) dprintf(2, " %u", e->inside[i]);
     dprintf(2, "\n");
   }
@@ -167,19 +170,36 @@ static struct epoch *share(struct epoch *e) {
 
 static void unlock(struct epoch *e) { CHECK(pthread_rwlock_unlock(&e->lock) == 0); }
 
+/* Tags grow, so a mark for an epoch that is no longer in this entry harms nobody. */
+static void mark(_Atomic uint64_t *newest, uint64_t tag) {
+  uint64_t before = atomic_load(newest);
+  while (before < tag && !atomic_compare_exchange_weak(newest, &before, tag)) {}
+}
+
+/* Marks the children of `parent`. They are not locked: what is read of one belongs together if its tag has stayed. */
+static void mark_children(tslab_epoch parent, bool begun, bool done) {
+  for (struct epoch *child = epochs + 1; parent != 0 && child < epochs + EPOCHS; child++) {
+    const uint64_t tag = atomic_load(&child->tag);
+    const tslab_epoch id = atomic_load(&child->id);
+    if (atomic_load(&child->parent) != parent || atomic_load(&child->tag) != tag) continue;
+    if (begun) atomic_fetch_add(&child->closers, 1);
+    if (begun) mark(&child->close_begun, tag);
+    if (done) mark(&child->close_done, tag);
+    mark_children(id, begun, done);
+  }
+}
+
 /* Before a call that may close `e`, and so its descendants. Whoever opens a child sets its parent first and looks at
- * the parent's flag last: one of the two sees the other. */
+ * the parent's mark last: one of the two sees the other. */
 static void close_begins(struct epoch *e, bool by_itself) {
   if (!by_itself) atomic_fetch_add(&e->closers, 1);
-  atomic_store(&e->close_begun, 1);
-  for (struct epoch *child = epochs + 1; e->id != 0 && child < epochs + EPOCHS; child++)
-    if (atomic_load(&child->parent) == e->id) close_begins(child, false);
+  mark(&e->close_begun, e->tag);
+  mark_children(e->id, true, false);
 }
 
 static void close_ended(struct epoch *e) {
-  atomic_store(&e->close_done, 1);
-  for (struct epoch *child = epochs + 1; e->id != 0 && child < epochs + EPOCHS; child++)
-    if (atomic_load(&child->parent) == e->id) close_ended(child);
+  mark(&e->close_done, e->tag);
+  mark_children(e->id, false, true);
 }
 
 /* Takes the epochs of the tree at `e` exclusively; how many, or 0 when not all could be had. */
@@ -254,12 +274,12 @@ static void audit(struct worker *w, struct epoch *e) {
   EXPECT(w, e, NULL, rc == 0 || rc == ESTALE, "info: 0 or ESTALE, not %d", rc);
   const bool is_open = rc == 0 && s.state == TSLAB_EPOCH_OPEN, by_itself = e->flags & TSLAB_EPOCH_AUTO_CLOSE;
   if (is_open) {
-    EXPECT(w, e, NULL, !e->close_done, "closing: a close of it or of its parent has returned");
+    EXPECT(w, e, NULL, !close_done(e), "closing: a close of it or of its parent has returned");
     EXPECT(w, e, NULL, !by_itself || !e->entered || e->switched || model.threads > 0, "closed by the last leave");
   } else {
-    EXPECT(w, e, NULL, e->close_begun, "open: nobody closed it");
+    EXPECT(w, e, NULL, close_begun(e), "open: nobody closed it");
     EXPECT(w, e, NULL, e->closers > 0 || e->switched || model.threads == 0, "open: AUTO_CLOSE waits for who is inside");
-    atomic_store(&e->close_done, 1);
+    mark(&e->close_done, e->tag);
   }
   if (rc == ESTALE) {
     EXPECT(w, e, NULL, model.blocks == 0, "still there: %llu blocks live in it", (unsigned long long)model.blocks);
@@ -382,7 +402,7 @@ static size_t random_size(struct worker *w) {
 static void *call_malloc(struct worker *w, struct epoch *e, bool ambient, size_t size) {
   const size_t alignment = (size_t)16 << draw(w, 10);
   const uint64_t kind = draw(w, 6);
-  const int done = atomic_load(&e->close_done);
+  const int done = close_done(e);
   void *start = NULL;
   errno = 0;
   if (ambient) {
@@ -402,7 +422,7 @@ static void *call_malloc(struct worker *w, struct epoch *e, bool ambient, size_t
   trace(w, ambient ? MALLOC : EPOCH_MALLOC, e->id, start);
   if (!start) {
     const bool refused = e->may_refuse && errno == ENOMEM;
-    EXPECT(w, e, NULL, refused || (!ambient && atomic_load(&e->close_begun) && gone(errno)),
+    EXPECT(w, e, NULL, refused || (!ambient && close_begun(e) && gone(errno)),
            "%zu bytes, or an error that fits the epoch's state, not %d", size, errno);
     if (refused) w->calls[REFUSED]++;
     return NULL;
@@ -421,7 +441,7 @@ static void *call_malloc(struct worker *w, struct epoch *e, bool ambient, size_t
 static bool arrived(struct worker *w, struct epoch *e, void *start) {
   const tslab_epoch of = tslab_epoch_of(start);
   const struct block b = {start, 0, 0, w->index};
-  EXPECT(w, e, &b, of == e->id || (of == 0 && atomic_load(&e->close_begun)), "a block of this epoch");
+  EXPECT(w, e, &b, of == e->id || (of == 0 && close_begun(e)), "a block of this epoch");
   return of == e->id;
 }
 
@@ -452,7 +472,7 @@ static void resize(struct worker *w, struct epoch *e) {
   if (!c) return;
   struct block old = c->b;
   const size_t size = random_size(w) + 1, kept = old.usable < size ? old.usable : size;
-  const int done = atomic_load(&e->close_done);
+  const int done = close_done(e);
   disclaim(w, e, &old);
   trace(w, REALLOC, e->id, old.start);
   errno = 0;
@@ -498,14 +518,14 @@ static void burst(struct worker *w, struct epoch *e) {
 static void check_current(struct worker *w) {
   const struct epoch *e = top(w);
   const tslab_epoch current = tslab_epoch_current();
-  EXPECT(w, e, NULL, current == e->id || (current == 0 && e->close_begun), "current: this epoch, not %#llx",
+  EXPECT(w, e, NULL, current == e->id || (current == 0 && close_begun(e)), "current: this epoch, not %#llx",
          (unsigned long long)current);
   EXPECT(w, e, NULL, tslab_scope_depth() == w->depth, "scope_depth: %d, not %d", w->depth, tslab_scope_depth());
 }
 
 static void enter(struct worker *w, struct epoch *e) {
   if (w->depth == DEPTH) return;
-  const int done = atomic_load(&e->close_done);
+  const int done = close_done(e);
   trace(w, ENTER, e->id, NULL);
   const int rc = tslab_epoch_enter(e->id);
   if (rc == 0) {
@@ -513,7 +533,7 @@ static void enter(struct worker *w, struct epoch *e) {
     w->scopes[++w->depth] = e;
     atomic_fetch_add(&e->inside[w->index], 1);
     atomic_store(&e->entered, 1);
-  } else EXPECT(w, e, NULL, gone(rc) && atomic_load(&e->close_begun), "enter: 0, not %d", rc);
+  } else EXPECT(w, e, NULL, gone(rc) && close_begun(e), "enter: 0, not %d", rc);
   check_current(w);
 }
 
@@ -552,7 +572,7 @@ static void leave(struct worker *w) {
 
 static void switch_to(struct worker *w, struct epoch *e) {
   struct epoch *const old = share(top(w));
-  const int done = atomic_load(&e->close_done);
+  const int done = close_done(e);
   may_close_itself(old);
   atomic_store(&old->switched, 1);
   trace(w, SWITCH, e->id, NULL);
@@ -567,7 +587,7 @@ static void switch_to(struct worker *w, struct epoch *e) {
     atomic_store(&e->entered, 1);
     atomic_store(&e->switched, 1);
     w->scopes[w->depth] = e;
-  } else EXPECT(w, e, NULL, gone(error) && atomic_load(&e->close_begun), "switch: errno 0, not %d", error);
+  } else EXPECT(w, e, NULL, gone(error) && close_begun(e), "switch: errno 0, not %d", error);
   check_current(w);
   unlock(old);
 }
@@ -614,9 +634,9 @@ static void open_one(struct worker *w) {
   e->flags = options.flags;
   e->budget = options.budget_bytes;
   e->may_refuse = e->budget || (parent_id && parent->may_refuse);
-  e->close_begun = e->close_done = e->closers = e->closed = e->entered = e->switched = 0;
+  e->closers = e->closed = e->entered = e->switched = 0;
   atomic_store(&e->parent, parent_id);
-  const int done = parent_id && atomic_load(&parent->close_done);
+  const int done = parent_id && close_done(parent);
   errno = 0;
   const tslab_epoch id = tslab_epoch_open_with(&options);
   const int error = errno;
@@ -625,10 +645,10 @@ static void open_one(struct worker *w) {
     EXPECT(w, parent, NULL, !done, "open: an error, the parent was closed");
     check_new_id(w, id);
     e->id = id;
-    if (parent_id && atomic_load(&parent->close_begun)) close_begins(e, false);
+    if (parent_id && close_begun(parent)) close_begins(e, false);
   } else {
     EXPECT(w, parent, NULL,
-           (parent_id && atomic_load(&parent->close_begun) && gone(error)) ||
+           (parent_id && close_begun(parent) && gone(error)) ||
                (e->may_refuse && options.prefault_bytes && error == ENOMEM),
            "open: an id, not errno %d", error);
     atomic_store(&e->parent, 0);
@@ -641,7 +661,7 @@ static void open_one(struct worker *w) {
 /* Shared: any number of threads use and close it at this moment. */
 static void racing_close(struct worker *w, struct epoch *e) {
   tslab_epoch_report r = {0};
-  const int done = atomic_load(&e->close_done);
+  const int done = close_done(e);
   const bool in_steps = draw(w, 2);
   int rc;
   close_begins(e, false);
@@ -742,7 +762,10 @@ static void exact_destroy(struct worker *w, struct epoch **tree, unsigned count,
   check_report(w, e, &r, own, all);
   for (unsigned i = count; i-- > 0;) {
     tree[i]->era += reset;
-    if (!reset) tree[i]->close_begun = tree[i]->close_done = tree[i]->closers = 1;
+    if (!reset) {
+      close_begins(tree[i], false);
+      close_ended(tree[i]);
+    }
     audit(w, tree[i]);
     EXPECT(w, tree[i], NULL, reset || !tree[i]->id, "ESTALE: it was destroyed");
   }
@@ -756,7 +779,7 @@ static bool inspect(struct worker *w, struct epoch *e, bool end) {
   unsigned count = take_tree(e, tree);
   if (count == 0) return false;
   for (unsigned i = count; i-- > 0;) audit(w, tree[i]);
-  bool all_open = used(e) && !e->close_done;
+  bool all_open = used(e) && !close_done(e);
   for (unsigned i = 0; all_open && i < count; i++) {
     all_open = used(tree[i]) && tslab_epoch_info(tree[i]->id, &s) == 0 && s.state == TSLAB_EPOCH_OPEN;
     count_content(tree[i], &all);
@@ -898,7 +921,7 @@ static void visit_all(struct worker *w) {
 static void step(struct worker *w) {
   const uint64_t what = draw(w, 1000);
   struct epoch *e;
-  if (top(w)->close_begun && draw(w, 4) == 0) {
+  if (close_begun(top(w)) && draw(w, 4) == 0) {
     leave(w); /* lest all threads end up in epochs that are closing */
   } else if (what < 300) {
     e = share(top(w));
@@ -906,7 +929,7 @@ static void step(struct worker *w) {
     unlock(e);
   } else if (what < 780) {
     if (!(e = share_any(w))) return;
-    if (e->close_begun && draw(w, 2)) release(w, e); /* lest they never drain */
+    if (close_begun(e) && draw(w, 2)) release(w, e); /* lest they never drain */
     else if (what < 380) allocate(w, e, e == top(w));
     else if (what < 630) release(w, e);
     else if (what < 680) resize(w, e);
