@@ -14,7 +14,7 @@
 struct misuse_case {
   const char *name;
   void (*run)(void);
-  const char *expected;    /* standard error, each line ended; 0xADDR stands for the culprit */
+  const char *expected;    /* standard error, each line ended; 0xADDR is the culprit, * any text */
   const char *environment; /* NAME=value for the one run; NULL for the usual two */
   int signal;              /* how that one run ends, or the second of the usual two: SIGABRT, or 0 for exit status 0 */
 };

@@ -1,0 +1,146 @@
+/* Parents: children close, are destroyed and are reset with them, before them. */
+#include "../epochs.h"
+
+static tslab_epoch open_child(tslab_epoch parent, uint32_t flags) {
+  const tslab_epoch e = open_options((tslab_epoch_options){.label = "child", .flags = flags, .parent = parent});
+  CHECK(e != 0);
+  CHECK_COUNT(status_of(e).parent, ==, parent);
+  return e;
+}
+
+static void close_takes_the_children_along(void) {
+  const tslab_epoch parent = open_epoch("parent", 0), empty = open_child(parent, 0), child = open_child(parent, 0);
+  const tslab_epoch grandchild = open_child(child, 0), other = open_epoch("no relation", 0);
+  void *block = block_in(grandchild, 100), *mine = block_in(parent, 100);
+  tslab_epoch_report report;
+  CHECK_COUNT(tslab_epoch_close(parent, &report), ==, 0);
+  CHECK_COUNT(report.epoch, ==, parent);
+  check_stale(empty);
+  check_refused(grandchild, ESHUTDOWN);
+  check_refused(parent, ESHUTDOWN);
+  CHECK_COUNT(status_of(other).state, ==, TSLAB_EPOCH_OPEN);
+  CHECK_COUNT(tslab_epoch_of(block), ==, grandchild);
+  tslab_free(block);
+  check_stale(grandchild);
+  check_stale(child);
+  tslab_free(mine);
+  check_stale(parent);
+  CHECK_COUNT(tslab_epoch_close(other, NULL), ==, 0);
+}
+
+static void a_child_may_close_alone(void) {
+  const tslab_epoch parent = open_epoch("parent", 0), child = open_child(parent, 0);
+  void *block = block_in(child, 100);
+  CHECK_COUNT(tslab_epoch_close(child, NULL), ==, 0);
+  CHECK_COUNT(status_of(parent).state, ==, TSLAB_EPOCH_OPEN);
+  CHECK_COUNT(status_of(parent).charged_bytes, >, 0); /* what the child still holds */
+  tslab_free(block);
+  check_stale(child);
+  CHECK_COUNT(status_of(parent).charged_bytes, ==, 0);
+  tslab_free(block_in(parent, 10));
+  CHECK_COUNT(tslab_epoch_close(parent, NULL), ==, 0);
+  check_stale(parent);
+}
+
+static void auto_close_takes_them_too(void) {
+  const tslab_epoch parent = open_epoch("parent", TSLAB_EPOCH_AUTO_CLOSE), child = open_child(parent, 0);
+  CHECK_COUNT(tslab_epoch_enter(parent), ==, 0);
+  CHECK_COUNT(tslab_epoch_leave(parent), ==, 0);
+  check_stale(child);
+  check_stale(parent);
+}
+
+static void step_takes_them_too(void) {
+  const tslab_epoch parent = open_epoch("parent", 0), child = open_child(parent, 0);
+  void *block = block_in(child, 100);
+  int error, steps = 0;
+  while ((error = tslab_epoch_close_step(parent, 1, NULL)) == EAGAIN) CHECK_COUNT(++steps, <, 1000);
+  CHECK_COUNT(error, ==, 0);
+  CHECK_COUNT(status_of(child).state, ==, TSLAB_EPOCH_CLOSING);
+  tslab_free(block);
+  check_stale(child);
+  check_stale(parent);
+}
+
+static void destroy_needs_every_childs_flag(void) {
+  const tslab_epoch parent = open_epoch("parent", TSLAB_EPOCH_DESTROYABLE);
+  const tslab_epoch child = open_child(parent, TSLAB_EPOCH_DESTROYABLE), grandchild = open_child(child, 0);
+  unsigned char *blocks[] = {block_in(parent, 100), block_in(child, 100), block_in(grandchild, 100)};
+  CHECK_COUNT(tslab_epoch_destroy(parent, NULL), ==, EPERM);
+  CHECK_COUNT(tslab_epoch_reset(parent, NULL), ==, EPERM);
+  for (int i = 0; i < 3; i++) CHECK(blocks[i][99] == 0x5C);
+  CHECK_COUNT(status_of(parent).live_blocks + status_of(child).live_blocks + status_of(grandchild).live_blocks, ==, 3);
+  CHECK_COUNT(status_of(child).era, ==, 0);
+  tslab_free(blocks[2]);
+  CHECK_COUNT(tslab_epoch_close(grandchild, NULL), ==, 0);
+  CHECK_COUNT(tslab_epoch_destroy(parent, NULL), ==, 0); /* nothing is left of the one that did not vouch */
+  check_stale(child);
+  check_stale(parent);
+}
+
+static void nobody_may_be_inside_a_child(void) {
+  const tslab_epoch parent = open_epoch("parent", TSLAB_EPOCH_DESTROYABLE);
+  const tslab_epoch child = open_child(parent, TSLAB_EPOCH_DESTROYABLE);
+  unsigned char *mine = block_in(parent, 100), *its = block_in(child, 100);
+  struct guest guest;
+  guest_start(&guest, child, NULL);
+  CHECK_COUNT(tslab_epoch_destroy(parent, NULL), ==, EBUSY);
+  CHECK_COUNT(tslab_epoch_reset(parent, NULL), ==, EBUSY);
+  CHECK(mine[99] == 0x5C && its[99] == 0x5C);
+  CHECK_COUNT(status_of(parent).live_blocks, ==, 1);
+  CHECK_COUNT(status_of(parent).era + status_of(child).era, ==, 0);
+  guest_end(&guest);
+  CHECK_COUNT(tslab_epoch_destroy(parent, NULL), ==, 0);
+  check_stale(child);
+  check_stale(parent);
+}
+
+/* Children go first, but not before it is known that all may. */
+static void nobody_may_be_inside_the_parent(void) {
+  const tslab_epoch parent = open_epoch("parent", TSLAB_EPOCH_DESTROYABLE);
+  const tslab_epoch child = open_child(parent, TSLAB_EPOCH_DESTROYABLE);
+  unsigned char *its = block_in(child, 100);
+  struct guest guest;
+  guest_start(&guest, parent, NULL);
+  CHECK_COUNT(tslab_epoch_destroy(parent, NULL), ==, EBUSY);
+  CHECK_COUNT(tslab_epoch_reset(parent, NULL), ==, EBUSY);
+  CHECK_COUNT(status_of(child).state, ==, TSLAB_EPOCH_OPEN);
+  CHECK_COUNT(status_of(child).live_blocks, ==, 1);
+  CHECK_COUNT(status_of(child).era, ==, 0);
+  CHECK(its[99] == 0x5C);
+  guest_end(&guest);
+  CHECK_COUNT(tslab_epoch_destroy(parent, NULL), ==, 0);
+  check_stale(child);
+  check_stale(parent);
+}
+
+static void reset_takes_the_children_along(void) {
+  const tslab_epoch parent = open_epoch("parent", TSLAB_EPOCH_DESTROYABLE);
+  const tslab_epoch child = open_child(parent, TSLAB_EPOCH_DESTROYABLE);
+  for (uint64_t era = 1; era < 5; era++) {
+    for (int i = 0; i < 100; i++) block_in(parent, 500), block_in(child, 500);
+    CHECK_COUNT(tslab_epoch_reset(parent, NULL), ==, 0);
+    CHECK_COUNT(status_of(parent).era, ==, era);
+    CHECK_COUNT(status_of(child).era, ==, era);
+    CHECK_COUNT(status_of(child).state, ==, TSLAB_EPOCH_OPEN);
+    CHECK_COUNT(status_of(parent).live_blocks + status_of(child).live_blocks, ==, 0);
+  }
+  CHECK_COUNT(tslab_epoch_reset(child, NULL), ==, 0); /* the child's alone */
+  CHECK_COUNT(status_of(child).era, ==, 5);
+  CHECK_COUNT(status_of(parent).era, ==, 4);
+  CHECK_COUNT(tslab_epoch_destroy(parent, NULL), ==, 0);
+  check_stale(child);
+  check_stale(parent);
+}
+
+int main(void) {
+  close_takes_the_children_along();
+  a_child_may_close_alone();
+  auto_close_takes_them_too();
+  step_takes_them_too();
+  destroy_needs_every_childs_flag();
+  nobody_may_be_inside_a_child();
+  nobody_may_be_inside_the_parent();
+  reset_takes_the_children_along();
+  return 0;
+}
