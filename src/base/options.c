@@ -9,6 +9,9 @@ struct options options = {
     .on_misuse = MISUSE_ABORT,
     .scavenger = 1,
     .cache_bytes = 2 * MiB,
+    .on_destroy = DESTROY_DESTROYS,
+    .reserve_bytes = 1 * MiB,
+    .report_rss = 0,
     .stats_at_exit = NULL,
 };
 
@@ -20,6 +23,8 @@ struct choice {
 enum kind { WORDS, BYTES, PATH };
 
 static const struct choice on_misuse_words[] = {{"abort", MISUSE_ABORT}, {"report", MISUSE_REPORT}, {NULL, 0}};
+static const struct choice on_destroy_words[] = {
+    {"destroy", DESTROY_DESTROYS}, {"check", DESTROY_CHECKS}, {"trap", DESTROY_TRAPS}, {NULL, 0}};
 static const struct choice switch_words[] = {{"0", 0}, {"1", 1}, {NULL, 0}};
 
 static const struct row {
@@ -33,6 +38,9 @@ static const struct row {
     {"ON_MISUSE", WORDS, &options.on_misuse, on_misuse_words, 0, "abort or report"},
     {"SCAVENGER", WORDS, &options.scavenger, switch_words, 0, "0 or 1"},
     {"CACHE", BYTES, &options.cache_bytes, NULL, 64 * MiB, "bytes up to 64M, with K or M after the number if you like"},
+    {"ON_DESTROY", WORDS, &options.on_destroy, on_destroy_words, 0, "destroy, check or trap"},
+    {"RESERVE", BYTES, &options.reserve_bytes, NULL, 1024 * MiB, "bytes up to 1024M, with K or M after the number if you like"},
+    {"REPORT_RSS", WORDS, &options.report_rss, switch_words, 0, "0 or 1"},
     {"STATS_AT_EXIT", PATH, &options.stats_at_exit, NULL, 0, "the path of a file"},
 };
 

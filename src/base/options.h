@@ -7,11 +7,15 @@
 #include "base/attr.h"
 
 enum on_misuse { MISUSE_ABORT, MISUSE_REPORT };
+enum on_destroy { DESTROY_DESTROYS, DESTROY_CHECKS, DESTROY_TRAPS };
 
 struct options {
   size_t on_misuse;          /* enum on_misuse */
   size_t scavenger;          /* 0: no thread of ours, memory goes back only by malloc_trim and when plenty is free */
   size_t cache_bytes;        /* free blocks one thread may keep in its depot */
+  size_t on_destroy;         /* enum on_destroy */
+  size_t reserve_bytes;      /* memory of ended epochs that stays ready for the next */
+  size_t report_rss;         /* whether reports of epochs read the resident size */
   const char *stats_at_exit; /* path, or NULL */
 };
 

@@ -1,6 +1,7 @@
 /* api: the tslab_ twins of malloc's family, and what malloc and free do off the fast path.           floor: front */
 #include "front/entry.h"
 
+#include "epoch/ending.h"
 #include "os/os.h"
 #include "tslab/tslab.h"
 #include <errno.h>
@@ -19,6 +20,13 @@ static COLD void give_up_list(unsigned class) {
   if (bad) misuse_freed(bad);
 }
 
+/* Whether the epoch's own limits are in the way, and not the machine's. */
+static bool over_budget(const struct part *part, size_t bytes) {
+  for (const struct lifetime *l = part->lifetime; l; l = l->parent)
+    if (atomic_load_explicit(&l->charged, memory_order_relaxed) + bytes > l->budget) return true;
+  return false;
+}
+
 /* A thread without a part gets one, perhaps with a dead thread's lists; else the list is empty, or bad. */
 static void *refill(unsigned class) {
   if (current_part == &empty_part) {
@@ -29,7 +37,7 @@ static void *refill(unsigned class) {
   give_up_list(class);
   struct part *part = current_part;
   void *block = heap_refill(part, class);
-  if (UNLIKELY(!block)) { /* what other sizes hold free may be what is missing */
+  if (UNLIKELY(!block) && !over_budget(part, slab_bytes(class))) { /* what other sizes hold free may be what is missing */
     front_purge();
     block = heap_refill(part, class);
   }
@@ -39,10 +47,11 @@ static void *refill(unsigned class) {
 
 static void *large(size_t size, size_t alignment, bool *zero) {
   if (!front_part() || size > pages_most() || alignment > pages_most()) return NULL;
-  void *block = large_alloc(size, alignment, zero);
-  if (block) return block;
+  struct part *part = current_part;
+  void *block = heap_large_alloc(part, size, alignment, zero);
+  if (block || over_budget(part, large_run_bytes(size))) return block;
   front_purge();
-  return large_alloc(size, alignment, zero);
+  return heap_large_alloc(part, size, alignment, zero);
 }
 
 static void *small(unsigned class) {
@@ -54,28 +63,60 @@ static void *small(unsigned class) {
 /* Before the process has started the class tables are empty. */
 static unsigned class_for(size_t size) { return front_start() ? class_of(size) : 0; }
 
+/* By class or as a large block. */
+static void *by_size(size_t size, bool *zero) {
+  if (size <= DIRECT_MAX) return refill(class_for(size)); /* the list was tried */
+  return size <= SMALL_MAX ? small(class_for(size)) : large(size, GRANULE, zero);
+}
+
+static bool is_closing(const struct part *part) { return part->lifetime && lifetime_is_closing(part->lifetime); }
+
+/* Inside the scope of an epoch, whose chunk is full, or which has none. */
+static NOINLINE void *malloc_in_scope(size_t size, bool *zero) {
+  if (UNLIKELY(is_closing(current_part))) return front_malloc_elsewhere(size);
+  void *block = bump_refill(current_part, size);
+  return block ? block : by_size(size, zero);
+}
+
 void *front_malloc(size_t size) {
   bool zero;
-  void *block;
-  if (size <= DIRECT_MAX) block = refill(class_for(size)); /* the list was tried */
-  else block = size <= SMALL_MAX ? small(class_for(size)) : large(size, GRANULE, &zero);
+  void *block = bump_take(current_part, size);
+  if (LIKELY(block != NULL)) return block;
+  block = UNLIKELY(current_part->lifetime) ? malloc_in_scope(size, &zero) : by_size(size, &zero);
   return LIKELY(block != NULL) ? block : no_memory();
 }
 
 void *front_calloc(size_t size) {
   bool zero = false;
-  void *block;
-  if (size <= DIRECT_MAX) block = refill(class_for(size));
-  else block = size <= SMALL_MAX ? small(class_for(size)) : large(size, GRANULE, &zero);
+  void *block = bump_take(current_part, size);
+  if (block) return memset(block, 0, size);
+  block = UNLIKELY(current_part->lifetime) ? malloc_in_scope(size, &zero) : by_size(size, &zero);
   if (UNLIKELY(!block)) return no_memory();
   return zero ? block : memset(block, 0, size);
+}
+
+static void *aligned(size_t alignment, size_t size, bool *zero) {
+  unsigned class = class_of_aligned(size, alignment);
+  return class < CLASSES ? small(class) : large(max_size(size, 1), alignment, zero);
+}
+
+static void *aligned_in_scope(size_t alignment, size_t size) {
+  bool zero;
+  struct part *part = current_part;
+  if (is_closing(part)) {
+    current_part = current_thread->home;
+    void *block = aligned(alignment, size, &zero);
+    current_part = part;
+    return block;
+  }
+  void *block = bump_aligned(part, alignment, size);
+  return block ? block : aligned(alignment, size, &zero);
 }
 
 void *front_aligned(size_t alignment, size_t size) {
   bool zero;
   if (!front_part()) return no_memory();
-  unsigned class = class_of_aligned(size, alignment);
-  void *block = class < CLASSES ? small(class) : large(max_size(size, 1), alignment, &zero);
+  void *block = current_part->lifetime ? aligned_in_scope(alignment, size) : aligned(alignment, size, &zero);
   return block ? block : no_memory();
 }
 
@@ -86,16 +127,39 @@ static struct run *run_of_block(const char *call, void *p) {
   struct run *run = front_has_started() ? pages_run_of(p) : NULL;
   if (run && run->kind == RUN_LARGE && run_start(run) == p) return run;
   if (run && run->kind == RUN_SLAB && slab_block_of(run, p) == p && !block_is_free(p)) return run;
+  if (run && run->kind == RUN_CHUNK && chunk_place_of(run, p) == CHUNK_LIVE) return run;
   misuse(call, p);
   return NULL;
 }
 
+/* A block of the thread's own part of epoch 0, freed inside a scope: nobody else touches that part's lists. */
+static void free_at_home(struct part *own, void *p) {
+  struct part *part = current_part;
+  current_part = own;
+  entry_free(p);
+  current_part = part;
+}
+
+static void free_elsewhere(struct run *run, void *p) {
+  struct part *own = current_thread ? current_thread->home : &empty_part;
+  uint32_t epoch = run->epoch;
+  if (run->kind == RUN_LARGE) heap_large_free(run);
+  else if (run->kind == RUN_SLAB && own != current_part && part_class_of(own, pages_homes()[granule_of(p)]) < CLASSES)
+    free_at_home(own, p);
+  else if (run->kind == RUN_SLAB) heap_free_remote(own, run, p);
+  else if (!bump_free_remote(run, p)) misuse("free", p);
+  if (epoch) ending_after_free(epoch);
+}
+
 void front_free(void *p) {
+  size_t granule = granule_of(p);
+  if (granule < LOAD_RACING(pages.count) && bump_is_home(current_part, LOAD_RACING(pages_homes()[granule])) &&
+      bump_free(current_part, p))
+    return;
   if (!p) return;
   struct run *run = run_of_block("free", p);
   if (!run) return;
-  if (run->kind == RUN_LARGE) large_free(run);
-  else heap_free_remote(current_part, run, p);
+  free_elsewhere(run, p);
   scavenger_notice(current_part);
 }
 
@@ -110,20 +174,21 @@ void front_free_interior(unsigned class) { misuse_interior("free", current_part-
 
 /* ---- realloc ----------------------------------------------------------------------------------------------------- */
 
-static size_t usable_size(const struct run *run) {
+static size_t usable_size(const struct run *run, const void *p) {
+  if (run->kind == RUN_CHUNK) return chunk_size_of(run, p);
   return run->kind == RUN_LARGE ? run->size : class_size(run->class);
 }
 
 static void *resize(void *p, size_t size) {
   struct run *run = run_of_block("realloc", p);
   if (!run || size > PTRDIFF_MAX) return no_memory();
-  size_t old = usable_size(run);
-  if (run->kind == RUN_LARGE && size > SMALL_MAX) {
+  size_t old = usable_size(run, p);
+  if (run->kind == RUN_LARGE && size > SMALL_MAX && run->epoch == 0) {
     void *block = size <= pages_most() ? large_resize(run, size) : NULL;
     return block ? block : no_memory();
   }
   if (size <= old && size >= old / 2) return p; /* moving would save less than half */
-  void *block = entry_malloc(size);
+  void *block = front_malloc_in(run->epoch, size); /* a block keeps its epoch, whatever scope this is */
   if (!block) return size <= old ? p : NULL;
   memcpy(block, p, min_size(old, size));
   entry_free(p);
@@ -193,15 +258,15 @@ void *tslab_pvalloc(size_t size) {
 
 size_t tslab_malloc_usable_size(const void *p) {
   struct run *run = p ? run_of_block("malloc_usable_size", (void *)p) : NULL;
-  return run ? usable_size(run) : 0;
+  return run ? usable_size(run, p) : 0;
 }
 
 /* A size that the block cannot have is the caller's mix-up of two blocks: worth knowing before it spreads. */
 static void free_checked(const char *call, void *p, size_t size) {
   struct run *run = p ? run_of_block(call, p) : NULL;
   if (!run) return;
-  if (size > usable_size(run)) {
-    misuse_size(call, p, size, run->kind == RUN_LARGE ? CLASSES : run->class);
+  if (size > usable_size(run, p)) {
+    misuse_size(call, p, size, run);
     return;
   }
   entry_free(p);

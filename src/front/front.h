@@ -2,6 +2,7 @@
 #ifndef TSLAB_FRONT_FRONT_H
 #define TSLAB_FRONT_FRONT_H
 
+#include "epoch/scope.h"
 #include "heap/fast.h"
 #include "heap/heap.h"
 #include "heap/misuse.h"
@@ -16,6 +17,14 @@ HIDDEN COLD void front_free_interior(unsigned class);
 /* `size` bytes on a multiple of `alignment` (a power of two). NULL and ENOMEM without memory. */
 HIDDEN void *front_aligned(size_t alignment, size_t size);
 HIDDEN void *front_calloc(size_t size);
+
+/* ---- epochs; epochs.c -------------------------------------------------------------------------------------------- */
+
+/* malloc in the epoch of that slot, or epoch 0 when it is closing: where realloc moves a block to. */
+HIDDEN void *front_malloc_in(uint32_t index, size_t size);
+
+/* malloc inside the scope of an epoch that is closing. */
+HIDDEN COLD void *front_malloc_elsewhere(size_t size);
 
 /* ---- threads; thread.c ------------------------------------------------------------------------------------------- */
 
@@ -43,5 +52,6 @@ HIDDEN size_t front_purge(void);
 
 /* ---- statistics; stats.c ----------------------------------------------------------------------------------------- */
 HIDDEN void stats_write_file(const char *path);
+HIDDEN void stats_of_default_epoch(tslab_epoch_status *out);
 
 #endif

@@ -8,6 +8,7 @@
 #include "front/front.h"
 
 #include "base/options.h"
+#include "epoch/spare.h"
 #include "os/os.h"
 #include <errno.h>
 #include <pthread.h>
@@ -39,14 +40,15 @@ static bool was_quiet(struct part *part) {
 }
 
 static size_t tick_once(void) {
-  size_t freed = 0;
-  pages_set_tick(++tick);
+  size_t freed = reserve_trim(++tick);
+  spares_age(false);
+  pages_set_tick(tick);
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
     freed += heap_flush_dead(p);
     if (was_quiet(p)) freed += heap_flush_depot(p, SIZE_MAX);
     freed += heap_trim(p, false);
   }
-  return freed + pages_purge(tick - AGE + 1);
+  return freed + pages_purge(tick - AGE + 1, SIZE_MAX);
 }
 
 static void sleep_until_woken(void) {
@@ -60,7 +62,7 @@ static void sleep_until_woken(void) {
 static void *run(void *unused) {
   for (int idle = 0; atomic_load(&state) != LEAVING;) {
     os_wait(&state, BUSY, TICK_MS);
-    if (tick_once() != 0 || pages_free_dirty() != 0) idle = 0;
+    if (tick_once() != 0 || pages_free_dirty() != 0 || reserve_bytes() != 0) idle = 0;
     else idle++;
     if (idle < IDLE_TICKS) continue;
     sleep_until_woken();
@@ -99,7 +101,7 @@ static COLD void start_or_wake(uint32_t seen) {
     if (atomic_compare_exchange_strong(&state, &seen, next) && next == BUSY && !create_thread())
       atomic_store(&state, IMPOSSIBLE);
   } else if (seen == IMPOSSIBLE && pages_free_dirty() > INLINE_NOTICE) {
-    pages_purge(UINT64_MAX);
+    pages_purge(UINT64_MAX, SIZE_MAX);
   }
   errno = kept;
 }
@@ -107,7 +109,7 @@ static COLD void start_or_wake(uint32_t seen) {
 static void notice(bool enough) {
   uint32_t seen = atomic_load_explicit(&state, memory_order_relaxed);
   if (LIKELY(seen == BUSY)) return;
-  if ((enough || pages_free_dirty() > NOTICE) && front_is_ready()) start_or_wake(seen);
+  if ((enough || pages_free_dirty() + reserve_bytes() > NOTICE) && front_is_ready()) start_or_wake(seen);
 }
 
 static size_t depot_bytes(const struct part *part) { return __atomic_load_n(&part->depot_bytes, __ATOMIC_RELAXED); }
@@ -137,7 +139,9 @@ size_t front_purge(void) {
     heap_flush_depot(p, SIZE_MAX);
     heap_trim(p, true);
   }
-  pages_purge(UINT64_MAX);
+  spares_age(true);
+  reserve_empty();
+  pages_purge(UINT64_MAX, SIZE_MAX);
   if (TSLAB_CHECK_LEVEL >= 2) pages_check();
   return pages_totals().returned - before;
 }

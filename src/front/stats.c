@@ -75,6 +75,33 @@ static void add_class(tslab_stats_global *to, const tslab_class_stats *from) {
   to->slabs_retired += from->slabs_retired;
 }
 
+/* Blocks in the chunks of epochs, which are of no class. */
+struct bumped {
+  uint64_t allocations, frees, live_bytes;
+};
+
+static void add_chunk(const struct run *chunk, struct bumped *to) {
+  struct chunk_live live = chunk_live(chunk);
+  unsigned blocks = chunk_blocks(chunk);
+  to->allocations += blocks;
+  to->frees += blocks - live.blocks;
+  to->live_bytes += live.bytes;
+}
+
+static void gather_bumped(struct bumped *out) {
+  for (uint32_t i = 1; i <= lifetimes_made(); i++) {
+    const struct lifetime *lifetime = lifetime_at(i);
+    if (atomic_load_explicit(&lifetime->own, memory_order_relaxed) == 0) continue;
+    lifetime_lock(lifetime);
+    for (struct run *run = lifetime_first(lifetime); run; run = lifetime_next(run))
+      if (run->kind == RUN_CHUNK) add_chunk(run, out);
+    lifetime_unlock(lifetime);
+  }
+  struct bump_totals gone = bump_totals();
+  out->allocations += gone.allocations;
+  out->frees += gone.frees;
+}
+
 static void gather(tslab_stats_global *out) {
   memset(out, 0, sizeof *out);
   if (!front_has_started()) return;
@@ -83,6 +110,11 @@ static void gather(tslab_stats_global *out) {
     gather_class(class, &one);
     add_class(out, &one);
   }
+  struct bumped bumped = {0};
+  gather_bumped(&bumped);
+  out->allocations += bumped.allocations;
+  out->frees += bumped.frees;
+  out->live_bytes += bumped.live_bytes;
   struct large_totals large = large_totals();
   out->large_live_blocks = large.allocations - large.frees;
   out->large_live_bytes = large.live_bytes;
@@ -101,7 +133,7 @@ static void gather(tslab_stats_global *out) {
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
     lock_take(&p->lock);
     out->parts++;
-    out->threads += p->live;
+    out->threads += p->live && !p->lifetime;
     lock_release(&p->lock);
   }
   out->misuses = misuse_count();
@@ -127,6 +159,32 @@ int tslab_stats_class(unsigned index, tslab_class_stats *out, size_t struct_size
   tslab_class_stats stats;
   gather_class(index, &stats);
   return hand_out(out, struct_size, &stats, sizeof stats);
+}
+
+/* What the other epochs hold is not its. */
+static int subtract(const tslab_epoch_status *other, void *from) {
+  tslab_epoch_status *status = from;
+  status->live_blocks -= other->live_blocks;
+  status->live_bytes -= other->live_bytes;
+  status->slabs -= other->slabs;
+  status->committed_bytes -= other->committed_bytes;
+  return 0;
+}
+
+void stats_of_default_epoch(tslab_epoch_status *out) {
+  tslab_stats_global s;
+  gather(&s);
+  *out = (tslab_epoch_status){
+      .state = TSLAB_EPOCH_OPEN,
+      .threads_inside = s.threads,
+      .live_blocks = s.live_blocks,
+      .live_bytes = s.live_bytes,
+      .slabs = s.slabs_born - s.slabs_retired + s.large_live_blocks,
+      .committed_bytes = s.in_use_bytes,
+      .label = "default",
+  };
+  tslab_epoch_each(subtract, out);
+  out->charged_bytes = out->committed_bytes;
 }
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */

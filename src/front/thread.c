@@ -6,6 +6,7 @@
 #include "front/front.h"
 
 #include "base/options.h"
+#include "epoch/handle.h"
 #include "os/os.h"
 #include <errno.h>
 #include <pthread.h>
@@ -22,16 +23,31 @@ bool front_is_ready(void) { return atomic_load_explicit(&ready, memory_order_rel
 
 static void thread_dies(void *part) {
   scavenger_notice_death(part);
+  thread_release(current_thread);
   current_part = &empty_part;
+  current_thread = NULL;
   heap_leave(part);
   part_release(part);
   if (atomic_load_explicit(&live_parts, memory_order_relaxed) == 0) scavenger_stop();
 }
 
-static void before_fork(void) { heap_before_fork(); }
-static void after_fork_parent(void) { heap_after_fork(false); }
+static void before_fork(void) {
+  epochs_before_fork();
+  handles_before_fork();
+  heap_before_fork();
+}
+
+static void after_fork_parent(void) {
+  heap_after_fork(false);
+  handles_after_fork(false);
+  epochs_after_fork(false);
+}
+
 static void after_fork_child(void) {
   heap_after_fork(true);
+  handles_after_fork(true);
+  scopes_after_fork_child();
+  epochs_after_fork(true);
   scavenger_after_fork_child();
   options.stats_at_exit = NULL; /* the file is the parent's */
 }
@@ -58,6 +74,12 @@ struct part *front_part(void) {
   if (!front_start()) return NULL;
   part = part_acquire();
   if (!part) return NULL;
+  current_thread = thread_acquire(part);
+  if (!current_thread) {
+    part_release(part);
+    return NULL;
+  }
+  part->thread = current_thread;
   current_part = part; /* before setspecific, which may allocate */
   if (has_key) pthread_setspecific(key, part);
   return part;

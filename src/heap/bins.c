@@ -47,6 +47,12 @@ static void give_home(struct part *part, struct run *slab) {
   atomic_store_explicit(&slab->part, part, memory_order_relaxed);
   slab_set_home(slab, part_home(part, slab->class));
   part->bins[slab->class].slabs++;
+  atomic_fetch_add_explicit(&part->slabs, 1, memory_order_relaxed);
+}
+
+static void lose(struct part *part, struct run *slab) {
+  part->bins[slab->class].slabs--;
+  atomic_fetch_sub_explicit(&part->slabs, 1, memory_order_relaxed);
 }
 
 /* ---- taking ------------------------------------------------------------------------------------------------------ */
@@ -85,14 +91,14 @@ static struct chain take_own(struct part *part, unsigned class, unsigned wanted)
 /* A slab that a dead thread left listed becomes this part's. Its blocks that are still live are now freed remotely by
  * those who thought them local, which is correct, only slower. */
 static bool adopt(struct part *part, unsigned class) {
-  if (atomic_load_explicit(&dead_parts, memory_order_relaxed) == 0) return false;
+  if (part->lifetime || atomic_load_explicit(&dead_parts, memory_order_relaxed) == 0) return false;
   for (struct part *dead = atomic_load_explicit(&all_parts, memory_order_acquire); dead; dead = dead->next_part) {
     struct bin *bin = &dead->bins[class];
     if (__atomic_load_n(&bin->first, __ATOMIC_RELAXED) == 0 || !lock_try(&dead->lock)) continue;
-    struct run *slab = bin->first && !dead->live && dead->epoch == part->epoch ? slab_at(bin->first) : NULL;
+    struct run *slab = bin->first && !dead->live && !dead->lifetime ? slab_at(bin->first) : NULL;
     if (slab) {
       unlink_slab(bin, slab);
-      bin->slabs--;
+      lose(dead, slab);
       give_home(part, slab);
       insert_last(&part->bins[class], slab);
     }
@@ -102,8 +108,17 @@ static bool adopt(struct part *part, unsigned class) {
   return false;
 }
 
+static struct run *new_slab(struct lifetime *lifetime, unsigned class) {
+  if (!lifetime) return slab_new(class, 0);
+  if (lifetime_is_closing(lifetime) || !lifetime_charge(lifetime, slab_bytes(class))) return NULL;
+  struct run *slab = slab_new(class, lifetime->index);
+  if (slab) lifetime_add(lifetime, slab);
+  else lifetime_discharge(lifetime, slab_bytes(class));
+  return slab;
+}
+
 static bool make_slab(struct part *part, unsigned class) {
-  struct run *slab = slab_new(class, part->epoch);
+  struct run *slab = new_slab(part->lifetime, class);
   if (!slab) return false;
   atomic_fetch_or_explicit(&slab->word, SLAB_LISTED, memory_order_relaxed);
   give_home(part, slab);
@@ -190,22 +205,24 @@ static struct part *lock_part_of(struct run *slab) {
 static void retire(struct part *part, struct run *slab) {
   struct bin *bin = &part->bins[slab->class];
   if (word_of(slab) & SLAB_LISTED) unlink_slab(bin, slab);
-  bin->slabs--;
+  lose(part, slab);
   bin->retired++;
-  slab_retire(slab);
+  bool clean = slab_bury(slab);
+  if (part->lifetime) lifetime_release(part->lifetime, slab, clean);
+  else pages_free(slab, clean);
 }
 
-/* One empty slab may stay listed, or a thread at a slab's border would make and retire one all the time. */
-static bool is_spare(const struct bin *bin, struct run *slab) {
+/* One empty slab may stay listed while its epoch is open, or a thread at a slab's border would make and retire one all the time. */
+static bool is_spare(const struct part *part, const struct bin *bin, struct run *slab) {
   uint32_t g = (uint32_t)run_index(slab);
-  return (bin->first == 0 || bin->first == g) && (bin->last == 0 || bin->last == g);
+  return !part->closing && (bin->first == 0 || bin->first == g) && (bin->last == 0 || bin->last == g);
 }
 
 /* Under the lock. Ends PENDING; true when the slab is gone. */
 static bool settle_locked(struct part *part, struct run *slab, bool spare_may_stay) {
   struct bin *bin = &part->bins[slab->class];
   for (uint64_t old = word_of(slab);;) {
-    if (slab_all_free(old) && !(spare_may_stay && is_spare(bin, slab))) {
+    if (slab_all_free(old) && !(spare_may_stay && is_spare(part, bin, slab))) {
       /* Every block is here and none can leave without the lock: the word stands still. Acquire pairs with the
        * pushes. */
       (void)atomic_load_explicit(&slab->word, memory_order_acquire);
@@ -233,6 +250,21 @@ void bins_settle(struct run *slab) {
 void bins_after_fork(void) {
   for (struct run *run = pages_first_run(); run; run = pages_next_run(run))
     if (run->kind == RUN_SLAB && (word_of(run) & SLAB_PENDING)) bins_settle(run);
+}
+
+unsigned bins_retire_empty(struct part *part, unsigned most) {
+  unsigned retired = 0;
+  lock_take(&part->lock);
+  for (unsigned class = 0; class < CLASSES; class++)
+    for (uint32_t g = part->bins[class].first, next; g && retired < most; g = next) {
+      struct run *slab = slab_at(g);
+      next = slab->next;
+      if (!slab_all_free(word_of(slab))) continue;
+      if (!(atomic_fetch_or_explicit(&slab->word, SLAB_PENDING, memory_order_relaxed) & SLAB_PENDING))
+        retired += settle_locked(part, slab, false);
+    }
+  lock_release(&part->lock);
+  return retired;
 }
 
 /* ---- trimming ---------------------------------------------------------------------------------------------------- */

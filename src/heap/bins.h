@@ -24,6 +24,9 @@ HIDDEN void bins_settle(struct run *slab);
 /* In a fork child: settles slabs whose settling thread is not there. */
 HIDDEN void bins_after_fork(void);
 
+/* Retires slabs that are empty, spares too, at most `most`; returns how many. No lock held. */
+HIDDEN unsigned bins_retire_empty(struct part *part, unsigned most);
+
 /* See heap_trim. No lock held. */
 HIDDEN size_t bins_trim(struct part *part, bool now);
 

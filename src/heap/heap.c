@@ -6,6 +6,7 @@
 #include "heap/depot.h"
 #include "heap/fast.h"
 #include "heap/lists.h"
+#include "slab/large.h"
 
 void *heap_refill(struct part *part, unsigned class) {
   struct bin *bin = &part->bins[class];
@@ -120,6 +121,11 @@ void heap_free_remote(struct part *part, struct run *slab, void *block) {
     return;
   }
   bump(&part->bins[slab->class].remote_frees, 1);
+  if (slab->epoch != 0) { /* an epoch's end must not wait for company */
+    block_words(block)[0] = CHAIN_END;
+    bins_return(&part->lock, (struct chain){block, 1});
+    return;
+  }
   block_words(block)[0] = part->remote.head;
   part->remote.head = block;
   part->remote.count++;

@@ -5,6 +5,7 @@
 #ifndef TSLAB_HEAP_HEAP_H
 #define TSLAB_HEAP_HEAP_H
 
+#include "heap/bump.h"
 #include "heap/part.h"
 
 /* A block of the class when the list is empty: from the depot, a slab, a dead thread's slab or a new one, which also
@@ -40,6 +41,24 @@ HIDDEN void heap_leave(struct part *part);
 /* Moves a dead thread's lists to the slabs; nothing when the part has a thread. From any thread. Returns bytes
  * moved. */
 HIDDEN size_t heap_flush_dead(struct part *part);
+
+/* A large block in the part's epoch: slab/large.h's, charged and listed where there is a lifetime. */
+HIDDEN void *heap_large_alloc(struct part *part, size_t size, size_t alignment, bool *zero);
+HIDDEN void heap_large_free(struct run *run);
+
+/* The epoch of the part closes, and no other thread runs on the part: its lists and depot go to the slabs, and every slab
+ * without a block in use goes. Stops when `deadline_ns` is past (UINT64_MAX: no clock is read): false, to be called again. */
+HIDDEN bool heap_close(struct part *part, uint64_t deadline_ns);
+
+/* The part's own thread leaves it for a while: its lists go to the slabs. */
+HIDDEN void heap_rest(struct part *part);
+
+/* The epoch of the part is destroyed or reset, and nobody runs on it: its blocks are counted as freed, and it forgets its
+ * slabs, which are the caller's: to be taken apart by heap_bury. */
+HIDDEN void heap_abandon(struct part *part);
+
+/* Any run of an epoch whose parts were abandoned: it is counted and leads nowhere any more. */
+HIDDEN void heap_bury(struct run *run);
 
 /* Around fork, by the forking thread: see parts_before_fork. */
 HIDDEN void heap_before_fork(void);

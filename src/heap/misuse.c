@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/options.h"
+#include "slab/chunk.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +27,11 @@ static const char *class_text(char *out, size_t capacity, unsigned class) {
   return out;
 }
 
+static const char *chunk_text(char *out, size_t capacity, size_t size) {
+  log_format(out, capacity, "%zu-byte block of an epoch", size);
+  return out;
+}
+
 static void say_freed(const char *call, const void *p, const char *what) {
   if (strcmp(call, "free") == 0) log_line("double free of %p (%s)", p, what);
   else log_line("%s of freed block %p (%s)", call, p, what);
@@ -41,16 +47,24 @@ static void say_in_free_memory(const char *call, const void *p) {
   unsigned was = pages.runs[granule_of(p)].was;
   if (was == 0) say_foreign(call, p);
   else if (was == LARGE_WAS) say_freed(call, p, "large block");
+  else if (was == CHUNK_WAS) say_freed(call, p, "block of an epoch");
   else say_freed(call, p, class_text(text, sizeof text, was - 1));
 }
 
 /* False when p lies outside all blocks. */
 static bool say_interior(const char *call, const void *p, const struct run *run) {
-  char text[32];
+  char text[48];
   if (run->kind == RUN_LARGE) {
     size_t offset = (size_t)((const char *)p - run_start(run));
     if (offset >= run->size) return false;
     log_line("%s of interior pointer %p (%zu bytes into a large block)", call, p, offset);
+    return true;
+  }
+  if (run->kind == RUN_CHUNK) {
+    char *start = chunk_block_of(run, p);
+    if (!start) return false;
+    log_line("%s of interior pointer %p (%zu bytes into a %s)", call, p, (size_t)((const char *)p - start),
+             chunk_text(text, sizeof text, chunk_size_of(run, start)));
     return true;
   }
   const char *block = slab_block_of(run, p);
@@ -61,10 +75,13 @@ static bool say_interior(const char *call, const void *p, const struct run *run)
 }
 
 void misuse(const char *call, const void *p) {
-  char text[32];
+  char text[48];
   struct run *run = pages_run_of(p);
   if (!run || run->kind == RUN_META || run->kind == RUN_NONE) say_foreign(call, p);
-  else if (run->kind == RUN_FREE) say_in_free_memory(call, p);
+  else if (run->kind == RUN_FREE || run->kind == RUN_RESERVED) say_in_free_memory(call, p);
+  else if (run->kind == RUN_TRAP) log_line("%s of %p, a block of destroyed epoch %zu", call, p, run->size);
+  else if (run->kind == RUN_CHUNK && chunk_place_of(run, p) == CHUNK_FREED)
+    say_freed(call, p, chunk_text(text, sizeof text, chunk_size_of(run, p)));
   else if (run->kind == RUN_SLAB && slab_block_of(run, p) == p)
     say_freed(call, p, class_text(text, sizeof text, run->class));
   else if (!say_interior(call, p, run)) say_foreign(call, p);
@@ -82,9 +99,11 @@ void misuse_interior(const char *call, const void *p) {
   abort(); /* two words of the block were overwritten when the free was taken for a good one */
 }
 
-void misuse_size(const char *call, const void *p, size_t size, unsigned class) {
-  char text[32];
-  const char *what = class < CLASSES ? class_text(text, sizeof text, class) : "large block";
+void misuse_size(const char *call, const void *p, size_t size, const struct run *run) {
+  char text[48];
+  const char *what = "large block";
+  if (run->kind == RUN_SLAB) what = class_text(text, sizeof text, run->class);
+  if (run->kind == RUN_CHUNK) what = chunk_text(text, sizeof text, chunk_size_of(run, p));
   log_line("%s of %p with size %zu (%s)", call, p, size, what);
   end();
 }

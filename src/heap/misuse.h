@@ -14,7 +14,7 @@ HIDDEN COLD void misuse(const char *call, const void *p);
 HIDDEN COLD void misuse_freed(const void *block);
 
 /* A block in use of another size than the caller says; class == CLASSES for a large one. */
-HIDDEN COLD void misuse_size(const char *call, const void *p, size_t size, unsigned class);
+HIDDEN COLD void misuse_size(const char *call, const void *p, size_t size, const struct run *run);
 
 /* p starts no block, but was taken for one, and two words at p are overwritten. */
 HIDDEN COLD NORETURN void misuse_interior(const char *call, const void *p);

@@ -6,13 +6,15 @@
 
 struct part empty_part = {.list = {[0 ... CLASSES - 1] = CHAIN_END}, .remote = {CHAIN_END, 0}};
 __thread struct part *current_part = &empty_part;
+__thread struct thread *current_thread;
 struct part *_Atomic all_parts;
 struct lock parts_lock;
 _Atomic unsigned dead_parts, live_parts;
 unsigned parts_given_up;
 
 static struct {
-  struct part *pool; /* dead threads' */
+  struct part *pool;  /* dead threads' */
+  struct part *blank; /* of ended epochs */
   char *next, *end;  /* granules that parts are cut from */
   uint32_t made;
 } own;
@@ -81,21 +83,58 @@ struct part *part_acquire(void) {
   return part;
 }
 
+struct part *part_take_blank(struct lifetime *lifetime) {
+  lock_take(&parts_lock);
+  struct part *part = own.blank;
+  if (part) own.blank = part->next_dead;
+  else part = cut_part();
+  lock_release(&parts_lock);
+  if (!part) return NULL;
+  lock_take(&part->lock);
+  part->live = true;
+  part->closing = false;
+  part->thread = current_thread;
+  part->lifetime = lifetime;
+  lock_release(&part->lock);
+  return part;
+}
+
+void part_give_back(struct part *part) {
+  lock_take(&part->lock); /* who settled its last slab may still hold it */
+  INVARIANT(1, part->slabs == 0 && part->depot_bytes == 0);
+  part->live = false;
+  part->thread = NULL;
+  part->lifetime = NULL;
+  lock_release(&part->lock);
+  lock_take(&parts_lock);
+  part->next_dead = own.blank;
+  own.blank = part;
+  lock_release(&parts_lock);
+}
+
 void parts_before_fork(void) {
   lock_take(&parts_lock);
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
     lock_take(&p->lock);
+  lifetimes_before_fork();
+  lock_take(&reserve_lock);
   lock_take(&pages_lock);
 }
 
 void parts_after_fork(bool child) {
   lock_release(&pages_lock);
+  if (child) lock_reset(&reserve_lock);
+  else lock_release(&reserve_lock);
+  lifetimes_after_fork(child);
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
-    if (child && p->live && p != current_part) {
+    if (child && p->live && p->thread != current_thread) {
       p->live = false;
-      atomic_fetch_sub_explicit(&live_parts, 1, memory_order_relaxed);
+      p->thread = NULL;
       give_up_lists(p);
-      put_in_pool(p);
+      if (!p->lifetime) {
+        atomic_fetch_sub_explicit(&live_parts, 1, memory_order_relaxed);
+        put_in_pool(p);
+      }
     }
     if (child) lock_reset(&p->lock);
     else lock_release(&p->lock);
@@ -108,6 +147,7 @@ void parts_after_fork(bool child) {
 void part_release(struct part *part) {
   lock_take(&part->lock);
   part->live = false;
+  part->thread = NULL;
   atomic_fetch_sub_explicit(&live_parts, 1, memory_order_relaxed);
   lock_release(&part->lock);
   lock_take(&parts_lock);

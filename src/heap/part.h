@@ -1,7 +1,7 @@
 /* part: what one thread holds of one epoch.                                                          floor: heap
  *
  *   hot, read or written by every malloc and free             cold, under `lock`
- *   [ list[52] | count[52] | inverse[52] ]                      [ bins[52]: slabs, depot, counters | batches ]
+ *   [ list[52] | count[52] | inverse[52] | bump ]               [ bins[52]: slabs, depot, counters | batches ]
  *
  * For each class a part keeps a LIFO of free blocks, `list`, so that malloc hands back what was freed last. When it is
  * full it goes to the depot as one batch, in O(1); when it is empty a batch comes back. What does not fit in the depot
@@ -17,11 +17,14 @@
  * Invariant: length(now) blocks on list; every block of list and depot is used as its slab counts.       part_check()
  * Threads:   the hot arrays, caps, counters and visits belong to the thread whose current part this is; inverse never
  *            changes; slabs and depot are under `lock`, which others take to settle a slab, to trim and to read.
- * A dead thread's part waits in the pool, slabs and all, for the next thread. */
+ * A dead thread's part of epoch 0 waits in the pool, slabs and all, for the next thread; one of another epoch waits with
+ * that epoch, and in a pool of its own once it is blank. */
 #ifndef TSLAB_HEAP_PART_H
 #define TSLAB_HEAP_PART_H
 
+#include "heap/lifetime.h"
 #include "os/lock.h"
+#include "slab/chunk.h"
 #include "slab/slab.h"
 
 /* How many blocks a list may hold grows by doubling while its thread both allocates and frees in the class, from FIRST
@@ -80,15 +83,30 @@ struct part {
   struct count count[CLASSES];
   uint64_t inverse[CLASSES];
 
+  struct bump { /* heap/bump.h; of an epoch's part; its thread's alone, but for `end` */
+    char *at, *end;
+    struct chunk_bits *bits; /* of the current chunk */
+    struct run *chunk;
+    uint32_t count, gone;        /* blocks handed out from the current chunk, and freed by this thread */
+    uint64_t freed, sealed;      /* blocks freed by this thread in sealed chunks, and those that they held, this epoch */
+    uint64_t allocations, frees; /* in chunks that were emptied, ever */
+    bool off;                    /* turned to slabs */
+  } bump ALIGNED(CACHE_LINE);
+
   struct lock lock ALIGNED(CACHE_LINE);
   uint32_t index;
-  uint64_t epoch;
+  _Atomic uint32_t slabs;     /* of all classes */
+  struct lifetime *lifetime;  /* NULL: epoch 0. Changes only while no thread has the part and no slab is its own */
+  struct thread *thread;      /* whose it is while live; NULL for nobody's */
+  struct attached *attached;  /* of an epoch: where that thread holds it (epoch/scope.h); the epoch's lock */
+  struct part *next_of_epoch; /* parts of an epoch; the epoch's lock */
   size_t depot_bytes;
   size_t granted_bytes;   /* all caps */
   unsigned victim;        /* class whose cap shrinks next in favour of another */
   uint16_t free_batch;    /* chain of unused batches through `older` */
   uint16_t unused_batch;  /* batches from here on were never used */
   bool live;              /* a thread has it */
+  bool closing;           /* its epoch is: no slab stays once it is empty */
   uint64_t visits, seen_visits; /* slow path entries now and at the scavenger's last look */
   uint32_t sequence;            /* heap/lists.h */
   struct chain remote;          /* blocks of other parts, freed by this thread and not pushed yet; its thread's alone */
@@ -116,6 +134,14 @@ HIDDEN struct part *part_acquire(void);
 
 /* The part goes to the pool, lists and all. By its own thread, at its end. */
 HIDDEN void part_release(struct part *part);
+
+/* The same for an epoch: a part without a slab or block. part_give_back needs it so again. */
+HIDDEN struct part *part_take_blank(struct lifetime *lifetime);
+HIDDEN void part_give_back(struct part *part);
+
+/* The running thread as the epochs know it (epoch/scope.h); NULL before its birth. Here because fork asks whose parts are
+ * whose. */
+extern HIDDEN __thread struct thread *current_thread __attribute__((tls_model("initial-exec")));
 
 /* Around fork, by the forking thread: holds every lock, so that the child's copy is whole. In the child the parts of
  * the threads that it does not have go to the pool. */

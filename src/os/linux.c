@@ -2,7 +2,10 @@
 #include "os/os.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -14,6 +17,9 @@
 
 #ifndef MADV_DONTNEED_LOCKED
 #define MADV_DONTNEED_LOCKED 24 /* Linux 5.18; Debian 12's headers may be older */
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4 /* Linux 5.7 */
@@ -113,10 +119,65 @@ void os_wait(_Atomic uint32_t *word, uint32_t value, unsigned milliseconds) {
   errno = kept;
 }
 
+void os_yield(void) {
+  int kept = errno;
+  sched_yield();
+  errno = kept;
+}
+
 void os_wake(_Atomic uint32_t *word, int waiters) {
   int kept = errno;
   syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, waiters, NULL, NULL, 0);
   errno = kept;
+}
+
+bool os_barrier_everywhere(void) {
+  int kept = errno;
+  bool done = syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
+  if (!done && errno == EPERM) /* not registered yet */
+    done = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 &&
+           syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
+  return kept_errno(kept, done);
+}
+
+void os_populate(void *at, size_t length) {
+  int kept = errno;
+  madvise(at, length, MADV_POPULATE_WRITE);
+  errno = kept;
+}
+
+bool os_forbid(void *at, size_t length) {
+  int kept = errno;
+  bool done = mprotect(at, length, PROT_NONE) == 0;
+  if (done) madvise(at, length, MADV_DONTNEED);
+  return kept_errno(kept, done);
+}
+
+static uint64_t now(clockid_t clock) {
+  int kept = errno;
+  struct timespec time = {0};
+  clock_gettime(clock, &time);
+  errno = kept;
+  return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+uint64_t os_now_ns(void) { return now(CLOCK_MONOTONIC); }
+uint64_t os_now_coarse_ns(void) { return now(CLOCK_MONOTONIC_COARSE); }
+
+/* The second number of /proc/self/statm is resident pages. */
+size_t os_resident_bytes(void) {
+  int kept = errno;
+  char text[128];
+  int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  ssize_t length = file < 0 ? 0 : read(file, text, sizeof text - 1);
+  if (file >= 0) close(file);
+  errno = kept;
+  if (length <= 0) return 0;
+  text[length] = 0;
+  const char *at = strchr(text, ' ');
+  size_t resident = 0;
+  for (at = at ? at + 1 : ""; *at >= '0' && *at <= '9'; at++) resident = resident * 10 + (size_t)(*at - '0');
+  return resident * os_page_size;
 }
 
 bool os_secure_mode(void) { return getauxval(AT_SECURE) != 0; }

@@ -44,7 +44,22 @@ HIDDEN uint64_t os_random(void);
 
 /* Waits while *word == value, at most `milliseconds` (0: for ever); may return early. */
 HIDDEN void os_wait(_Atomic uint32_t *word, uint32_t value, unsigned milliseconds);
+HIDDEN void os_yield(void); /* lets others run for a moment */
 HIDDEN void os_wake(_Atomic uint32_t *word, int waiters);
+
+/* A full barrier on every thread of the process, so that the others need none; false where the kernel has no such call:
+ * then each must do its own. The first call may take milliseconds. */
+HIDDEN bool os_barrier_everywhere(void);
+
+/* Makes committed pages resident. A hint. */
+HIDDEN void os_populate(void *at, size_t length);
+
+/* Whatever touches these pages faults from now on; their memory goes back. False when the kernel refuses. */
+HIDDEN bool os_forbid(void *at, size_t length);
+
+HIDDEN uint64_t os_now_ns(void);        /* CLOCK_MONOTONIC */
+HIDDEN uint64_t os_now_coarse_ns(void); /* the same at the resolution of a tick, for a tenth of the cost */
+HIDDEN size_t os_resident_bytes(void);  /* 0 where /proc does not say */
 
 HIDDEN bool os_secure_mode(void); /* set-user-id and the like: the environment is not to be trusted */
 

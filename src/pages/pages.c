@@ -22,14 +22,14 @@ char pages_before_start[HOMES_OFFSET];
 struct pages pages ALIGNED(CACHE_LINE) = {.base = pages_before_start};
 struct lock pages_lock;
 
-/* One of the three tables: writable up to `ready`. */
+/* One of the four tables: writable up to `ready`. */
 struct table {
   char *start;
   size_t ready;
 };
 
 static struct {
-  struct table runs, dirty, homes;
+  struct table runs, dirty, chunk_bits, homes;
   size_t reserved; /* granules from base on that are ours */
   size_t coverage; /* granules that the tables have room for */
   size_t first;    /* first granule that is not a table */
@@ -157,6 +157,13 @@ static bool tables_reach(size_t granules) {
          table_reach(&own.homes, HOMES_OFFSET + granules * sizeof(home));
 }
 
+bool pages_reach_chunk_bits(const struct run *run) {
+  lock_take(&pages_lock);
+  bool done = table_reach(&own.chunk_bits, (run_index(run) + 1) * CHUNK_BITS_BYTES);
+  lock_release(&pages_lock);
+  return done;
+}
+
 static bool reserve_more(size_t granules) {
   size_t wanted = max_size(granules, own.reserved / 2);
   if (own.reserved + granules > own.coverage) return false;
@@ -239,6 +246,8 @@ static struct run *describe(size_t g, size_t granules, enum run_kind kind) {
   return run;
 }
 
+void pages_reuse(struct run *run, enum run_kind kind) { describe(run_index(run), run->granules, kind); }
+
 /* Cuts [at, at + granules) out of a free run that is in no bin; the rests go back to their bins. */
 static void cut(struct run *run, size_t at, size_t granules) {
   size_t g = run_index(run), end = g + run->granules;
@@ -295,6 +304,13 @@ void pages_free(struct run *run, bool clean) {
   lock_release(&pages_lock);
 }
 
+void pages_join(struct run *first, size_t granules) {
+  lock_take(&pages_lock);
+  for (size_t g = run_index(first) + 1; g < run_index(first) + granules; g++) run_at(g)->kind = RUN_NONE;
+  first->granules = (uint32_t)granules;
+  lock_release(&pages_lock);
+}
+
 static bool grow_in_place(struct run *run, size_t granules) {
   size_t end = run_index(run) + run->granules, more = granules - run->granules;
   size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
@@ -347,11 +363,11 @@ static struct run *take_purgeable(uint64_t tick, size_t most) {
   return NULL;
 }
 
-size_t pages_purge(uint64_t tick) {
+size_t pages_purge(uint64_t tick, size_t most) {
   size_t purged = 0;
   lock_take(&pages_lock);
-  for (;;) {
-    struct run *run = take_purgeable(tick, PURGE_PIECE);
+  while (purged < most) {
+    struct run *run = take_purgeable(tick, min_size(divide_up(most - purged, GRANULE), PURGE_PIECE));
     if (!run) break;
     lock_release(&pages_lock);
     bool done = os_purge(run_start(run), run_bytes(run));
@@ -403,13 +419,15 @@ bool pages_start(void) {
     size_t granules = coverage >> GRANULE_SHIFT;
     size_t runs = round_up(granules * sizeof(struct run), GRANULE);
     size_t dirty = round_up(granules / 8 + 8, GRANULE);
-    size_t total = runs + dirty + data + GRANULE;
+    size_t chunk_bits = round_up(granules * CHUNK_BITS_BYTES, GRANULE);
+    size_t total = runs + dirty + chunk_bits + data + GRANULE;
     char *start = os_reserve(hint(), total);
     if (!start) continue;
     char *aligned = (char *)round_up((uintptr_t)start, GRANULE);
     own.runs.start = aligned;
     own.dirty.start = aligned + runs;
-    pages.base = own.homes.start = aligned + runs + dirty;
+    pages.chunk_bits = own.chunk_bits.start = aligned + runs + dirty;
+    pages.base = own.homes.start = aligned + runs + dirty + chunk_bits;
     pages.runs = (struct run *)(void *)aligned;
     own.reserved = min_size((size_t)(start + total - pages.base) >> GRANULE_SHIFT, granules);
     own.coverage = granules;

@@ -1,11 +1,12 @@
 /* pages: address space in, runs of granules out; from a pointer to its descriptor.                   floor: pages
  *
- *                                    base                             frontier                      reserved
- *   [ runs .......... | dirty bits ... | page | homes ...... | run | run | free run | not yet writable ... ]
- *     64 B a granule    1 bit a granule         8 B a granule
+ *                                                        base                             frontier         reserved
+ *   [ runs ........ | dirty bits .... | chunk bits ..... | page | homes ...... | run | run | free run | not yet ... ]
+ *     64 B a granule  1 bit a granule   1.5 KiB a granule         8 B a granule
  *
  * A granule is 64 KiB; granule g lies at base + (g << 16), the homes included. homes[g] says which part's list takes a
- * freed block of granule g (see heap/part.h); 0 when none does. runs[g] describes the run that starts at g.
+ * freed block of granule g (see heap/part.h); 0 when none does. runs[g] describes the run that starts at g. The chunk bits
+ * belong to slab/chunk.h and become writable with the first chunk that needs them.
  *
  * Invariant: kind != 0 only at the first granule of a run; a free run's last granule points back to its first; no two
  * free runs touch; a granule whose dirty bit is clear reads as zero or is in use.                 pages_check()
@@ -25,31 +26,39 @@
 struct part;
 typedef uintptr_t home; /* a part's address and a size class: heap/part.h */
 
-enum run_kind { RUN_NONE, RUN_FREE, RUN_SLAB, RUN_LARGE, RUN_META };
+enum run_kind { RUN_NONE, RUN_FREE, RUN_SLAB, RUN_LARGE, RUN_CHUNK, RUN_RESERVED, RUN_TRAP, RUN_META };
 
 /* 64 bytes, so that one run touches one line. */
 struct run {
-  _Atomic uint64_t word;       /* slab: its free list, see slab/slab.h */
-  struct part *_Atomic part;   /* slab: whose home it is; written under that part's lock */
-  uint64_t epoch;              /* the lifetime it was born in; never changes while the run is in use */
-  uint64_t unlinked;           /* slab: units whose blocks are on no list yet; under the part's lock */
+  _Atomic uint64_t word;       /* slab: its free list, see slab/slab.h; chunk: its live blocks, see slab/chunk.h */
+  struct part *_Atomic part;   /* slab, chunk: whose home it is; written under that part's lock */
+  union {
+    uint64_t unlinked; /* slab: units whose blocks are on no list yet; under the part's lock */
+    uint64_t gone;     /* chunk: blocks freed by its part's thread before it was sealed */
+  };
   union {
     uint64_t seen; /* free run: the tick at which it became free; slab: `word` at the scavenger's last visit */
-    size_t size;   /* large block: usable bytes */
+    size_t size;   /* large block: usable bytes; chunk: bytes handed out when it was sealed */
   };
   uint32_t next, previous; /* neighbours in the list that holds this run, by granule; 0 = none */
   uint32_t granules;
-  uint32_t back;      /* last granule of a free run: distance to its first */
-  uint16_t capacity;  /* slab: blocks */
+  union {
+    uint32_t back;              /* last granule of a free run: distance to its first */
+    uint32_t previous_of_epoch; /* run in use of an epoch: neighbour in heap/lifetime.h's list */
+  };
+  uint32_t next_of_epoch;
+  uint32_t epoch;     /* index of the lifetime it was born in; never changes while the run is in use */
+  uint16_t capacity;  /* slab, sealed chunk: blocks */
   uint16_t threshold; /* slab: free blocks that make it worth listing */
   uint8_t kind;       /* enum run_kind */
   uint8_t class;      /* slab: size class */
-  uint8_t was;        /* what lay here last, for a better word about a late free: class + 1, or LARGE_WAS */
+  uint8_t was;        /* what lay here last, for a better word about a late free: class + 1, or LARGE_WAS, CHUNK_WAS */
   bool moved;         /* large block: has a mapping of its own since os_move; slab: its holes are purged */
 };
 _Static_assert(sizeof(struct run) == CACHE_LINE, "one run, one line");
 
 #define LARGE_WAS UINT8_MAX
+#define CHUNK_WAS (UINT8_MAX - 1)
 
 /* Read by every free; written only when the frontier moves. */
 struct pages {
@@ -58,6 +67,7 @@ struct pages {
    * builtins but on the fast path, where a plain load folds into the compare. */
   size_t count;
   struct run *runs;
+  char *chunk_bits;
 };
 HIDDEN extern struct pages pages ALIGNED(CACHE_LINE);
 HIDDEN extern char pages_before_start[HOMES_OFFSET]; /* zeros, at base until pages_start */
@@ -74,15 +84,18 @@ HIDDEN bool pages_start(void);
  * arbitrary unless *zero. NULL when there is no memory. All fields but kind, granules, was and back are zero. */
 HIDDEN struct run *pages_alloc(size_t granules, size_t alignment, enum run_kind kind, bool *zero);
 
+/* A run in use becomes one of another kind, its fields as pages_alloc leaves them. By who holds it. */
+HIDDEN void pages_reuse(struct run *run, enum run_kind kind);
+
 /* Takes a run back. `clean`: every byte of it reads as zero. */
 HIDDEN void pages_free(struct run *run, bool clean);
 
 /* Grows or shrinks a run in use where it lies; false when the neighbour is not free. New granules are arbitrary. */
 HIDDEN bool pages_resize(struct run *run, size_t granules);
 
-/* Gives dirty free runs that became free before `tick` back to the kernel, the lock released around the system
- * calls. Returns bytes given back. */
-HIDDEN size_t pages_purge(uint64_t tick);
+/* Gives dirty free runs that became free before `tick` back to the kernel, the largest first and about `most` bytes, the
+ * lock released around the system calls. Returns bytes given back. */
+HIDDEN size_t pages_purge(uint64_t tick, size_t most);
 
 /* The scavenger's clock; a run that becomes free is stamped with it. */
 HIDDEN void pages_set_tick(uint64_t tick);
@@ -99,6 +112,14 @@ HIDDEN struct run *pages_next_run(struct run *run);
 
 /* The longest run that could ever be had, in bytes. */
 HIDDEN size_t pages_most(void);
+
+/* Makes the run's chunk bits writable; they read as zero unless it was a chunk before that did not clear them. False
+ * without memory. */
+#define CHUNK_BITS_BYTES 1536
+HIDDEN bool pages_reach_chunk_bits(const struct run *run);
+
+/* Neighbouring runs in use, in the order of their addresses, become one, the first; `granules` in all. */
+HIDDEN void pages_join(struct run *first, size_t granules);
 
 HIDDEN struct pages_totals pages_totals(void);
 HIDDEN void pages_count_purge(size_t bytes, bool done);

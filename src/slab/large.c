@@ -22,6 +22,8 @@ static struct run *alloc_run(size_t size, size_t alignment, bool *zero) {
   return run;
 }
 
+size_t large_run_bytes(size_t size) { return granules_for(size) << GRANULE_SHIFT; }
+
 void *large_alloc(size_t size, size_t alignment, bool *zero) {
   struct run *run = alloc_run(size, alignment, zero);
   if (!run) return NULL;
@@ -30,10 +32,14 @@ void *large_alloc(size_t size, size_t alignment, bool *zero) {
   return run_start(run);
 }
 
-void large_free(struct run *run) {
+void large_bury(struct run *run) {
   atomic_fetch_add_explicit(&frees, 1, memory_order_relaxed);
   count_live(run->size, 0);
   run->was = LARGE_WAS;
+}
+
+void large_free(struct run *run) {
+  large_bury(run);
   pages_free(run, false);
 }
 

@@ -8,8 +8,11 @@
  * without memory. size <= PTRDIFF_MAX. */
 HIDDEN void *large_alloc(size_t size, size_t alignment, bool *zero);
 
-/* `run` is the run of a large block in use. */
+HIDDEN size_t large_run_bytes(size_t size); /* of the run of such a block */
+
+/* `run` is the run of a large block in use. large_bury only counts: the run is the caller's. */
 HIDDEN void large_free(struct run *run);
+HIDDEN void large_bury(struct run *run);
 
 /* Makes the block at least `size` (> SMALL_MAX) bytes long, where it lies or elsewhere, contents kept; the block, or
  * NULL without memory and nothing changed. */

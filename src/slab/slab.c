@@ -35,7 +35,9 @@ static void *block_at_head(const struct run *slab, uint64_t word) {
 }
 _Static_assert(LARGEST_SLAB / 16 < UINT16_MAX, "a head is an offset in units of 16 bytes");
 
-struct run *slab_new(unsigned class, uint64_t epoch) {
+size_t slab_bytes(unsigned class) { return granules_for(class) << GRANULE_SHIFT; }
+
+struct run *slab_new(unsigned class, uint32_t epoch) {
   bool zero;
   struct run *slab = pages_alloc(granules_for(class), GRANULE, RUN_SLAB, &zero);
   if (!slab) return NULL;
@@ -120,12 +122,36 @@ void *slab_block_of(const struct run *slab, const void *p) {
   return index < slab->capacity ? first + index * size : NULL;
 }
 
-void slab_retire(struct run *slab) {
+bool slab_bury(struct run *slab) {
   slab_set_home(slab, 0);
   for (size_t i = 0; i < slab->granules; i++) slab[i].was = (uint8_t)(slab->class + 1);
   bool clean = slab_linked(atomic_load_explicit(&slab->word, memory_order_relaxed)) == 0 && slab->moved;
   slab->moved = false; /* for a run that is freed it would mean a mapping of its own */
-  pages_free(slab, clean);
+  return clean;
+}
+
+/* ---- which blocks are in use -------------------------------------------------------------------------------------- */
+
+static void mark_free(const struct run *slab, struct chain chain, uint64_t *is_free) {
+  size_t size = class_size(slab->class);
+  char *first = first_block(slab);
+  for (void *b = chain.head; b != CHAIN_END; b = block_words(b)[0]) {
+    size_t i = (size_t)((char *)b - first) / size;
+    is_free[i / 64] |= 1ull << (i % 64);
+  }
+}
+
+void slab_each_used(const struct run *slab, void (*visit)(void *, size_t, void *), void *arg) {
+  uint64_t is_free[BLOCKS_MOST / 64] = {0};
+  uint64_t word = atomic_load_explicit(&slab->word, memory_order_acquire);
+  size_t size = class_size(slab->class);
+  char *first = first_block(slab);
+  mark_free(slab, (struct chain){block_at_head(slab, word), slab_count(word)}, is_free);
+  for (size_t i = 0; i < slab->capacity; i++) {
+    char *block = first + i * size;
+    bool linked = !(slab->unlinked >> unit_of(slab, block) & 1);
+    if (linked && !(is_free[i / 64] >> (i % 64) & 1)) visit(block, size, arg);
+  }
 }
 
 /* ---- purging what lies between live blocks ---------------------------------------------------------------------- */
@@ -135,10 +161,7 @@ static uint64_t units_in_use(const struct run *slab, struct chain chain) {
   uint64_t is_free[BLOCKS_MOST / 64] = {0}, in_use = 0;
   size_t size = class_size(slab->class);
   char *first = first_block(slab);
-  for (void *b = chain.head; b != CHAIN_END; b = block_words(b)[0]) {
-    size_t i = (size_t)((char *)b - first) / size;
-    is_free[i / 64] |= 1ull << (i % 64);
-  }
+  mark_free(slab, chain, is_free);
   for (size_t i = 0; i < slab->capacity; i++) {
     unsigned from = unit_of(slab, first + i * size), to = unit_of(slab, first + (i + 1) * size - 1);
     if ((slab->unlinked >> from & 1) || (is_free[i / 64] >> (i % 64) & 1)) continue;

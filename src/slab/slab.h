@@ -50,7 +50,8 @@ INLINE bool block_is_free(void *block) { return (uintptr_t)block_words(block)[1]
 INLINE void block_mark_free(void *block) { block_words(block)[1] = (void *)block_key(block); }
 
 /* A new slab with every unit unlinked, whose granules still lead to no home. NULL without memory. */
-HIDDEN struct run *slab_new(unsigned class, uint64_t epoch);
+HIDDEN struct run *slab_new(unsigned class, uint32_t epoch);
+HIDDEN size_t slab_bytes(unsigned class); /* of such a slab */
 
 /* Its granules lead to `to`; 0 for nowhere. */
 HIDDEN void slab_set_home(struct run *slab, home to);
@@ -71,6 +72,12 @@ HIDDEN size_t slab_purge_holes(struct run *slab);
 /* The start of the block that p lies in, or NULL when p lies in none. */
 HIDDEN void *slab_block_of(const struct run *slab, const void *p);
 
-HIDDEN void slab_retire(struct run *slab);
+/* Calls `visit` for every block that is neither on the slab's list nor unlinked: in use, or on a thread's list. Nobody else may
+ * take from the slab or link units meanwhile; what is freed meanwhile may be visited. */
+HIDDEN void slab_each_used(const struct run *slab, void (*visit)(void *block, size_t size, void *arg), void *arg);
+
+/* A slab in which no block is in use leads nowhere any more; its run is the caller's. Whether every byte of it reads as
+ * zero. */
+HIDDEN bool slab_bury(struct run *slab);
 
 #endif

@@ -67,7 +67,7 @@ static void late_frees(void) {
   bool zero;
   struct run *const never = pages_alloc(1, GRANULE, RUN_META, &zero);
   call = "free";
-  slab_retire(slab);
+  pages_free(slab, slab_bury(slab));
   large_free(pages_run_of(large));
   pages_free(never, true);
   says(tell, block, "double free of ", " (96-byte class)", true);

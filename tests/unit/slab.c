@@ -125,7 +125,7 @@ static void live_and_die(unsigned class) {
   char *const start = run_start(slab), *const first = blocks[0];
   if (first > start) CHECK(slab_block_of(slab, first - 1) == NULL);
   CHECK(slab_block_of(slab, first + slab->capacity * size - 1) != NULL);
-  slab_retire(slab);
+  pages_free(slab, slab_bury(slab));
   CHECK(pages_run_of(start)->kind == RUN_FREE && pages.runs[granule_of(start)].was == class + 1);
   CHECK_COUNT(pages_homes()[granule_of(start)], ==, 0);
 }
@@ -134,11 +134,11 @@ static void live_and_die(unsigned class) {
 static void retired_pages_are_dirty_if_used(void) {
   CHECK_COUNT(pages_purge(UINT64_MAX), >, 0);
   slab = slab_new(3, 0);
-  slab_retire(slab);
+  pages_free(slab, slab_bury(slab));
   CHECK_COUNT(pages_free_dirty(), ==, 0);
   slab = slab_new(3, 0);
   slab_link(slab, 1);
-  slab_retire(slab);
+  pages_free(slab, slab_bury(slab));
   CHECK_COUNT(pages_free_dirty(), ==, GRANULE);
 }
 

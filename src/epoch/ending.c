@@ -1,0 +1,403 @@
+/* ending: see ending.h.                                                                              floor: epoch */
+#include "epoch/ending.h"
+
+#include "base/log.h"
+#include "base/options.h"
+#include "epoch/handle.h"
+#include "epoch/scope.h"
+#include "epoch/spare.h"
+#include "epoch/status.h"
+#include "epoch/trap.h"
+#include "os/os.h"
+#include <errno.h>
+#include <string.h>
+
+/* ---- reports ------------------------------------------------------------------------------------------------------ */
+
+static void report_begin(tslab_epoch_report *out, uint64_t id) {
+  if (!out) return;
+  *out = (tslab_epoch_report){.epoch = id, .elapsed_ns = os_now_ns()};
+  if (options.report_rss) out->rss_before = os_resident_bytes();
+}
+
+static void report_end(tslab_epoch_report *out) {
+  if (!out) return;
+  out->elapsed_ns = os_now_ns() - out->elapsed_ns;
+  if (options.report_rss) out->rss_after = os_resident_bytes();
+}
+
+/* Under the lock. */
+static void report_live(tslab_epoch_report *out, const struct epoch *e) {
+  if (!out) return;
+  tslab_epoch_status status;
+  status_of(e, &status);
+  out->threads_inside = status.threads_inside;
+  out->live_blocks = status.live_blocks;
+  out->live_bytes = status.live_bytes;
+  out->slabs_pinned = status.slabs_pinned;
+}
+
+static void report_bytes(tslab_epoch_report *out, struct lifetime *lifetime) {
+  if (!out) return;
+  out->bytes_recycled = atomic_load_explicit(&lifetime->recycled, memory_order_relaxed);
+  out->bytes_returned = atomic_load_explicit(&lifetime->returned, memory_order_relaxed);
+}
+
+/* ---- closing ------------------------------------------------------------------------------------------------------ */
+
+static bool is_mine(const struct part *part) { return part->attached && part->thread == current_thread; }
+
+/* The epoch's only part, attached to this thread, nobody inside, holds nothing but its empty chunk: the end of most requests.
+ * Under the lock. */
+static bool ends_as_spare(struct epoch *e, struct chunk_live *given_up, bool may_give_up) {
+  struct part *part = e->parts;
+  if (!part || part->next_of_epoch || !is_mine(part) || scope_is_inside(part)) return false;
+  if (atomic_load_explicit(&part->slabs, memory_order_relaxed) != 0 || options.on_destroy == DESTROY_TRAPS) return false;
+  if (!may_give_up && bump_has_live(part)) return false;
+  return bump_rewind(part, given_up) && handle_forget_all(e) && spare_keep(current_thread, e);
+}
+
+static void begin_closing(struct epoch *e) {
+  atomic_store_explicit(&e->lifetime.recycled, 0, memory_order_relaxed);
+  atomic_store_explicit(&e->lifetime.returned, 0, memory_order_relaxed);
+  atomic_store_explicit(&e->lifetime.closing, true, memory_order_relaxed);
+  scope_shut(e);
+  atomic_store_explicit(&e->state, EPOCH_CLOSING, memory_order_relaxed);
+}
+
+/* Another thread is inside: it finds its chunk full, its lists last until they are empty, and its leave does the rest. */
+static void halt(struct part *part) {
+  lock_take(&part->lock);
+  part->closing = true;
+  lock_release(&part->lock);
+  bump_halt(part);
+}
+
+/* Every part that can be had; false when the deadline came first. */
+static bool close_parts(struct epoch *e, uint64_t deadline_ns) {
+  for (struct part *p = e->parts, *next; p; p = next) {
+    next = p->next_of_epoch;
+    bool inside = scope_is_inside(p);
+    if (inside && !is_mine(p)) {
+      halt(p);
+      continue;
+    }
+    if (!heap_close(p, deadline_ns)) return false;
+    if (inside) bump_leave(p, false);
+    else scope_detach(e, p);
+  }
+  return true;
+}
+
+static void close_children(struct epoch *e) {
+  for (;;) {
+    uint64_t child = 0;
+    lock_take(&tree_lock);
+    for (uint32_t i = e->children; i && !child; i = epoch_at(i)->next_sibling)
+      if (epoch_state(epoch_at(i)) == EPOCH_OPEN) child = epoch_id(epoch_at(i));
+    lock_release(&tree_lock);
+    if (!child) return;
+    ending_close(child, NULL);
+  }
+}
+
+/* From here on what comes free goes back at once. */
+static void end_closing(struct epoch *e, tslab_epoch_report *out) {
+  atomic_store_explicit(&e->lifetime.late, true, memory_order_relaxed);
+  report_bytes(out, &e->lifetime);
+  ending_finish_if_done(e);
+}
+
+int ending_close(uint64_t id, tslab_epoch_report *out) {
+  struct epoch *e = epoch_slot(id);
+  int error = epoch_error(e, id);
+  if (error == ESTALE) return error;
+  report_begin(out, id);
+  if (e->children) close_children(e);
+  epoch_lock(e);
+  error = epoch_error(e, id);
+  if (error != 0) {
+    if (error == ESHUTDOWN) report_live(out, e);
+    epoch_unlock(e);
+  } else if (ends_as_spare(e, NULL, false)) {
+    if (out) out->bytes_recycled = GRANULE;
+  } else {
+    begin_closing(e);
+    close_parts(e, UINT64_MAX);
+    lifetime_drop_ready(&e->lifetime);
+    lifetime_return_spilled(&e->lifetime, SIZE_MAX);
+    report_live(out, e);
+    end_closing(e, out);
+  }
+  report_end(out);
+  return error;
+}
+
+/* One piece of purging: what may come after the deadline. */
+#define STEP_BYTES (256 * KiB)
+
+int ending_close_step(uint64_t id, uint64_t max_ns, tslab_epoch_report *out) {
+  uint64_t now = os_now_ns(), deadline_ns = max_ns < UINT64_MAX - 1 - now ? now + max_ns : UINT64_MAX - 1;
+  struct epoch *e = epoch_slot(id);
+  int error = epoch_error(e, id);
+  if (error == ESTALE) return error;
+  report_begin(out, id);
+  if (e->children) close_children(e);
+  epoch_lock(e);
+  error = epoch_error(e, id);
+  bool ours = error == 0 || (error == ESHUTDOWN && e->stepping);
+  if (!ours) {
+    epoch_unlock(e);
+    return error;
+  }
+  if (error == 0) {
+    begin_closing(e);
+    e->stepping = true;
+  }
+  bool done = close_parts(e, deadline_ns);
+  if (done) lifetime_drop_ready(&e->lifetime);
+  while (done && lifetime_return_spilled(&e->lifetime, STEP_BYTES)) done = os_now_ns() < deadline_ns;
+  report_live(done ? out : NULL, e);
+  if (done) {
+    e->stepping = false;
+    end_closing(e, out);
+  } else {
+    report_bytes(out, &e->lifetime);
+    epoch_unlock(e);
+  }
+  report_end(out);
+  return done ? 0 : EAGAIN;
+}
+
+/* ---- the end ------------------------------------------------------------------------------------------------------ */
+
+void ending_finish_if_done(struct epoch *e) {
+  bool done = epoch_state(e) == EPOCH_CLOSING && !e->stepping &&
+              atomic_load_explicit(&e->lifetime.own, memory_order_acquire) == 0 && scope_threads_inside(e) == 0;
+  if (!done) {
+    epoch_unlock(e);
+    return;
+  }
+  while (e->parts) scope_detach(e, e->parts);
+  handle_forget_all(e);
+  epoch_end(e);
+}
+
+void ending_finish(struct epoch *e) {
+  epoch_lock(e);
+  ending_finish_if_done(e);
+}
+
+void ending_left(struct epoch *e, uint64_t id) {
+  epoch_lock(e);
+  if (epoch_id(e) != id) {
+    epoch_unlock(e);
+  } else if (epoch_state(e) == EPOCH_CLOSING) {
+    for (struct part *p = e->parts, *next; p; p = next) {
+      next = p->next_of_epoch;
+      if (!is_mine(p) || scope_is_inside(p)) continue;
+      heap_close(p, UINT64_MAX);
+      scope_detach(e, p);
+    }
+    lifetime_return_spilled(&e->lifetime, SIZE_MAX);
+    ending_finish_if_done(e);
+  } else {
+    bool closes = epoch_state(e) == EPOCH_OPEN && (e->flags & TSLAB_EPOCH_AUTO_CLOSE);
+    if (closes) {
+      scope_shut(e);
+      closes = scope_threads_inside(e) == 0;
+      atomic_store_explicit(&e->open_id, id, memory_order_release);
+    }
+    epoch_unlock(e);
+    if (closes) ending_close(id, NULL);
+  }
+}
+
+/* ---- destroying --------------------------------------------------------------------------------------------------- */
+
+/* Every run of the epoch, whatever it holds, goes. */
+static void take_apart(struct epoch *e) {
+  struct lifetime *lifetime = &e->lifetime;
+  struct returning returning = {0};
+  size_t collected = 0;
+  for (;;) {
+    lifetime_lock(lifetime);
+    struct run *run = lifetime_first(lifetime);
+    lifetime_unlock(lifetime);
+    if (!run) break;
+    size_t bytes = run_bytes(run);
+    heap_bury(run);
+    if (options.on_destroy == DESTROY_TRAPS && trap_set(run)) lifetime_unlist(lifetime, run);
+    else lifetime_collect(lifetime, run, &returning);
+    collected += bytes;
+  }
+  returning_flush(&returning);
+  atomic_fetch_add_explicit(&lifetime->recycled, returning.recycled, memory_order_relaxed);
+  atomic_fetch_add_explicit(&lifetime->returned, returning.returned, memory_order_relaxed);
+  lifetime_settle(lifetime, collected);
+}
+
+static void destroy_all(struct epoch *e) {
+  for (struct part *p = e->parts; p; p = p->next_of_epoch) {
+    heap_abandon(p);
+    bump_leave(p, false);
+    bump_start(p);
+  }
+  take_apart(e);
+  lifetime_drop_ready(&e->lifetime);
+  lifetime_return_spilled(&e->lifetime, SIZE_MAX);
+}
+
+/* Whether nobody who must not be is inside. From here on nobody comes in, until open_id is set again. */
+static bool clear_of_threads(struct epoch *e, bool caller_may_be_inside) {
+  bool alone = e->parts && !e->parts->next_of_epoch && is_mine(e->parts);
+  if (!alone) scope_shut(e);
+  for (struct part *p = e->parts; p; p = p->next_of_epoch)
+    if (scope_is_inside(p) && !(caller_may_be_inside && is_mine(p))) return false;
+  return true;
+}
+
+static void reopen(struct epoch *e, uint64_t id) { atomic_store_explicit(&e->open_id, id, memory_order_release); }
+
+static int destroyable(const struct epoch *e, uint64_t id) {
+  int error = epoch_error(e, id);
+  if (error == 0 && !(e->flags & TSLAB_EPOCH_DESTROYABLE)) error = EPERM;
+  return error;
+}
+
+/* The same of all its children, and theirs. Under tree_lock. */
+static int tree_destroyable(const struct epoch *e) {
+  for (uint32_t i = e->children; i; i = epoch_at(i)->next_sibling) {
+    const struct epoch *child = epoch_at(i);
+    if (!(child->flags & TSLAB_EPOCH_DESTROYABLE)) return EPERM;
+    if (scope_threads_inside(child) != 0) return EBUSY;
+    int error = tree_destroyable(child);
+    if (error != 0) return error;
+  }
+  return 0;
+}
+
+static int destroy_children(struct epoch *e) {
+  lock_take(&tree_lock);
+  int error = tree_destroyable(e);
+  lock_release(&tree_lock);
+  while (error == 0) {
+    uint64_t child = 0;
+    lock_take(&tree_lock);
+    for (uint32_t i = e->children; i && !child; i = epoch_at(i)->next_sibling)
+      if (epoch_state(epoch_at(i)) == EPOCH_OPEN) child = epoch_id(epoch_at(i));
+    lock_release(&tree_lock);
+    if (!child) break;
+    error = ending_destroy(child, NULL);
+    if (error == ESTALE) error = 0; /* somebody else ended it */
+  }
+  return error;
+}
+
+#define SURVIVORS_SHOWN 8
+
+static void show_survivor(void *block, size_t size, void *shown) {
+  if ((*(unsigned *)shown)++ < SURVIVORS_SHOWN) log_line("  %p, %zu bytes", block, size);
+}
+
+/* TSLAB_ON_DESTROY=check: says who would have been destroyed alive. Under the lock. */
+static void tell_survivors(const struct epoch *e, const char *call) {
+  tslab_epoch_status status;
+  unsigned shown = 0;
+  status_of(e, &status);
+  if (status.live_blocks == 0) return;
+  log_line("epoch %zu \"%s\": %zu blocks (%zu bytes) outlive %s; kept, because TSLAB_ON_DESTROY=check",
+           (size_t)status.epoch, e->label, (size_t)status.live_blocks, (size_t)status.live_bytes, call);
+  status_each_survivor(e, show_survivor, &shown);
+}
+
+static int destroy_checked(struct epoch *e, uint64_t id, tslab_epoch_report *out) {
+  begin_closing(e);
+  close_parts(e, UINT64_MAX);
+  lifetime_drop_ready(&e->lifetime);
+  lifetime_return_spilled(&e->lifetime, SIZE_MAX);
+  tell_survivors(e, "destroy");
+  report_live(out, e);
+  (void)id;
+  end_closing(e, out);
+  return 0;
+}
+
+int ending_destroy(uint64_t id, tslab_epoch_report *out) {
+  struct epoch *e = epoch_slot(id);
+  struct chunk_live given_up = {0, 0};
+  int error = destroyable(e, id);
+  if (error == 0 && e->children) error = destroy_children(e);
+  if (error != 0) return error;
+  report_begin(out, id);
+  handle_lock_quiet(e);
+  error = destroyable(e, id);
+  if (error == 0 && !clear_of_threads(e, false)) {
+    reopen(e, id);
+    error = EBUSY;
+  }
+  if (error != 0) {
+    epoch_unlock(e);
+    return error;
+  }
+  if (options.on_destroy == DESTROY_CHECKS) {
+    destroy_checked(e, id, out);
+  } else if (ends_as_spare(e, out ? &given_up : NULL, true)) {
+    if (out) {
+      out->live_blocks = given_up.blocks, out->live_bytes = given_up.bytes, out->slabs_pinned = given_up.blocks != 0;
+      out->bytes_recycled = GRANULE;
+    }
+  } else {
+    report_live(out, e);
+    begin_closing(e);
+    destroy_all(e);
+    end_closing(e, out);
+  }
+  report_end(out);
+  return 0;
+}
+
+/* As ends_as_spare, but the epoch stays, and its thread may be inside. */
+static bool rewinds(struct epoch *e, struct chunk_live *given_up) {
+  struct part *part = e->parts;
+  if (!part || part->next_of_epoch || !is_mine(part) || options.on_destroy == DESTROY_TRAPS) return false;
+  if (atomic_load_explicit(&part->slabs, memory_order_relaxed) != 0 || !bump_rewind(part, given_up)) return false;
+  bump_restart(part);
+  return handle_forget_all(e);
+}
+
+int ending_reset(uint64_t id, tslab_epoch_report *out) {
+  struct epoch *e = epoch_slot(id);
+  struct chunk_live given_up = {0, 0};
+  int error = destroyable(e, id);
+  if (error == 0 && e->children) error = destroy_children(e);
+  if (error != 0) return error;
+  report_begin(out, id);
+  handle_lock_quiet(e);
+  error = destroyable(e, id);
+  if (error == 0 && !clear_of_threads(e, true)) error = EBUSY;
+  if (error != 0) {
+    if (error == EBUSY) reopen(e, id);
+    epoch_unlock(e);
+    return error;
+  }
+  if (options.on_destroy == DESTROY_CHECKS) {
+    tell_survivors(e, "reset");
+    report_live(out, e);
+  } else if (rewinds(e, out ? &given_up : NULL)) {
+    if (out)
+      out->live_blocks = given_up.blocks, out->live_bytes = given_up.bytes, out->slabs_pinned = given_up.blocks != 0;
+  } else {
+    report_live(out, e);
+    atomic_store_explicit(&e->lifetime.recycled, 0, memory_order_relaxed);
+    atomic_store_explicit(&e->lifetime.returned, 0, memory_order_relaxed);
+    handle_forget_all(e);
+    destroy_all(e);
+    report_bytes(out, &e->lifetime);
+  }
+  e->era++;
+  reopen(e, id);
+  epoch_unlock(e);
+  report_end(out);
+  return 0;
+}

@@ -1,0 +1,32 @@
+/* ending: close, destroy and reset.                                                                  floor: epoch
+ *
+ * A close takes open_id away, then takes every part that no other thread is inside of: its lists go to its slabs, empty
+ * slabs to the reserve and the kernel. Threads inside keep theirs until they leave. What is still live then keeps the epoch
+ * closing; the free that brings its last run back ends it. */
+#ifndef TSLAB_EPOCH_ENDING_H
+#define TSLAB_EPOCH_ENDING_H
+
+#include "epoch/epoch.h"
+
+/* The calls of tslab.h; `id` is not 0. The calling thread has been born. */
+HIDDEN int ending_close(uint64_t id, tslab_epoch_report *out);
+HIDDEN int ending_close_step(uint64_t id, uint64_t max_ns, tslab_epoch_report *out);
+HIDDEN int ending_destroy(uint64_t id, tslab_epoch_report *out);
+HIDDEN int ending_reset(uint64_t id, tslab_epoch_report *out);
+
+/* The calling thread is no longer inside, and the epoch is not open as before, or closes by itself. */
+HIDDEN void ending_left(struct epoch *e, uint64_t id);
+
+/* Under the lock, which this releases: an epoch that is closing, with nothing left, ends. */
+HIDDEN void ending_finish_if_done(struct epoch *e);
+
+/* After a block of the epoch in that slot was freed. */
+HIDDEN COLD void ending_finish(struct epoch *e);
+INLINE void ending_after_free(uint32_t index) {
+  struct epoch *e = epoch_at(index);
+  if (UNLIKELY(epoch_state(e) == EPOCH_CLOSING) &&
+      atomic_load_explicit(&e->lifetime.own, memory_order_acquire) == 0)
+    ending_finish(e);
+}
+
+#endif

@@ -1,0 +1,170 @@
+/* epoch: see epoch.h.                                                                                floor: epoch */
+#include "epoch/epoch.h"
+
+#include "base/options.h"
+#include "os/os.h"
+#include <errno.h>
+#include <string.h>
+
+#define EPOCH_LOCKS 64
+
+static struct lock locks[EPOCH_LOCKS];
+struct lock tree_lock;
+
+static struct {
+  struct lock lock;
+  uint32_t free; /* slots, through next_free */
+} own;
+
+static struct lock *lock_of(const struct epoch *e) { return &locks[e->lifetime.index % EPOCH_LOCKS]; }
+
+void epoch_lock(const struct epoch *e) { lock_take(lock_of(e)); }
+void epoch_unlock(const struct epoch *e) { lock_release(lock_of(e)); }
+
+struct epoch *epoch_slot(uint64_t id) {
+  uint32_t index = epoch_index(id);
+  return index != 0 && index <= lifetimes_made() ? epoch_at(index) : NULL;
+}
+
+int epoch_error(const struct epoch *e, uint64_t id) {
+  if (!e || epoch_id(e) != id) return ESTALE;
+  switch (epoch_state(e)) {
+  case EPOCH_OPEN: return 0;
+  case EPOCH_CLOSING: return ESHUTDOWN;
+  default: return ESTALE;
+  }
+}
+
+/* ---- slots -------------------------------------------------------------------------------------------------------- */
+
+static struct epoch *take_slot(void) {
+  lock_take(&own.lock);
+  struct epoch *e = own.free ? epoch_at(own.free) : NULL;
+  if (e) own.free = e->next_free;
+  else if (lifetimes_made() < ((uint32_t)1 << EPOCH_INDEX_BITS) - 1) e = (struct epoch *)(void *)lifetime_make();
+  lock_release(&own.lock);
+  return e;
+}
+
+static void free_slot(struct epoch *e) {
+  lock_take(&own.lock);
+  e->next_free = own.free;
+  own.free = e->lifetime.index;
+  lock_release(&own.lock);
+}
+
+/* ---- the tree ----------------------------------------------------------------------------------------------------- */
+
+static int join_parent(struct epoch *e, struct epoch *parent, uint64_t parent_id) {
+  lock_take(&tree_lock);
+  int error = epoch_error(parent, parent_id); /* closing takes tree_lock before it looks for children */
+  if (error == 0) {
+    e->lifetime.parent = &parent->lifetime;
+    e->previous_sibling = 0;
+    e->next_sibling = parent->children;
+    if (parent->children) epoch_at(parent->children)->previous_sibling = e->lifetime.index;
+    parent->children = e->lifetime.index;
+  }
+  lock_release(&tree_lock);
+  return error;
+}
+
+/* Both ways: a parent may end before its children, which then have none. */
+static void leave_tree(struct epoch *e) {
+  lock_take(&tree_lock);
+  struct epoch *parent = (struct epoch *)(void *)e->lifetime.parent;
+  if (parent) {
+    if (e->previous_sibling) epoch_at(e->previous_sibling)->next_sibling = e->next_sibling;
+    else parent->children = e->next_sibling;
+    if (e->next_sibling) epoch_at(e->next_sibling)->previous_sibling = e->previous_sibling;
+  }
+  e->lifetime.parent = NULL;
+  e->next_sibling = e->previous_sibling = 0;
+  lock_release(&tree_lock);
+}
+
+/* ---- opening and ending ------------------------------------------------------------------------------------------- */
+
+void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
+  size_t length = label ? strnlen(label, TSLAB_EPOCH_LABEL - 1) : 0;
+  if (length) memcpy(e->label, label, length);
+  e->label[length] = 0;
+  e->flags = flags;
+  e->era = 0;
+  e->opened_ns = os_now_coarse_ns();
+  atomic_store_explicit(&e->diverted, 0, memory_order_relaxed);
+  atomic_store_explicit(&e->lifetime.closing, false, memory_order_relaxed);
+  atomic_store_explicit(&e->lifetime.late, false, memory_order_relaxed);
+  uint64_t id = epoch_id(e);
+  id = ((id >> EPOCH_INDEX_BITS) + 1) << EPOCH_INDEX_BITS | e->lifetime.index;
+  atomic_store_explicit(&e->id, id, memory_order_relaxed);
+  atomic_store_explicit(&e->state, EPOCH_OPEN, memory_order_relaxed);
+  atomic_store_explicit(&e->open_id, id, memory_order_release); /* pairs with enter's load: then all of the above stands */
+}
+
+struct epoch *epoch_open(const tslab_epoch_options *wanted, struct epoch *parent, int *error) {
+  struct epoch *e = take_slot();
+  *error = ENOMEM;
+  if (!e) return NULL;
+  struct lifetime *lifetime = &e->lifetime;
+  lifetime->budget = wanted->budget_bytes ? wanted->budget_bytes : SIZE_MAX;
+  atomic_store_explicit(&lifetime->refused, 0, memory_order_relaxed);
+  atomic_store_explicit(&lifetime->spilled, 0, memory_order_relaxed);
+  if (parent && (*error = join_parent(e, parent, wanted->parent)) != 0) {
+    free_slot(e);
+    return NULL;
+  }
+  if (!lifetime_prepare(lifetime, wanted->prefault_bytes)) {
+    *error = ENOMEM;
+    leave_tree(e);
+    free_slot(e);
+    return NULL;
+  }
+  epoch_begin(e, wanted->label, wanted->flags);
+  return e;
+}
+
+void epoch_end(struct epoch *e) {
+  INVARIANT(1, e->parts == NULL && atomic_load(&e->lifetime.own) == 0 && e->lifetime.first == 0);
+  atomic_store_explicit(&e->state, EPOCH_ENDED, memory_order_relaxed);
+  bool was_lent = e->lent;
+  e->lent = false;
+  epoch_unlock(e); /* tree_lock comes first; nobody else can find an ended epoch but as somebody's child */
+  if (was_lent) reserve_lend(-1);
+  leave_tree(e);
+  if (options.on_destroy != DESTROY_TRAPS) free_slot(e); /* a trap may yet ask for its label */
+}
+
+/* ---- fork and check ----------------------------------------------------------------------------------------------- */
+
+void epochs_before_fork(void) {
+  lock_take(&tree_lock);
+  for (unsigned i = 0; i < EPOCH_LOCKS; i++) lock_take(&locks[i]);
+  lock_take(&own.lock);
+}
+
+void epochs_after_fork(bool child) {
+  if (child) lock_reset(&own.lock);
+  else lock_release(&own.lock);
+  for (unsigned i = 0; i < EPOCH_LOCKS; i++)
+    if (child) lock_reset(&locks[i]);
+    else lock_release(&locks[i]);
+  if (child) lock_reset(&tree_lock);
+  else lock_release(&tree_lock);
+}
+
+void epoch_check(struct epoch *e) {
+  epoch_lock(e);
+  bool open = epoch_state(e) == EPOCH_OPEN;
+  INVARIANT(0, open == (atomic_load_explicit(&e->open_id, memory_order_relaxed) != 0));
+  size_t own_bytes = 0;
+  lifetime_lock(&e->lifetime);
+  for (struct run *run = lifetime_first(&e->lifetime); run; run = lifetime_next(run)) {
+    INVARIANT(0, run->epoch == e->lifetime.index);
+    own_bytes += run_bytes(run);
+  }
+  lifetime_unlock(&e->lifetime);
+  INVARIANT(0, own_bytes <= atomic_load_explicit(&e->lifetime.own, memory_order_relaxed));
+  for (struct part *p = e->parts; p; p = p->next_of_epoch) INVARIANT(0, p->lifetime == &e->lifetime);
+  epoch_unlock(e);
+}

@@ -1,0 +1,75 @@
+/* epoch: a lifetime with a name: open -> closing -> ended.                                           floor: epoch
+ *
+ *   id = incarnation 40 | index 24          index: its slot in heap/lifetime.h, used again by the next incarnation
+ *
+ * open_id is the id while the epoch may be entered and 0 otherwise: the one word that enter compares. An epoch that closes
+ * with blocks alive stays closing until the last is freed; then its slot is free and the id stale.
+ *
+ * Its parts hang in a list. A part is attached to the thread that it serves (epoch/scope.h), or waits for one with the
+ * slabs that a thread left. Who ends an epoch takes open_id away, makes sure that every thread sees it, and then may touch
+ * every part whose thread is not inside.
+ *
+ * Invariant: state OPEN <=> open_id = id, but for a moment under the lock; ended epochs own no run and no part. epoch_check()
+ * Threads:   all under the epoch's lock, of which there are EPOCH_LOCKS for all, but: open_id and id are read by anyone;
+ *            children and siblings are under tree_lock. Locks, outermost first: tree_lock, an epoch's, then as docs/design.md
+ *            says. */
+#ifndef TSLAB_EPOCH_EPOCH_H
+#define TSLAB_EPOCH_EPOCH_H
+
+#include "heap/heap.h"
+#include "tslab/tslab.h"
+
+enum epoch_state { EPOCH_ENDED, EPOCH_OPEN, EPOCH_CLOSING, EPOCH_SPARE };
+
+struct epoch {
+  struct lifetime lifetime; /* first: a slot's index leads to both */
+  _Atomic uint64_t open_id;
+  _Atomic uint64_t id; /* of this incarnation; while ended, of the last one */
+  uint32_t flags;
+  _Atomic uint8_t state;
+  bool stepping;     /* closing by close_step */
+  bool lent;         /* its chunk counts as reserve while it is spare (epoch/spare.h) */
+  uint8_t spare_age; /* ticks of the scavenger */
+  struct part *parts;
+  uint64_t era, opened_ns;
+  _Atomic uint64_t diverted;
+  uint32_t children, next_sibling, previous_sibling; /* by index */
+  uint32_t next_free;
+  _Atomic uint32_t handles, freeing; /* tables of handles, and blocks that are freed through them just now: epoch/handle.h */
+  char label[TSLAB_EPOCH_LABEL];
+};
+_Static_assert(sizeof(struct epoch) <= LIFETIME_SLOT, "lies in a lifetime's slot");
+
+#define EPOCH_INDEX_BITS 24
+
+INLINE uint32_t epoch_index(uint64_t id) { return (uint32_t)(id & (((uint64_t)1 << EPOCH_INDEX_BITS) - 1)); }
+INLINE struct epoch *epoch_at(uint32_t index) { return (struct epoch *)(void *)lifetime_at(index); }
+INLINE uint64_t epoch_id(const struct epoch *e) { return atomic_load_explicit(&e->id, memory_order_relaxed); }
+INLINE enum epoch_state epoch_state(const struct epoch *e) {
+  return (enum epoch_state)atomic_load_explicit(&e->state, memory_order_relaxed);
+}
+
+/* The slot that an id could be of, or NULL. Its id may be another. */
+HIDDEN struct epoch *epoch_slot(uint64_t id);
+
+/* 0 when `id` is open, else ESTALE or ESHUTDOWN. Under the lock, or as a hint. */
+HIDDEN int epoch_error(const struct epoch *e, uint64_t id);
+
+HIDDEN void epoch_lock(const struct epoch *e);
+HIDDEN void epoch_unlock(const struct epoch *e);
+extern HIDDEN struct lock tree_lock;
+
+/* A new incarnation, open, without parts. `wanted` is checked; `parent` is open, or NULL. NULL and *error. */
+HIDDEN struct epoch *epoch_open(const tslab_epoch_options *wanted, struct epoch *parent, int *error);
+
+/* Sets what every incarnation starts with, its id last. */
+HIDDEN void epoch_begin(struct epoch *e, const char *label, uint32_t flags);
+
+/* The slot is free again: no part, no run, its id stale. Under its lock, which this releases. */
+HIDDEN void epoch_end(struct epoch *e);
+
+HIDDEN void epoch_check(struct epoch *e);
+HIDDEN void epochs_before_fork(void);
+HIDDEN void epochs_after_fork(bool child);
+
+#endif

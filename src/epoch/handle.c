@@ -1,0 +1,224 @@
+/* handle: see handle.h.                                                                              floor: epoch */
+#include "epoch/handle.h"
+
+#include "os/os.h"
+#include <string.h>
+
+#define INDEX_BITS      26
+#define GENERATION_BITS 22
+#define LAST_GENERATION (((uint32_t)1 << GENERATION_BITS) - 1)
+#define TABLE_SLOTS     32
+
+struct slot {
+  void *block; /* NULL: the handle has ended */
+  uint32_t generation;
+};
+
+struct table {
+  _Atomic uint32_t owner; /* epoch index + 1; 0: nobody */
+  uint32_t next;          /* table + 1, of the same owner or free */
+  uint32_t unused;        /* slots, one bit each */
+  struct slot slots[TABLE_SLOTS];
+};
+
+/* Segments of tables, each twice as long as the one before. */
+#define FIRST_LOG 4
+#define SEGMENTS  (INDEX_BITS - 5 - FIRST_LOG)
+
+static struct {
+  struct lock lock;
+  struct table *_Atomic segments[SEGMENTS];
+  _Atomic uint32_t made;
+  uint32_t free; /* table + 1 */
+} own;
+
+/* Epoch 0's tables; every other epoch has its own list and lock. */
+static struct {
+  struct lock lock;
+  _Atomic uint32_t tables, freeing;
+} zero;
+
+static struct table *table_at(uint32_t number) {
+  size_t n = number + ((size_t)1 << FIRST_LOG);
+  unsigned log = log2_floor(n);
+  return atomic_load_explicit(&own.segments[log - FIRST_LOG], memory_order_relaxed) + (n - ((size_t)1 << log));
+}
+
+static bool make_segment(unsigned segment) {
+  bool is_zero;
+  size_t bytes = sizeof(struct table) << (FIRST_LOG + segment);
+  struct run *run = pages_alloc(divide_up(bytes, GRANULE), GRANULE, RUN_META, &is_zero);
+  if (!run) return false;
+  if (!is_zero) memset(run_start(run), 0, run_bytes(run));
+  atomic_store_explicit(&own.segments[segment], (struct table *)(void *)run_start(run), memory_order_relaxed);
+  return true;
+}
+
+/* A table for the owner, as table + 1; 0 without memory. Under the owner's lock. */
+static uint32_t take_table(uint32_t index) {
+  lock_take(&own.lock);
+  uint32_t number = own.free, made = atomic_load_explicit(&own.made, memory_order_relaxed);
+  if (number) {
+    own.free = table_at(number - 1)->next;
+  } else {
+    unsigned segment = log2_floor(made + ((size_t)1 << FIRST_LOG)) - FIRST_LOG;
+    bool there = segment < SEGMENTS && (own.segments[segment] || make_segment(segment));
+    if (there) {
+      number = made + 1;
+      table_at(made)->unused = ~(uint32_t)0;
+      /* Release: who sees the new number sees the segment. */
+      atomic_store_explicit(&own.made, number, memory_order_release);
+    }
+  }
+  lock_release(&own.lock);
+  if (number) atomic_store_explicit(&table_at(number - 1)->owner, index + 1, memory_order_relaxed);
+  return number;
+}
+
+/* ---- owners ------------------------------------------------------------------------------------------------------- */
+
+static void lock_owner(uint32_t index) {
+  if (index) epoch_lock(epoch_at(index));
+  else lock_take(&zero.lock);
+}
+
+static void unlock_owner(uint32_t index) {
+  if (index) epoch_unlock(epoch_at(index));
+  else lock_release(&zero.lock);
+}
+
+static _Atomic uint32_t *tables_of(uint32_t index) { return index ? &epoch_at(index)->handles : &zero.tables; }
+static _Atomic uint32_t *freeing_of(uint32_t index) { return index ? &epoch_at(index)->freeing : &zero.freeing; }
+
+void handle_lock_quiet(struct epoch *e) {
+  for (;;) {
+    epoch_lock(e);
+    if (LIKELY(atomic_load_explicit(&e->freeing, memory_order_acquire) == 0)) return;
+    epoch_unlock(e);
+    os_yield();
+  }
+}
+
+/* ---- the numbers -------------------------------------------------------------------------------------------------- */
+
+static uint64_t check_of(uint64_t rest) {
+  uint64_t x = rest ^ os_random();
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u; /* the finalizer of Steele, Lea and Flood's SplitMix64 */
+  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+  return (x ^ x >> 31) >> (INDEX_BITS + GENERATION_BITS) << (INDEX_BITS + GENERATION_BITS);
+}
+
+static tslab_handle encode(uint32_t index, uint32_t generation) {
+  uint64_t rest = (uint64_t)generation << INDEX_BITS | index;
+  return rest | check_of(rest);
+}
+
+/* The table and slot that the number names, its owner locked, when the handle is valid; else NULL and nothing locked. */
+static struct slot *lock_slot(tslab_handle handle, struct table **table, uint32_t *owner) {
+  uint64_t rest = handle & (((uint64_t)1 << (INDEX_BITS + GENERATION_BITS)) - 1);
+  if (handle == 0 || (rest | check_of(rest)) != handle) return NULL;
+  uint32_t index = (uint32_t)rest & (((uint32_t)1 << INDEX_BITS) - 1);
+  if (index / TABLE_SLOTS >= atomic_load_explicit(&own.made, memory_order_acquire)) return NULL;
+  *table = table_at(index / TABLE_SLOTS);
+  uint32_t seen = atomic_load_explicit(&(*table)->owner, memory_order_relaxed);
+  if (seen == 0) return NULL;
+  *owner = seen - 1;
+  lock_owner(*owner);
+  struct slot *slot = &(*table)->slots[index % TABLE_SLOTS];
+  if (atomic_load_explicit(&(*table)->owner, memory_order_relaxed) == seen && slot->block &&
+      slot->generation == (uint32_t)(rest >> INDEX_BITS))
+    return slot;
+  unlock_owner(*owner);
+  return NULL;
+}
+
+/* ---- making and ending -------------------------------------------------------------------------------------------- */
+
+tslab_handle handle_make(uint32_t index, void *block) {
+  lock_owner(index);
+  _Atomic uint32_t *tables = tables_of(index);
+  uint32_t number = atomic_load_explicit(tables, memory_order_relaxed);
+  if (!number || table_at(number - 1)->unused == 0) { /* the first has room, or none was freed lately */
+    uint32_t fresh = take_table(index);
+    if (!fresh) {
+      unlock_owner(index);
+      return 0;
+    }
+    table_at(fresh - 1)->next = number;
+    atomic_store_explicit(tables, fresh, memory_order_relaxed);
+    number = fresh;
+  }
+  struct table *table = table_at(number - 1);
+  unsigned i = lowest_bit(table->unused);
+  table->unused &= table->unused - 1;
+  struct slot *slot = &table->slots[i];
+  slot->block = block;
+  slot->generation++;
+  tslab_handle handle = encode((number - 1) * TABLE_SLOTS + i, slot->generation);
+  unlock_owner(index);
+  return handle;
+}
+
+static void end_slot(struct table *table, struct slot *slot) {
+  slot->block = NULL;
+  if (slot->generation < LAST_GENERATION) table->unused |= (uint32_t)1 << (slot - table->slots);
+}
+
+void *handle_get(tslab_handle handle) {
+  struct table *table;
+  uint32_t owner;
+  struct slot *slot = lock_slot(handle, &table, &owner);
+  if (!slot) return NULL;
+  void *block = slot->block;
+  unlock_owner(owner);
+  return block;
+}
+
+void *handle_claim(tslab_handle handle, uint32_t *index) {
+  struct table *table;
+  struct slot *slot = lock_slot(handle, &table, index);
+  if (!slot) return NULL;
+  void *block = slot->block;
+  end_slot(table, slot);
+  atomic_fetch_add_explicit(freeing_of(*index), 1, memory_order_relaxed);
+  unlock_owner(*index);
+  return block;
+}
+
+void handle_freed(uint32_t index) { atomic_fetch_sub_explicit(freeing_of(index), 1, memory_order_release); }
+
+bool handle_forget_all(struct epoch *e) {
+  uint32_t number = atomic_load_explicit(&e->handles, memory_order_relaxed);
+  if (LIKELY(number == 0)) return true;
+  atomic_store_explicit(&e->handles, 0, memory_order_relaxed);
+  for (uint32_t next; number; number = next) {
+    struct table *table = table_at(number - 1);
+    next = table->next;
+    for (unsigned i = 0; i < TABLE_SLOTS; i++)
+      if (table->slots[i].block) end_slot(table, &table->slots[i]);
+    atomic_store_explicit(&table->owner, 0, memory_order_relaxed);
+    if (table->unused == 0) continue; /* used up for ever */
+    lock_take(&own.lock);
+    table->next = own.free;
+    own.free = number;
+    lock_release(&own.lock);
+  }
+  return true;
+}
+
+void handles_before_fork(void) {
+  lock_take(&zero.lock);
+  lock_take(&own.lock);
+}
+
+void handles_after_fork(bool child) {
+  if (!child) {
+    lock_release(&own.lock);
+    lock_release(&zero.lock);
+    return;
+  }
+  lock_reset(&own.lock);
+  lock_reset(&zero.lock);
+  zero.freeing = 0;
+  for (uint32_t i = 1; i <= lifetimes_made(); i++) atomic_store_explicit(&epoch_at(i)->freeing, 0, memory_order_relaxed);
+}

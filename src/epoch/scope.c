@@ -1,0 +1,306 @@
+/* scope: see scope.h.                                                                                floor: epoch */
+#include "epoch/scope.h"
+
+#include "epoch/ending.h"
+#include "epoch/spare.h"
+#include "heap/fast.h"
+#include "os/os.h"
+#include <errno.h>
+#include <string.h>
+
+struct thread *_Atomic all_threads;
+
+/* ---- threads ------------------------------------------------------------------------------------------------------ */
+
+static struct {
+  struct lock lock;
+  struct thread *free;
+  char *next, *end; /* granules that threads are cut from */
+} own;
+
+static struct thread *cut_thread(void) {
+  size_t size = round_up(sizeof(struct thread), CACHE_LINE);
+  if (own.next == NULL || own.next + size > own.end) {
+    bool zero;
+    struct run *run = pages_alloc(1, GRANULE, RUN_META, &zero);
+    if (!run) return NULL;
+    own.next = run_start(run);
+    own.end = own.next + run_bytes(run);
+    if (!zero) memset(own.next, 0, run_bytes(run));
+  }
+  struct thread *thread = (struct thread *)(void *)own.next;
+  own.next += size;
+  thread->next = atomic_load_explicit(&all_threads, memory_order_relaxed);
+  atomic_store_explicit(&all_threads, thread, memory_order_release); /* pairs with every walk of the list */
+  return thread;
+}
+
+struct thread *thread_acquire(struct part *part) {
+  lock_take(&own.lock);
+  struct thread *thread = own.free;
+  if (thread) own.free = thread->next_free;
+  else thread = cut_thread();
+  lock_release(&own.lock);
+  if (!thread) return NULL;
+  thread->home = part;
+  thread->recent = &thread->attached[0];
+  thread->depth = 0;
+  thread->advanced = 0;
+  thread->scopes[0] = (struct scope){0, NULL};
+  return thread;
+}
+
+static void leave_all(struct thread *thread) {
+  for (;; thread->depth--) {
+    struct scope *scope = &thread->scopes[thread->depth];
+    if (scope->attached) scope_let_go(scope->attached);
+    *scope = (struct scope){0, NULL};
+    if (thread->depth == 0) return;
+  }
+}
+
+static void forget_attached(struct attached *a) {
+  struct epoch *e = a->epoch;
+  uint64_t id = atomic_load_explicit(&a->id, memory_order_relaxed);
+  epoch_lock(e);
+  if (epoch_id(e) == id && a->part->attached == a) {
+    scope_detach(e, a->part);
+    ending_finish_if_done(e);
+  } else {
+    epoch_unlock(e);
+  }
+  atomic_store_explicit(&a->id, 0, memory_order_relaxed);
+}
+
+void thread_release(struct thread *thread) {
+  leave_all(thread);
+  spare_give_up(thread);
+  for (unsigned i = 0; i < thread->attached_count; i++) {
+    struct attached *a = &thread->attached[i];
+    while (atomic_load_explicit(&a->id, memory_order_acquire) == ATTACHED_SPARE) os_yield(); /* the scavenger ends it */
+    if (atomic_load_explicit(&a->id, memory_order_acquire) != 0) forget_attached(a);
+  }
+  thread->attached_count = 0;
+  lock_take(&own.lock);
+  thread->next_free = own.free;
+  own.free = thread;
+  lock_release(&own.lock);
+}
+
+/* ---- the two sides of a barrier ----------------------------------------------------------------------------------- */
+
+/* Whether the barrier is all the other side's. Decided at the first attachment, before anybody could be inside. */
+static _Atomic enum { UNKNOWN, ONE_SIDED, TWO_SIDED } barrier;
+
+static void decide_barrier(void) {
+  if (atomic_load_explicit(&barrier, memory_order_relaxed) != UNKNOWN) return;
+#if defined(__SANITIZE_THREAD__)
+  bool everywhere = false; /* the detector does not know of this call */
+#else
+  bool everywhere = os_barrier_everywhere();
+#endif
+  int unknown = UNKNOWN;
+  atomic_compare_exchange_strong(&barrier, &unknown, everywhere ? ONE_SIDED : TWO_SIDED);
+}
+
+static bool is_one_sided(void) { return LIKELY(atomic_load_explicit(&barrier, memory_order_relaxed) == ONE_SIDED); }
+
+static void set_entered(struct attached *a, uint32_t entered) {
+  if (is_one_sided()) {
+    atomic_store_explicit(&a->entered, entered, memory_order_release); /* pairs with scope_is_inside */
+    atomic_signal_fence(memory_order_seq_cst);
+  } else {
+    atomic_exchange_explicit(&a->entered, entered, memory_order_seq_cst);
+  }
+}
+
+static uint64_t open_id_of(const struct epoch *e) {
+  return atomic_load_explicit(&e->open_id, is_one_sided() ? memory_order_acquire : memory_order_seq_cst);
+}
+
+void scope_shut(struct epoch *e) {
+  atomic_exchange_explicit(&e->open_id, 0, memory_order_seq_cst);
+  for (struct part *p = e->parts; p; p = p->next_of_epoch) {
+    if (!p->attached || p->thread == current_thread) continue;
+    if (is_one_sided()) os_barrier_everywhere();
+    return;
+  }
+}
+
+unsigned scope_threads_inside(const struct epoch *e) {
+  unsigned inside = 0;
+  for (struct part *p = e->parts; p; p = p->next_of_epoch) inside += scope_is_inside(p);
+  return inside;
+}
+
+/* ---- attaching ---------------------------------------------------------------------------------------------------- */
+
+static void evict_oldest(struct thread *thread) {
+  struct attached *oldest = NULL;
+  unsigned idle = 0;
+  for (unsigned i = 0; i < thread->attached_count; i++) {
+    struct attached *a = &thread->attached[i];
+    uint64_t id = atomic_load_explicit(&a->id, memory_order_relaxed);
+    if (id == 0 || id == ATTACHED_SPARE || atomic_load_explicit(&a->entered, memory_order_relaxed) != 0) continue;
+    idle++;
+    if (!oldest || thread->clock - a->last_used > thread->clock - oldest->last_used) oldest = a;
+  }
+  if (idle >= ATTACHED_IDLE) forget_attached(oldest);
+}
+
+static struct attached *unused_entry(struct thread *thread) {
+  unsigned i = 0;
+  while (i < thread->attached_count && atomic_load_explicit(&thread->attached[i].id, memory_order_acquire) != 0) i++;
+  INVARIANT(0, i < ATTACHED_MOST);
+  if (i == thread->attached_count) thread->attached_count++;
+  return &thread->attached[i];
+}
+
+/* A part that another thread left, so that its slabs are used up before new ones are made. */
+static struct part *waiting_part(struct epoch *e) {
+  for (struct part *p = e->parts; p; p = p->next_of_epoch) {
+    if (p->attached) continue;
+    lock_take(&p->lock); /* who flushes a part that serves nobody holds it */
+    p->live = true;
+    p->thread = current_thread;
+    lock_release(&p->lock);
+    return p;
+  }
+  return NULL;
+}
+
+struct attached *scope_attach(struct thread *thread, struct epoch *e, uint64_t id) {
+  struct part *part = waiting_part(e);
+  if (!part) {
+    part = part_take_blank(&e->lifetime);
+    if (!part) return NULL;
+    bump_start(part);
+    part->next_of_epoch = e->parts;
+    e->parts = part;
+  }
+  struct attached *a = unused_entry(thread);
+  a->part = part;
+  a->epoch = e;
+  atomic_store_explicit(&a->entered, 0, memory_order_relaxed);
+  atomic_store_explicit(&a->id, id, memory_order_relaxed);
+  part->attached = a;
+  return a;
+}
+
+void scope_detach(struct epoch *e, struct part *part) {
+  if (atomic_load_explicit(&part->slabs, memory_order_relaxed) != 0 && part->thread == current_thread && !part->closing)
+    heap_rest(part);
+  bump_leave(part, true);
+  part->attached = NULL;
+  if (atomic_load_explicit(&part->slabs, memory_order_relaxed) != 0) {
+    lock_take(&part->lock);
+    part->live = false;
+    part->thread = NULL;
+    lock_release(&part->lock);
+    return;
+  }
+  for (struct part **link = &e->parts;; link = &(*link)->next_of_epoch)
+    if (*link == part) {
+      *link = part->next_of_epoch;
+      break;
+    }
+  part_give_back(part);
+}
+
+static COLD struct attached *hold_slow(struct thread *thread, uint64_t id, int *error) {
+  struct epoch *e = epoch_slot(id);
+  if ((*error = epoch_error(e, id)) != 0) return NULL;
+  decide_barrier();
+  evict_oldest(thread);
+  struct attached *a = NULL;
+  epoch_lock(e);
+  if ((*error = epoch_error(e, id)) == 0) {
+    for (struct part *p = e->parts; p && !a; p = p->next_of_epoch)
+      if (p->attached && p->thread == thread) a = p->attached; /* a reset was on its way when we looked */
+    if (!a) a = scope_attach(thread, e, id);
+    if (a) set_entered(a, atomic_load_explicit(&a->entered, memory_order_relaxed) + 1);
+    else *error = ENOMEM;
+  }
+  epoch_unlock(e);
+  if (a) thread->recent = a;
+  return a;
+}
+
+struct attached *scope_hold(struct thread *thread, uint64_t id, int *error) {
+  struct attached *a = thread->recent;
+  if (UNLIKELY(atomic_load_explicit(&a->id, memory_order_relaxed) != id)) {
+    unsigned i = 0;
+    while (i < thread->attached_count && atomic_load_explicit(&thread->attached[i].id, memory_order_relaxed) != id) i++;
+    if (i == thread->attached_count) return hold_slow(thread, id, error);
+    thread->recent = a = &thread->attached[i];
+    a->last_used = ++thread->clock;
+  }
+  set_entered(a, atomic_load_explicit(&a->entered, memory_order_relaxed) + 1);
+  if (LIKELY(open_id_of(a->epoch) == id)) return a;
+  scope_let_go(a);
+  return hold_slow(thread, id, error);
+}
+
+void scope_let_go(struct attached *a) {
+  uint64_t id = atomic_load_explicit(&a->id, memory_order_relaxed);
+  struct epoch *e = a->epoch;
+  uint32_t entered = atomic_load_explicit(&a->entered, memory_order_relaxed) - 1;
+  set_entered(a, entered);
+  if (UNLIKELY(entered == 0 && (open_id_of(e) != id || (e->flags & TSLAB_EPOCH_AUTO_CLOSE)))) ending_left(e, id);
+}
+
+/* ---- scopes ------------------------------------------------------------------------------------------------------- */
+
+static void make_current(struct thread *thread) {
+  const struct scope *scope = &thread->scopes[thread->depth];
+  current_part = scope->attached ? scope->attached->part : thread->home;
+}
+
+int scope_enter(struct thread *thread, uint64_t id) {
+  struct attached *a = NULL;
+  int error;
+  if (UNLIKELY(thread->depth == TSLAB_SCOPES)) return EOVERFLOW;
+  if (id != 0 && !(a = scope_hold(thread, id, &error))) return error;
+  thread->scopes[++thread->depth] = (struct scope){id, a};
+  make_current(thread);
+  return 0;
+}
+
+int scope_leave(struct thread *thread, uint64_t id) {
+  struct scope left = thread->scopes[thread->depth];
+  if (UNLIKELY(thread->depth == 0 || left.id != id)) return EINVAL;
+  thread->depth--;
+  make_current(thread);
+  if (left.attached) scope_let_go(left.attached);
+  return 0;
+}
+
+int scope_switch(struct thread *thread, uint64_t id) {
+  struct scope *scope = &thread->scopes[thread->depth];
+  struct attached *a = NULL, *before = scope->attached;
+  int error;
+  if (id != 0 && !(a = scope_hold(thread, id, &error))) return error;
+  *scope = (struct scope){id, a};
+  make_current(thread);
+  if (before) scope_let_go(before);
+  return 0;
+}
+
+/* The other threads are gone; what they were inside of, nobody is any more. */
+static void bury_thread(struct thread *thread) {
+  for (unsigned i = 0; i < thread->attached_count; i++) {
+    struct attached *a = &thread->attached[i];
+    atomic_store_explicit(&a->entered, 0, memory_order_relaxed);
+    if (atomic_load_explicit(&a->id, memory_order_relaxed) == 0 || a->part->attached != a) continue;
+    bump_forsake(a->part);
+    a->part->attached = NULL;
+  }
+  thread->attached_count = 0;
+  atomic_store_explicit(&thread->spare, NULL, memory_order_relaxed); /* it is lost to the child, with its chunk */
+}
+
+void scopes_after_fork_child(void) {
+  lock_reset(&own.lock);
+  for (struct thread *t = atomic_load_explicit(&all_threads, memory_order_acquire); t; t = t->next)
+    if (t != current_thread) bury_thread(t);
+}

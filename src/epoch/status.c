@@ -1,0 +1,90 @@
+/* status: see status.h.                                                                              floor: epoch */
+#include "epoch/status.h"
+
+#include "epoch/scope.h"
+#include "heap/lists.h"
+#include "os/os.h"
+#include <string.h>
+
+struct live {
+  uint64_t blocks, bytes, runs, pinned;
+};
+
+static void add_run(const struct run *run, struct live *to) {
+  struct chunk_live live = {0, 0};
+  if (run->kind == RUN_SLAB) {
+    uint64_t word = atomic_load_explicit(&run->word, memory_order_acquire);
+    live.blocks = slab_linked(word) - slab_count(word);
+    live.bytes = live.blocks * class_size(run->class);
+  } else if (run->kind == RUN_CHUNK) {
+    live = chunk_live(run);
+    if (chunk_blocks(run) == 0) return; /* as good as reserve */
+  } else if (run->kind == RUN_LARGE) {
+    live = (struct chunk_live){1, run->size};
+  }
+  to->blocks += live.blocks;
+  to->bytes += live.bytes;
+  to->runs++;
+  to->pinned += live.blocks != 0;
+}
+
+/* Blocks in lists and depot look used to their slabs. */
+static void subtract_cached(struct part *part, struct live *from) {
+  if (atomic_load_explicit(&part->slabs, memory_order_relaxed) == 0) return;
+  lock_take(&part->lock);
+  for (unsigned class = 0; class < CLASSES; class++) {
+    uint64_t cached = list_totals(part, class).length + part->bins[class].depot_blocks;
+    from->blocks -= cached;
+    from->bytes -= cached * class_size(class);
+  }
+  lock_release(&part->lock);
+}
+
+static struct live live_of(const struct epoch *e) {
+  struct live live = {0};
+  lifetime_lock(&e->lifetime);
+  for (struct run *run = lifetime_first(&e->lifetime); run; run = lifetime_next(run)) add_run(run, &live);
+  lifetime_unlock(&e->lifetime);
+  for (struct part *p = e->parts; p; p = p->next_of_epoch) subtract_cached(p, &live);
+  return live;
+}
+
+void status_of(const struct epoch *e, tslab_epoch_status *out) {
+  struct live live = live_of(e);
+  const struct lifetime *lifetime = &e->lifetime;
+  const struct epoch *parent = (const struct epoch *)(const void *)lifetime->parent;
+  uint64_t idle_chunks = 0;
+  for (struct part *p = e->parts; p; p = p->next_of_epoch)
+    if (LOAD_RACING(p->bump.chunk) && !LOAD_RACING(p->bump.count)) idle_chunks += GRANULE;
+  uint64_t own = atomic_load_explicit(&lifetime->own, memory_order_relaxed);
+  uint64_t charged = atomic_load_explicit(&lifetime->charged, memory_order_relaxed);
+  *out = (tslab_epoch_status){
+      .epoch = epoch_id(e),
+      .era = e->era,
+      .state = epoch_state(e) == EPOCH_OPEN ? TSLAB_EPOCH_OPEN : TSLAB_EPOCH_CLOSING,
+      .flags = e->flags,
+      .age_ns = os_now_coarse_ns() - e->opened_ns,
+      .threads_inside = scope_threads_inside(e),
+      .live_blocks = live.blocks,
+      .live_bytes = live.bytes,
+      .slabs = live.runs,
+      .slabs_pinned = live.pinned,
+      .committed_bytes = own - idle_chunks,
+      .budget_bytes = lifetime->budget == SIZE_MAX ? 0 : lifetime->budget,
+      .charged_bytes = charged - idle_chunks,
+      .refused = atomic_load_explicit(&lifetime->refused, memory_order_relaxed),
+      .diverted = atomic_load_explicit(&e->diverted, memory_order_relaxed),
+      .parent = parent ? epoch_id(parent) : 0,
+  };
+  memcpy(out->label, e->label, sizeof out->label);
+}
+
+void status_each_survivor(const struct epoch *e, void (*visit)(void *, size_t, void *), void *arg) {
+  lifetime_lock(&e->lifetime);
+  for (struct run *run = lifetime_first(&e->lifetime); run; run = lifetime_next(run)) {
+    if (run->kind == RUN_CHUNK) chunk_each_live(run, visit, arg);
+    else if (run->kind == RUN_LARGE) visit(run_start(run), run->size, arg);
+    else slab_each_used(run, visit, arg);
+  }
+  lifetime_unlock(&e->lifetime);
+}

@@ -1,0 +1,13 @@
+/* status: what an epoch holds, asked without stopping anybody.                                       floor: epoch */
+#ifndef TSLAB_EPOCH_STATUS_H
+#define TSLAB_EPOCH_STATUS_H
+
+#include "epoch/epoch.h"
+
+/* Under the epoch's lock. */
+HIDDEN void status_of(const struct epoch *e, tslab_epoch_status *out);
+
+/* Calls `visit` for each live block of an epoch inside which nobody is and whose lists are in its slabs. Under its lock. */
+HIDDEN void status_each_survivor(const struct epoch *e, void (*visit)(void *block, size_t size, void *arg), void *arg);
+
+#endif

@@ -1,0 +1,261 @@
+/* epochs: the C face of epochs and handles.                                                          floor: front */
+#include "front/entry.h"
+
+#include "epoch/ending.h"
+#include "epoch/handle.h"
+#include "epoch/scope.h"
+#include "epoch/spare.h"
+#include "epoch/status.h"
+#include <errno.h>
+#include <string.h>
+
+#define LEAST_BUDGET GRANULE
+#define KNOWN_FLAGS  (TSLAB_EPOCH_AUTO_CLOSE | TSLAB_EPOCH_DESTROYABLE)
+
+_Static_assert(sizeof(tslab_epoch_report) % 128 == 0 && sizeof(tslab_epoch_status) % 128 == 0, "fixed multiples");
+
+/* The calling thread, born if need be; NULL without memory. */
+static struct thread *self(void) {
+  if (UNLIKELY(current_part == &empty_part) && !front_part()) return NULL;
+  return current_thread;
+}
+
+/* ---- opening ------------------------------------------------------------------------------------------------------ */
+
+static int check_options(const tslab_epoch_options *options) {
+  if (!options || options->struct_size != sizeof *options || (options->flags & ~KNOWN_FLAGS)) return EINVAL;
+  if (options->budget_bytes != 0 && options->budget_bytes < LEAST_BUDGET) return EINVAL;
+  return 0;
+}
+
+tslab_epoch tslab_epoch_open_with(const tslab_epoch_options *options) {
+  struct thread *thread = self();
+  int error = thread ? check_options(options) : ENOMEM;
+  struct epoch *parent = NULL, *e = NULL;
+  if (error == 0 && options->parent) {
+    parent = epoch_slot(options->parent);
+    error = epoch_error(parent, options->parent);
+  }
+  if (error == 0) {
+    bool plain = !parent && options->budget_bytes == 0 && options->prefault_bytes == 0;
+    e = plain ? spare_open(thread, options->label, options->flags) : NULL;
+    if (!e) e = epoch_open(options, parent, &error);
+  }
+  if (e) return epoch_id(e);
+  errno = error;
+  return 0;
+}
+
+tslab_epoch tslab_epoch_open(const char *label) {
+  tslab_epoch_options options = {.struct_size = sizeof options, .label = label};
+  return tslab_epoch_open_with(&options);
+}
+
+/* ---- scopes ------------------------------------------------------------------------------------------------------- */
+
+int tslab_epoch_enter(tslab_epoch epoch) {
+  struct thread *thread = self();
+  return thread ? scope_enter(thread, epoch) : ENOMEM;
+}
+
+int tslab_epoch_leave(tslab_epoch epoch) {
+  return current_thread ? scope_leave(current_thread, epoch) : EINVAL;
+}
+
+tslab_epoch tslab_epoch_switch(tslab_epoch epoch) {
+  struct thread *thread = self();
+  tslab_epoch before = thread ? scope_current(thread) : 0;
+  int error = thread ? scope_switch(thread, epoch) : ENOMEM;
+  if (error != 0) errno = error;
+  return before;
+}
+
+int tslab_scope_depth(void) { return current_thread ? (int)current_thread->depth : 0; }
+
+void tslab_scope_unwind(int depth) {
+  struct thread *thread = current_thread;
+  while (thread && depth >= 0 && thread->depth > (unsigned)depth) scope_leave(thread, scope_current(thread));
+}
+
+tslab_epoch tslab_epoch_current(void) { return current_thread ? scope_current(current_thread) : 0; }
+
+tslab_epoch tslab_epoch_of(const void *p) {
+  struct run *run = front_has_started() ? pages_run_of(p) : NULL;
+  if (!run || (run->kind != RUN_SLAB && run->kind != RUN_CHUNK && run->kind != RUN_LARGE)) return 0;
+  return run->epoch ? epoch_id(epoch_at(run->epoch)) : 0;
+}
+
+tslab_epoch tslab_epoch_advance(const char *label, tslab_epoch_report *closed) {
+  struct thread *thread = self();
+  if (closed) memset(closed, 0, sizeof *closed);
+  if (!thread) {
+    errno = ENOMEM;
+    return 0;
+  }
+  if (thread->advanced) {
+    scope_leave(thread, thread->advanced); /* not when scopes are open inside it: then it closes with us inside */
+    ending_close(thread->advanced, closed);
+  }
+  thread->advanced = tslab_epoch_open(label);
+  int error = thread->advanced ? scope_enter(thread, thread->advanced) : errno;
+  if (error == 0) return thread->advanced;
+  if (thread->advanced) ending_close(thread->advanced, NULL);
+  thread->advanced = 0;
+  errno = error;
+  return 0;
+}
+
+/* ---- allocating in a given epoch ---------------------------------------------------------------------------------- */
+
+/* Makes `current_part` the one of `epoch` for one call. */
+struct visit {
+  struct part *before;
+  struct attached *attached;
+};
+
+static bool visit_begin(struct visit *visit, uint64_t id) {
+  struct thread *thread = self();
+  int error = ENOMEM;
+  visit->attached = thread && id ? scope_hold(thread, id, &error) : NULL;
+  if (UNLIKELY(!visit->attached && (id || !thread))) {
+    errno = error;
+    return false;
+  }
+  visit->before = current_part;
+  current_part = id ? visit->attached->part : thread->home;
+  return true;
+}
+
+static void visit_end(const struct visit *visit) {
+  current_part = visit->before;
+  if (visit->attached) scope_let_go(visit->attached);
+}
+
+void *tslab_epoch_malloc(tslab_epoch epoch, size_t size) {
+  struct visit visit;
+  if (!visit_begin(&visit, epoch)) return NULL;
+  void *block = entry_malloc(size);
+  visit_end(&visit);
+  return block;
+}
+
+void *tslab_epoch_calloc(tslab_epoch epoch, size_t count, size_t size) {
+  struct visit visit;
+  if (!visit_begin(&visit, epoch)) return NULL;
+  void *block = entry_calloc(count, size);
+  visit_end(&visit);
+  return block;
+}
+
+void *tslab_epoch_aligned_alloc(tslab_epoch epoch, size_t alignment, size_t size) {
+  struct visit visit;
+  if (!is_power_of_two(alignment)) {
+    errno = EINVAL;
+    return NULL;
+  }
+  if (!visit_begin(&visit, epoch)) return NULL;
+  void *block = front_aligned(max_size(alignment, 16), size);
+  visit_end(&visit);
+  return block;
+}
+
+void *front_malloc_in(uint32_t index, size_t size) {
+  uint64_t id = index ? epoch_id(epoch_at(index)) : 0;
+  int kept = errno;
+  struct visit visit;
+  if (!visit_begin(&visit, id) && (errno != ESHUTDOWN || !visit_begin(&visit, 0))) return NULL;
+  errno = kept;
+  void *block = entry_malloc(size);
+  visit_end(&visit);
+  return block;
+}
+
+void *front_malloc_elsewhere(size_t size) {
+  struct epoch *e = (struct epoch *)(void *)current_part->lifetime;
+  atomic_fetch_add_explicit(&e->diverted, 1, memory_order_relaxed);
+  return front_malloc_in(0, size);
+}
+
+/* ---- ending ------------------------------------------------------------------------------------------------------- */
+
+static int prepare_report(tslab_epoch id, tslab_epoch_report *out) {
+  if (out) *out = (tslab_epoch_report){.epoch = id};
+  if (id == 0) return EPERM;
+  return self() ? 0 : ENOMEM;
+}
+
+int tslab_epoch_close(tslab_epoch epoch, tslab_epoch_report *out) {
+  int error = prepare_report(epoch, out);
+  if (error == 0) error = ending_close(epoch, out);
+  scavenger_notice(current_part);
+  return error;
+}
+
+int tslab_epoch_close_step(tslab_epoch epoch, uint64_t max_ns, tslab_epoch_report *out) {
+  int error = prepare_report(epoch, out);
+  return error ? error : ending_close_step(epoch, max_ns, out);
+}
+
+int tslab_epoch_destroy(tslab_epoch epoch, tslab_epoch_report *out) {
+  int error = prepare_report(epoch, out);
+  if (error == 0) error = ending_destroy(epoch, out);
+  scavenger_notice(current_part);
+  return error;
+}
+
+int tslab_epoch_reset(tslab_epoch epoch, tslab_epoch_report *out) {
+  int error = prepare_report(epoch, out);
+  return error ? error : ending_reset(epoch, out);
+}
+
+/* ---- asking ------------------------------------------------------------------------------------------------------- */
+
+int tslab_epoch_info(tslab_epoch epoch, tslab_epoch_status *out) {
+  if (!out) return EINVAL;
+  memset(out, 0, sizeof *out);
+  if (epoch == 0) {
+    stats_of_default_epoch(out);
+    return 0;
+  }
+  struct epoch *e = epoch_slot(epoch);
+  if (epoch_error(e, epoch) == ESTALE) return ESTALE;
+  epoch_lock(e);
+  bool stale = epoch_error(e, epoch) == ESTALE;
+  if (!stale) status_of(e, out);
+  epoch_unlock(e);
+  return stale ? ESTALE : 0;
+}
+
+int tslab_epoch_each(int (*visit)(const tslab_epoch_status *, void *), void *arg) {
+  for (uint32_t i = 1; i <= lifetimes_made(); i++) {
+    tslab_epoch_status status;
+    if (tslab_epoch_info(epoch_id(epoch_at(i)), &status) != 0) continue;
+    int result = visit(&status, arg);
+    if (result != 0) return result;
+  }
+  return 0;
+}
+
+/* ---- handles ------------------------------------------------------------------------------------------------------ */
+
+tslab_handle tslab_handle_alloc(tslab_epoch epoch, size_t size, void **block) {
+  *block = tslab_epoch_malloc(epoch, size);
+  if (!*block) return 0;
+  tslab_handle handle = handle_make(pages_run_of(*block)->epoch, *block);
+  if (handle) return handle;
+  entry_free(*block);
+  *block = NULL;
+  errno = ENOMEM;
+  return 0;
+}
+
+void *tslab_handle_get(tslab_handle handle) { return handle_get(handle); }
+
+bool tslab_handle_free(tslab_handle handle) {
+  uint32_t index;
+  void *block = handle_claim(handle, &index);
+  if (!block) return false;
+  entry_free(block);
+  handle_freed(index);
+  return true;
+}

@@ -1,0 +1,272 @@
+/* bump: see bump.h.                                                                                  floor: heap */
+#include "heap/bump.h"
+
+static struct {
+  _Atomic uint64_t allocations, frees; /* of chunks that are gone */
+} buried;
+
+static size_t used_of(const struct bump *bump) { return (size_t)(bump->at - run_start(bump->chunk)); }
+
+static void set_home(struct run *chunk, struct part *part) {
+  atomic_store_explicit(&chunk->part, part, memory_order_relaxed);
+  __atomic_store_n(&pages_homes()[run_index(chunk)], part ? part_home(part, CHUNK_HOME) : 0, __ATOMIC_RELAXED);
+}
+
+static void make_current(struct part *part, struct run *chunk, size_t used) {
+  struct bump *bump = &part->bump;
+  bump->chunk = chunk;
+  bump->bits = chunk_bits(chunk);
+  bump->at = run_start(chunk) + used;
+  __atomic_store_n(&bump->end, run_start(chunk) + CHUNK_CAPACITY, __ATOMIC_RELAXED);
+}
+
+static void stop(struct bump *bump) {
+  bump->chunk = NULL;
+  bump->at = NULL;
+  __atomic_store_n(&bump->end, NULL, __ATOMIC_RELAXED);
+}
+
+void bump_restart(struct part *part) {
+  part->bump.freed = part->bump.sealed = 0;
+  part->bump.off = false;
+}
+
+void bump_start(struct part *part) {
+  struct bump *bump = &part->bump;
+  stop(bump);
+  bump->count = bump->gone = 0;
+  bump_restart(part);
+}
+
+/* ---- emptying ---------------------------------------------------------------------------------------------------- */
+
+static void count_emptied(struct bump *bump, uint64_t blocks) {
+  __atomic_store_n(&bump->allocations, bump->allocations + blocks, __ATOMIC_RELAXED);
+  __atomic_store_n(&bump->frees, bump->frees + blocks, __ATOMIC_RELAXED);
+}
+
+/* The current chunk, in which no block is live or whose blocks are given up, is as new. */
+static void empty(struct part *part) {
+  struct bump *bump = &part->bump;
+  chunk_clear(bump->chunk, used_of(bump));
+  chunk_begin(bump->chunk);
+  atomic_store_explicit(&bump->chunk->word, 0, memory_order_relaxed);
+  count_emptied(bump, bump->count);
+  bump->count = bump->gone = 0;
+  make_current(part, bump->chunk, 0);
+}
+
+/* What others freed in a chunk that is not sealed. */
+static uint64_t freed_elsewhere(struct run *chunk) {
+  return -atomic_load_explicit(&chunk->word, memory_order_acquire); /* pairs with the last of these frees */
+}
+
+bool bump_is_all(const struct part *part) {
+  const struct lifetime *lifetime = part->lifetime;
+  size_t own = atomic_load_explicit(&lifetime->own, memory_order_acquire);
+  return part->bump.chunk ? own == GRANULE : own == 0;
+}
+
+bool bump_has_live(const struct part *part) {
+  const struct bump *bump = &part->bump;
+  return bump->chunk && bump->count != bump->gone + freed_elsewhere(bump->chunk);
+}
+
+bool bump_rewind(struct part *part, struct chunk_live *live) {
+  if (!bump_is_all(part)) return false;
+  if (live) *live = part->bump.chunk ? chunk_live(part->bump.chunk) : (struct chunk_live){0, 0};
+  if (part->bump.chunk && part->bump.count > 0) empty(part);
+  return true;
+}
+
+void bump_bury(struct run *chunk) {
+  set_home(chunk, NULL);
+  atomic_fetch_add_explicit(&buried.allocations, chunk->capacity, memory_order_relaxed);
+  atomic_fetch_add_explicit(&buried.frees, chunk->capacity, memory_order_relaxed);
+  chunk_clear(chunk, chunk->size);
+  chunk->was = CHUNK_WAS;
+}
+
+static void release(struct run *chunk) {
+  bump_bury(chunk);
+  lifetime_release(lifetime_at(chunk->epoch), chunk, false);
+}
+
+struct bump_totals bump_totals(void) {
+  struct bump_totals totals = {atomic_load_explicit(&buried.allocations, memory_order_relaxed),
+                               atomic_load_explicit(&buried.frees, memory_order_relaxed)};
+  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
+    totals.allocations += __atomic_load_n(&p->bump.allocations, __ATOMIC_RELAXED);
+    totals.frees += __atomic_load_n(&p->bump.frees, __ATOMIC_RELAXED);
+  }
+  return totals;
+}
+
+/* ---- chunks come and go ------------------------------------------------------------------------------------------- */
+
+/* From now on the chunk's live blocks are counted in its word. True when there are none: then nobody else will find
+ * out. */
+static bool seal(struct bump *bump) {
+  struct run *chunk = bump->chunk;
+  chunk->capacity = (uint16_t)bump->count;
+  chunk->size = used_of(bump);
+  chunk->gone = bump->gone;
+  bump->sealed += bump->count;
+  bump->freed += bump->gone;
+  uint64_t added = CHUNK_SEALED + bump->count - bump->gone;
+  bump->count = bump->gone = 0;
+  return atomic_fetch_add_explicit(&chunk->word, added, memory_order_acq_rel) + added == CHUNK_SEALED;
+}
+
+/* The reverse, for a chunk that has room. False when it lost its last block meanwhile, and is being released. */
+static bool unseal(struct bump *bump, struct run *chunk) {
+  uint64_t word = atomic_load_explicit(&chunk->word, memory_order_relaxed), handed_out = chunk->capacity - chunk->gone;
+  do {
+    if (word == CHUNK_SEALED) return false;
+  } while (!atomic_compare_exchange_weak_explicit(&chunk->word, &word, word - CHUNK_SEALED - handed_out,
+                                                  memory_order_acq_rel, memory_order_relaxed));
+  bump->count = chunk->capacity;
+  bump->gone = (uint32_t)chunk->gone;
+  return true;
+}
+
+#define CONTINUE_LEAST (4 * KiB) /* less room is not worth a look */
+#define CONTINUE_LOOK  8         /* runs, the newest ones */
+
+/* A chunk of the epoch that a thread left behind with room in it becomes this part's. */
+static bool continue_one(struct part *part) {
+  bool done = false;
+  unsigned looked = 0;
+  lifetime_lock(part->lifetime);
+  for (struct run *run = lifetime_first(part->lifetime); run && !done && looked++ < CONTINUE_LOOK;
+       run = lifetime_next(run)) {
+    if (run->kind != RUN_CHUNK || atomic_load_explicit(&run->part, memory_order_relaxed)) continue;
+    if (run->size + CONTINUE_LEAST > CHUNK_CAPACITY || !unseal(&part->bump, run)) continue;
+    make_current(part, run, run->size);
+    set_home(run, part);
+    done = true;
+  }
+  lifetime_unlock(part->lifetime);
+  return done;
+}
+
+static bool new_chunk(struct part *part) {
+  struct lifetime *lifetime = part->lifetime;
+  if (atomic_load_explicit(&lifetime->own, memory_order_relaxed) != 0 && continue_one(part)) return true;
+  struct run *chunk = lifetime_take_ready(lifetime, RUN_CHUNK);
+  if (chunk) {
+    chunk_begin(chunk);
+  } else {
+    if (!lifetime_charge(lifetime, GRANULE)) return false;
+    chunk = chunk_new(lifetime->index);
+    if (!chunk) {
+      lifetime_discharge(lifetime, GRANULE);
+      return false;
+    }
+  }
+  lifetime_add(lifetime, chunk);
+  set_home(chunk, part);
+  make_current(part, chunk, 0);
+  return true;
+}
+
+/* Over BUMP_LEAST bytes handed out and over a quarter of the blocks freed: the epoch reuses memory. */
+static bool reuses(const struct bump *bump) { return bump->sealed > 0 && bump->freed * 4 > bump->sealed; }
+_Static_assert(CHUNK_CAPACITY + CHUNK_UNIT >= BUMP_LEAST, "a full chunk is reason enough to ask");
+
+/* Room for blocks, or false. */
+static bool refill(struct part *part, size_t size) {
+  struct bump *bump = &part->bump;
+  if (!part->lifetime || bump->off || size > BUMP_MOST || lifetime_is_closing(part->lifetime)) return false;
+  if (!bump->chunk) return new_chunk(part);
+  struct run *full = bump->chunk;
+  if (!bump_has_live(part)) {
+    empty(part);
+    return true;
+  }
+  bool drained = seal(bump);
+  stop(bump);
+  if (drained) release(full);
+  bump->off = reuses(bump);
+  return !bump->off && new_chunk(part);
+}
+
+static bool has_room(const struct bump *bump, size_t size) {
+  char *end = LOAD_RACING(bump->end);
+  return bump->chunk && end >= bump->at && size <= (size_t)(end - bump->at);
+}
+
+void *bump_refill(struct part *part, size_t size) {
+  size = max_size(size, 1);
+  if (!has_room(&part->bump, round_up(min_size(size, BUMP_MOST + 1), CHUNK_UNIT)) && !refill(part, size)) return NULL;
+  return bump_take(part, size);
+}
+
+void *bump_aligned(struct part *part, size_t alignment, size_t size) {
+  struct bump *bump = &part->bump;
+  if (size > BUMP_MOST || alignment > BUMP_MOST) return NULL;
+  size_t most = max_size(size, 1) + alignment;
+  if (!has_room(bump, round_up(most, CHUNK_UNIT)) && !refill(part, most)) return NULL;
+  char *at = (char *)round_up((uintptr_t)bump->at, alignment);
+  if (at != bump->at) chunk_move_next(bump->chunk, bump->at, at);
+  bump->at = at;
+  return bump_take(part, max_size(size, 1));
+}
+
+/* ---- freeing ------------------------------------------------------------------------------------------------------ */
+
+static void forget_one(struct run *chunk) {
+  uint64_t before = atomic_fetch_sub_explicit(&chunk->word, 1, memory_order_acq_rel);
+  if (before == CHUNK_SEALED + 1) release(chunk);
+}
+
+bool bump_free(struct part *part, void *p) {
+  struct run *chunk = pages.runs + granule_of(p);
+  struct chunk_bits *bits = chunk_bits(chunk);
+  uintptr_t address = (uintptr_t)p;
+  size_t word = chunk_word(address);
+  uint64_t bit = chunk_bit(address);
+  uint64_t freed = bits->here[word] | __atomic_load_n(&bits->elsewhere[word], __ATOMIC_RELAXED);
+  if (UNLIKELY(address % CHUNK_UNIT != 0 || !(bits->starts[word] & ~freed & bit))) return false;
+  if (LIKELY(chunk == part->bump.chunk)) {
+    if (UNLIKELY(p == part->bump.at)) return false;
+    chunk_set(&bits->here[word], bit);
+    part->bump.gone++;
+    return true;
+  }
+  if (UNLIKELY(chunk_place_of(chunk, p) != CHUNK_LIVE)) return false;
+  chunk_set(&bits->here[word], bit);
+  part->bump.freed++;
+  forget_one(chunk);
+  return true;
+}
+
+bool bump_free_remote(struct run *chunk, void *p) {
+  if (chunk_place_of(chunk, p) != CHUNK_LIVE || !chunk_mark_freed(chunk, p)) return false;
+  forget_one(chunk);
+  return true;
+}
+
+void bump_forsake(struct part *part) {
+  struct run *chunk = part->bump.chunk;
+  if (chunk) {
+    chunk->size = CHUNK_CAPACITY;
+    set_home(chunk, NULL);
+  }
+  bump_start(part);
+}
+
+void bump_halt(struct part *part) { __atomic_store_n(&part->bump.end, NULL, __ATOMIC_RELAXED); }
+
+void bump_leave(struct part *part, bool to_continue) {
+  struct bump *bump = &part->bump;
+  struct run *current = bump->chunk;
+  bool drained = current && seal(bump);
+  if (current && !to_continue) current->size = CHUNK_CAPACITY;
+  stop(bump);
+  lifetime_lock(part->lifetime);
+  for (struct run *run = lifetime_first(part->lifetime); run; run = lifetime_next(run))
+    if (run->kind == RUN_CHUNK && atomic_load_explicit(&run->part, memory_order_relaxed) == part) set_home(run, NULL);
+  lifetime_unlock(part->lifetime);
+  if (drained) release(current);
+}

@@ -1,0 +1,75 @@
+/* bump: how an epoch's part allocates until it is seen to reuse memory.                              floor: heap
+ *
+ * A part of an epoch puts blocks of up to BUMP_MOST bytes one after the other into chunks (slab/chunk.h), so that a
+ * request touches few pages and its end is O(1) for each chunk. Its lists stay empty meanwhile, and malloc and free
+ * are the same instructions as ever: malloc finds an empty list, free a home that is no class, and both come here.
+ * Once more than BUMP_LEAST bytes were handed out and over a quarter of the blocks freed, the part turns to slabs.
+ *
+ * Threads: a part's bump belongs to the thread whose part it is; free of a sealed chunk to anyone. */
+#ifndef TSLAB_HEAP_BUMP_H
+#define TSLAB_HEAP_BUMP_H
+
+#include "heap/part.h"
+#include "slab/chunk.h"
+
+#define BUMP_MOST  (16 * KiB)
+#define BUMP_LEAST (64 * KiB)
+
+/* What a free finds in homes[granule] for a chunk of this part: no class of any part. */
+#define CHUNK_HOME 64
+_Static_assert(CHUNK_HOME >= CLASSES && CHUNK_HOME < PART_ALIGNMENT, "no class, and fits into a part's low bits");
+INLINE bool bump_is_home(const struct part *part, home h) { return part_class_of(part, h) == CHUNK_HOME; }
+
+/* A block of `size` bytes, or NULL: for size 0 and sizes above BUMP_MOST, where the chunk is full, and for parts that do not
+ * bump. */
+INLINE void *bump_take(struct part *part, size_t size) {
+  if (UNLIKELY(size - 1 >= BUMP_MOST)) return NULL;
+  uintptr_t at = (uintptr_t)part->bump.at, next = round_up(at + size, CHUNK_UNIT);
+  if (UNLIKELY(next > (uintptr_t)LOAD_RACING(part->bump.end))) return NULL;
+  part->bump.at = (char *)next;
+  part->bump.count++;
+  chunk_set(&part->bump.bits->starts[chunk_word(next)], chunk_bit(next));
+  return (void *)at;
+}
+
+/* As above after it failed, from a new chunk if need be. NULL when the part does not bump, the size is above BUMP_MOST,
+ * or there is no memory or budget. */
+HIDDEN void *bump_refill(struct part *part, size_t size);
+HIDDEN void *bump_aligned(struct part *part, size_t alignment, size_t size);
+
+/* p's chunk leads home to `part`, this thread's. False: p is no live block, and nothing happened. */
+HIDDEN bool bump_free(struct part *part, void *p);
+
+/* A block of any chunk, by any thread. False as above. */
+HIDDEN bool bump_free_remote(struct run *chunk, void *p);
+
+/* The part has a new epoch, or none of its chunks any more: starts over. bump_restart: but goes on in its empty chunk. */
+HIDDEN void bump_start(struct part *part);
+HIDDEN void bump_restart(struct part *part);
+
+/* Whatever thread the part serves finds its chunk full at the next malloc. From any thread, under the epoch's lock. */
+HIDDEN void bump_halt(struct part *part);
+
+/* In a fork child, of a thread that is not there: its current chunk, whose counts may be torn, is never released. */
+HIDDEN void bump_forsake(struct part *part);
+
+/* The part gives up its chunks, which stay with the epoch: from now on their frees are everybody's. The current one may be
+ * continued by another part when `to_continue`. By the part's thread, or when it cannot run here. */
+HIDDEN void bump_leave(struct part *part, bool to_continue);
+
+/* When every chunk of the epoch is the current one of `part`, and it holds nothing else: empties it, in time
+ * proportional to what was used. False when that is not so. By the part's thread. *live: what was given up, or NULL. */
+HIDDEN bool bump_rewind(struct part *part, struct chunk_live *live);
+HIDDEN bool bump_is_all(const struct part *part);
+HIDDEN bool bump_has_live(const struct part *part); /* in the current chunk */
+
+/* A sealed chunk whose blocks are all free, or given up, leads nowhere any more; its run is the caller's. */
+HIDDEN void bump_bury(struct run *chunk);
+
+/* Blocks handed out and freed in chunks that are gone or were emptied; a chunk itself knows of the others. */
+struct bump_totals {
+  uint64_t allocations, frees;
+};
+HIDDEN struct bump_totals bump_totals(void);
+
+#endif

@@ -1,0 +1,136 @@
+/* ending: what the heap does when an epoch closes, is destroyed or reset; see heap.h.                floor: heap */
+#include "heap/bins.h"
+#include "heap/heap.h"
+#include "heap/lists.h"
+#include "os/os.h"
+#include "slab/large.h"
+
+/* ---- closing ------------------------------------------------------------------------------------------------------ */
+
+static struct chain take_list(struct part *part, unsigned class) {
+  lock_take(&part->lock);
+  list_settle(part, class);
+  struct chain chain = list_chain(part, class);
+  list_set(part, class, EMPTY_CHAIN);
+  lock_release(&part->lock);
+  return chain;
+}
+
+static bool is_past(uint64_t deadline_ns) { return deadline_ns != UINT64_MAX && os_now_ns() >= deadline_ns; }
+
+/* Between two looks at the clock: some 20 microseconds' work. */
+#define DEPOT_PIECE (64 * KiB)
+#define SLABS_PIECE 64
+
+bool heap_close(struct part *part, uint64_t deadline_ns) {
+  lock_take(&part->lock);
+  part->closing = true;
+  lock_release(&part->lock);
+  if (atomic_load_explicit(&part->slabs, memory_order_relaxed) == 0) return true;
+  for (unsigned class = 0; class < CLASSES; class++) {
+    if (part->list[class] == CHAIN_END) continue;
+    if (is_past(deadline_ns)) return false;
+    bins_return(&part->lock, take_list(part, class));
+  }
+  do {
+    if (is_past(deadline_ns)) return false;
+  } while (heap_flush_depot(part, DEPOT_PIECE) >= DEPOT_PIECE);
+  do {
+    if (is_past(deadline_ns)) return false;
+  } while (bins_retire_empty(part, SLABS_PIECE) == SLABS_PIECE);
+  return true;
+}
+
+void heap_rest(struct part *part) {
+  if (atomic_load_explicit(&part->slabs, memory_order_relaxed) == 0) return;
+  for (unsigned class = 0; class < CLASSES; class++)
+    if (part->list[class] != CHAIN_END) bins_return(&part->lock, take_list(part, class));
+}
+
+/* ---- destroying --------------------------------------------------------------------------------------------------- */
+
+/* Somebody may be purging holes of a slab, or settling it, without the lock. */
+static bool has_pending(const struct lifetime *lifetime) {
+  bool pending = false;
+  lifetime_lock(lifetime);
+  for (struct run *run = lifetime_first(lifetime); run && !pending; run = lifetime_next(run))
+    pending = run->kind == RUN_SLAB && (atomic_load_explicit(&run->word, memory_order_acquire) & SLAB_PENDING);
+  lifetime_unlock(lifetime);
+  return pending;
+}
+
+/* Blocks of each class that the part's slabs count as used. */
+static void count_used(const struct part *part, uint64_t used[CLASSES]) {
+  lifetime_lock(part->lifetime);
+  for (struct run *run = lifetime_first(part->lifetime); run; run = lifetime_next(run)) {
+    if (run->kind != RUN_SLAB || atomic_load_explicit(&run->part, memory_order_relaxed) != part) continue;
+    uint64_t word = atomic_load_explicit(&run->word, memory_order_acquire);
+    used[run->class] += slab_linked(word) - slab_count(word);
+  }
+  lifetime_unlock(part->lifetime);
+}
+
+/* Everything that led to slabs; the totals stay. */
+static void forget(struct part *part, unsigned class, uint64_t live) {
+  struct bin *bin = &part->bins[class];
+  bump(&bin->frees, live);
+  bin->retired += bin->slabs;
+  bin->first = bin->last = bin->listed = bin->slabs = 0;
+  bin->depot_blocks = 0;
+  bin->newest = bin->oldest = 0;
+  bin->cap = 0;
+  list_set(part, class, EMPTY_CHAIN);
+}
+
+void heap_abandon(struct part *part) {
+  if (atomic_load_explicit(&part->slabs, memory_order_relaxed) == 0) return;
+  uint64_t used[CLASSES] = {0};
+  while (has_pending(part->lifetime)) os_yield();
+  count_used(part, used);
+  lock_take(&part->lock);
+  for (unsigned class = 0; class < CLASSES; class++) {
+    list_settle(part, class);
+    forget(part, class, used[class] - part->bins[class].depot_blocks - list_chain(part, class).count);
+  }
+  __atomic_store_n(&part->depot_bytes, 0, __ATOMIC_RELAXED);
+  part->granted_bytes = 0;
+  part->free_batch = 0;
+  part->unused_batch = 1;
+  atomic_store_explicit(&part->slabs, 0, memory_order_relaxed);
+  lock_release(&part->lock);
+}
+
+void heap_bury(struct run *run) {
+  switch (run->kind) {
+  case RUN_SLAB: slab_bury(run); return;
+  case RUN_CHUNK: bump_bury(run); return;
+  default: large_bury(run);
+  }
+}
+
+/* ---- large blocks ------------------------------------------------------------------------------------------------- */
+
+void *heap_large_alloc(struct part *part, size_t size, size_t alignment, bool *zero) {
+  struct lifetime *lifetime = part->lifetime;
+  size_t bytes = large_run_bytes(size);
+  if (!lifetime) return large_alloc(size, alignment, zero);
+  if (!lifetime_charge(lifetime, bytes)) return NULL;
+  void *block = large_alloc(size, alignment, zero);
+  if (!block) {
+    lifetime_discharge(lifetime, bytes);
+    return NULL;
+  }
+  struct run *run = pages.runs + granule_of(block);
+  run->epoch = lifetime->index;
+  lifetime_add(lifetime, run);
+  return block;
+}
+
+void heap_large_free(struct run *run) {
+  if (run->epoch == 0) {
+    large_free(run);
+    return;
+  }
+  large_bury(run);
+  lifetime_release(lifetime_at(run->epoch), run, false);
+}

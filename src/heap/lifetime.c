@@ -1,0 +1,202 @@
+/* lifetime: see lifetime.h.                                                                          floor: heap */
+#include "heap/lifetime.h"
+
+#include "os/os.h"
+
+#include <string.h>
+
+#define LIFETIME_LOCKS 64
+
+/* ---- slots ------------------------------------------------------------------------------------------------------- */
+
+#define FIRST_LOG 6 /* slots in the first segment; each is twice the one before, so an index finds its own by its log */
+#define SEGMENTS  (32 - FIRST_LOG)
+
+static char *_Atomic segments[SEGMENTS];
+static _Atomic uint32_t made;
+
+uint32_t lifetimes_made(void) { return atomic_load_explicit(&made, memory_order_acquire); }
+
+static size_t slots_in(unsigned segment) { return (size_t)1 << (FIRST_LOG + segment); }
+
+struct lifetime *lifetime_at(uint32_t index) {
+  size_t n = index - 1 + slots_in(0);
+  unsigned segment = log2_floor(n) - FIRST_LOG;
+  char *start = atomic_load_explicit(&segments[segment], memory_order_relaxed);
+  return (struct lifetime *)(void *)(start + (n - slots_in(segment)) * LIFETIME_SLOT);
+}
+
+static char *make_segment(unsigned segment) {
+  bool zero;
+  size_t granules = divide_up(slots_in(segment) * LIFETIME_SLOT, GRANULE);
+  struct run *run = pages_alloc(granules, GRANULE, RUN_META, &zero);
+  if (!run) return NULL;
+  return zero ? run_start(run) : memset(run_start(run), 0, run_bytes(run));
+}
+
+struct lifetime *lifetime_make(void) {
+  uint32_t index = lifetimes_made() + 1;
+  unsigned segment = log2_floor(index - 1 + slots_in(0)) - FIRST_LOG;
+  if (segment >= SEGMENTS) return NULL;
+  if (!atomic_load_explicit(&segments[segment], memory_order_relaxed)) {
+    char *start = make_segment(segment);
+    if (!start) return NULL;
+    atomic_store_explicit(&segments[segment], start, memory_order_relaxed);
+  }
+  struct lifetime *lifetime = lifetime_at(index);
+  lifetime->index = index;
+  /* Release: who sees the new number sees the segment. */
+  atomic_store_explicit(&made, index, memory_order_release);
+  return lifetime;
+}
+
+/* ---- runs and their cost ------------------------------------------------------------------------------------------ */
+
+static struct lock locks[LIFETIME_LOCKS];
+
+static struct lock *lock_of(const struct lifetime *lifetime) { return &locks[lifetime->index % LIFETIME_LOCKS]; }
+
+void lifetime_lock(const struct lifetime *lifetime) { lock_take(lock_of(lifetime)); }
+void lifetime_unlock(const struct lifetime *lifetime) { lock_release(lock_of(lifetime)); }
+
+bool lifetime_charge(struct lifetime *lifetime, size_t bytes) {
+  for (struct lifetime *l = lifetime; l; l = l->parent) {
+    size_t before = atomic_fetch_add_explicit(&l->charged, bytes, memory_order_relaxed);
+    if (LIKELY(before + bytes <= l->budget)) continue;
+    for (struct lifetime *undo = lifetime;; undo = undo->parent) {
+      atomic_fetch_sub_explicit(&undo->charged, bytes, memory_order_relaxed);
+      if (undo == l) break;
+    }
+    atomic_fetch_add_explicit(&lifetime->refused, 1, memory_order_relaxed);
+    return false;
+  }
+  return true;
+}
+
+void lifetime_discharge(struct lifetime *lifetime, size_t bytes) {
+  for (struct lifetime *l = lifetime; l; l = l->parent)
+    atomic_fetch_sub_explicit(&l->charged, bytes, memory_order_relaxed);
+}
+
+static struct run *run_at(uint32_t granule) { return granule ? pages.runs + granule : NULL; }
+
+void lifetime_add(struct lifetime *lifetime, struct run *run) {
+  lifetime_lock(lifetime);
+  run->previous_of_epoch = 0;
+  run->next_of_epoch = lifetime->first;
+  if (lifetime->first) run_at(lifetime->first)->previous_of_epoch = (uint32_t)run_index(run);
+  lifetime->first = (uint32_t)run_index(run);
+  atomic_fetch_add_explicit(&lifetime->own, run_bytes(run), memory_order_relaxed);
+  lifetime_unlock(lifetime);
+}
+
+void lifetime_unlist(struct lifetime *lifetime, struct run *run) {
+  lifetime_lock(lifetime);
+  if (run->previous_of_epoch) run_at(run->previous_of_epoch)->next_of_epoch = run->next_of_epoch;
+  else lifetime->first = run->next_of_epoch;
+  if (run->next_of_epoch) run_at(run->next_of_epoch)->previous_of_epoch = run->previous_of_epoch;
+  run->next_of_epoch = run->previous_of_epoch = 0;
+  lifetime_unlock(lifetime);
+}
+
+void lifetime_settle(struct lifetime *lifetime, size_t collected) {
+  lifetime_discharge(lifetime, collected);
+  /* Last, because a lifetime that owns nothing may end. Pairs with the load by who ends it. */
+  atomic_fetch_sub_explicit(&lifetime->own, collected, memory_order_release);
+}
+
+static void count_returning(struct lifetime *lifetime, const struct returning *returning) {
+  atomic_fetch_add_explicit(&lifetime->recycled, returning->recycled, memory_order_relaxed);
+  atomic_fetch_add_explicit(&lifetime->returned, returning->returned, memory_order_relaxed);
+}
+
+void lifetime_release(struct lifetime *lifetime, struct run *run, bool clean) {
+  size_t bytes = run_bytes(run);
+  lifetime_unlist(lifetime, run);
+  if (atomic_load_explicit(&lifetime->late, memory_order_relaxed)) {
+    struct returning returning = {0};
+    returning_add(&returning, run);
+    returning_flush(&returning);
+    count_returning(lifetime, &returning);
+  } else if (reserve_put(run)) {
+    atomic_fetch_add_explicit(&lifetime->recycled, bytes, memory_order_relaxed);
+  } else {
+    if (!clean) atomic_fetch_add_explicit(&lifetime->spilled, bytes, memory_order_relaxed);
+    pages_free(run, clean);
+  }
+  lifetime_settle(lifetime, bytes);
+}
+
+void lifetime_collect(struct lifetime *lifetime, struct run *run, struct returning *returning) {
+  lifetime_unlist(lifetime, run);
+  returning_add(returning, run);
+}
+
+bool lifetime_return_spilled(struct lifetime *lifetime, size_t most) {
+  size_t spilled = atomic_load_explicit(&lifetime->spilled, memory_order_relaxed), wanted = min_size(spilled, most);
+  if (wanted == 0) return false;
+  size_t purged = pages_purge(UINT64_MAX, wanted);
+  atomic_fetch_add_explicit(&lifetime->returned, purged, memory_order_relaxed);
+  /* Less than wanted: others used the rest, or returned it. */
+  size_t left = purged < wanted ? 0 : spilled - min_size(purged, spilled);
+  atomic_store_explicit(&lifetime->spilled, left, memory_order_relaxed);
+  return left != 0;
+}
+
+/* ---- prefaulting -------------------------------------------------------------------------------------------------- */
+
+struct run *lifetime_take_ready(struct lifetime *lifetime, enum run_kind kind) {
+  if (__atomic_load_n(&lifetime->ready, __ATOMIC_RELAXED) == 0) return NULL;
+  lifetime_lock(lifetime);
+  struct run *run = run_at(lifetime->ready);
+  if (run) {
+    __atomic_store_n(&lifetime->ready, run->next, __ATOMIC_RELAXED);
+    pages_reuse(run, kind);
+    run->epoch = lifetime->index;
+  }
+  lifetime_unlock(lifetime);
+  return run;
+}
+
+void lifetime_drop_ready(struct lifetime *lifetime) {
+  struct returning returning = {0};
+  for (struct run *run; (run = lifetime_take_ready(lifetime, RUN_META)) != NULL;) {
+    lifetime_discharge(lifetime, run_bytes(run));
+    returning_add(&returning, run);
+  }
+  returning_flush(&returning);
+  count_returning(lifetime, &returning);
+}
+
+bool lifetime_prepare(struct lifetime *lifetime, size_t bytes) {
+  for (size_t left = bytes; left > 0; left -= min_size(left, GRANULE)) {
+    bool zero;
+    struct run *run = lifetime_charge(lifetime, GRANULE) ? pages_alloc(1, GRANULE, RUN_RESERVED, &zero) : NULL;
+    if (!run || !pages_reach_chunk_bits(run)) {
+      if (run) pages_free(run, zero);
+      lifetime_drop_ready(lifetime);
+      return false;
+    }
+    os_populate(run_start(run), GRANULE);
+    os_populate((void *)round_down((uintptr_t)(pages.chunk_bits + run_index(run) * CHUNK_BITS_BYTES), os_page_size),
+                os_page_size);
+    run->next = lifetime->ready;
+    __atomic_store_n(&lifetime->ready, (uint32_t)run_index(run), __ATOMIC_RELAXED);
+  }
+  return true;
+}
+
+/* ---- the list ----------------------------------------------------------------------------------------------------- */
+
+struct run *lifetime_first(const struct lifetime *lifetime) { return run_at(lifetime->first); }
+struct run *lifetime_next(const struct run *run) { return run_at(run->next_of_epoch); }
+
+void lifetimes_before_fork(void) {
+  for (unsigned i = 0; i < LIFETIME_LOCKS; i++) lock_take(&locks[i]);
+}
+
+void lifetimes_after_fork(bool child) {
+  for (unsigned i = 0; i < LIFETIME_LOCKS; i++)
+    if (child) lock_reset(&locks[i]);
+    else lock_release(&locks[i]);
+}

@@ -1,0 +1,80 @@
+/* lifetime: what the heap must know of an epoch: the runs it holds and what they may cost.            floor: heap
+ *
+ * Every slab, chunk and large block of an epoch is in its lifetime's list and charged to it, and to its parents. Epoch 0
+ * has no lifetime: NULL stands for it, and nothing here is done for it.
+ *
+ * Invariant: own = bytes of the runs in the list; charged = own + what its children are charged.
+ * Threads:   the list under the lifetime's lock, of which there are LIFETIME_LOCKS for all, so that fork can take them;
+ *            taken after a part's lock and before reserve_lock and pages_lock. Numbers are atomic. */
+#ifndef TSLAB_HEAP_LIFETIME_H
+#define TSLAB_HEAP_LIFETIME_H
+
+#include "slab/reserve.h"
+
+struct lifetime {
+  uint32_t index;       /* what run->epoch holds; not 0 */
+  uint32_t first;       /* run, by granule; next_of_epoch leads on */
+  uint32_t ready;       /* runs prefaulted and not used yet, through next; charged, and not in the list */
+  _Atomic bool closing; /* no new runs */
+  _Atomic bool late;    /* the close has returned: memory that comes free now goes back at once */
+  _Atomic size_t own, charged;
+  _Atomic size_t spilled;  /* bytes that it gave back for common use */
+  _Atomic size_t recycled, returned; /* bytes, since its closing began */
+  _Atomic uint64_t refused;
+  size_t budget; /* SIZE_MAX: none */
+  struct lifetime *parent;
+};
+
+/* Lifetimes lie in slots of this size, whose rest is the epoch's own (epoch/epoch.h). Memory of a slot is never given
+ * back, so that an index always leads somewhere. */
+#define LIFETIME_SLOT 256
+
+/* The slot of an index that was made. */
+HIDDEN struct lifetime *lifetime_at(uint32_t index);
+
+/* Slots from index 1 on, all zeros but index, one by one; NULL without memory. The caller sees to it that only one
+ * thread makes one at a time. */
+HIDDEN struct lifetime *lifetime_make(void);
+HIDDEN uint32_t lifetimes_made(void);
+
+/* Asks for `bytes` more; false when a budget is in the way. NULL lifetimes have no limit. */
+HIDDEN bool lifetime_charge(struct lifetime *lifetime, size_t bytes);
+HIDDEN void lifetime_discharge(struct lifetime *lifetime, size_t bytes);
+
+/* The run, charged before, joins the list. */
+HIDDEN void lifetime_add(struct lifetime *lifetime, struct run *run);
+
+/* The run, which holds no live block and leads nowhere, leaves the list, and its memory goes to the reserve, or to common
+ * use, or when that is too late to the kernel. After that the lifetime may end: it must not be touched.
+ * `clean`: every byte reads as zero. */
+HIDDEN void lifetime_release(struct lifetime *lifetime, struct run *run, bool clean);
+
+/* The same for one of many, collected in `returning`; nothing is discharged before lifetime_settle. */
+HIDDEN void lifetime_collect(struct lifetime *lifetime, struct run *run, struct returning *returning);
+HIDDEN void lifetime_unlist(struct lifetime *lifetime, struct run *run); /* the run is the caller's */
+HIDDEN void lifetime_settle(struct lifetime *lifetime, size_t collected);
+
+/* As much memory as went to common use is given to the kernel, about `most` bytes of it. Whether some is left. */
+HIDDEN bool lifetime_return_spilled(struct lifetime *lifetime, size_t most);
+
+/* Charges and makes resident `bytes`, rounded up to granules, for its first chunks. False, and nothing done, without memory or
+ * budget. */
+HIDDEN bool lifetime_prepare(struct lifetime *lifetime, size_t bytes);
+HIDDEN struct run *lifetime_take_ready(struct lifetime *lifetime, enum run_kind kind); /* charged; NULL when none is */
+HIDDEN void lifetime_drop_ready(struct lifetime *lifetime);
+
+HIDDEN void lifetime_lock(const struct lifetime *lifetime);
+HIDDEN void lifetime_unlock(const struct lifetime *lifetime);
+
+/* Under the lock: the list. NULL after the last. */
+HIDDEN struct run *lifetime_first(const struct lifetime *lifetime);
+HIDDEN struct run *lifetime_next(const struct run *run);
+
+HIDDEN void lifetimes_before_fork(void);
+HIDDEN void lifetimes_after_fork(bool child);
+
+INLINE bool lifetime_is_closing(const struct lifetime *lifetime) {
+  return atomic_load_explicit(&lifetime->closing, memory_order_relaxed);
+}
+
+#endif

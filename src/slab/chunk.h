@@ -1,0 +1,80 @@
+/* chunk: blocks of any size, one after the other in a granule, for an epoch that does not reuse them.   floor: slab
+ *
+ *   [ block | block | block | ............ | 16 B ]      a block ends where the next one starts
+ *           bump moves on ->
+ *
+ * One bit for each 16 bytes, outside the pages, says where a block starts, and two say that it was freed: one written
+ * by the thread that allocates here, so that it needs no atomic instruction, one by all others. The place where the next
+ * block would start has its start bit already, so every block has an end; it never reaches the last 16 bytes.
+ *
+ *   word, while its part allocates here:  - (blocks that others freed)             in the low 32 bits
+ *   word, once sealed:                    SEALED | blocks that are live
+ *
+ * Who brings a sealed chunk's live count to 0 releases it (heap/bump.c).
+ *
+ * Invariant: starts = blocks + 1; freed bits are set only where a start bit is; all bits of a granule that is no chunk
+ * are 0.                                                                                              chunk_check()
+ * Threads: starts, here and gone belong to the part's thread; elsewhere and word to anyone (atomic). */
+#ifndef TSLAB_SLAB_CHUNK_H
+#define TSLAB_SLAB_CHUNK_H
+
+#include "pages/pages.h"
+
+#define CHUNK_UNIT     16
+#define CHUNK_WORDS    (GRANULE / CHUNK_UNIT / 64)
+#define CHUNK_CAPACITY (GRANULE - CHUNK_UNIT) /* bytes */
+#define CHUNK_SEALED   ((uint64_t)1 << 32)
+
+struct chunk_bits {
+  uint64_t starts[CHUNK_WORDS], here[CHUNK_WORDS], elsewhere[CHUNK_WORDS];
+};
+_Static_assert(sizeof(struct chunk_bits) == CHUNK_BITS_BYTES, "pages reserves as much for each granule");
+
+INLINE struct chunk_bits *chunk_bits(const struct run *run) {
+  return (struct chunk_bits *)(void *)(pages.chunk_bits + run_index(run) * CHUNK_BITS_BYTES);
+}
+
+/* The word and the bit of an address in any of the three arrays. */
+INLINE size_t chunk_word(uintptr_t p) { return (p & (GRANULE - 1)) / (64 * CHUNK_UNIT); }
+INLINE uint64_t chunk_bit(uintptr_t p) { return (uint64_t)1 << (p / CHUNK_UNIT % 64); }
+
+/* One thread writes such a word; others may read it. */
+INLINE void chunk_set(uint64_t *word, uint64_t bit) {
+  __atomic_store_n(word, __atomic_load_n(word, __ATOMIC_RELAXED) | bit, __ATOMIC_RELAXED);
+}
+
+/* An empty chunk for the lifetime of that index, leading to no home. NULL without memory. */
+HIDDEN struct run *chunk_new(uint32_t epoch);
+INLINE void chunk_begin(struct run *run) { chunk_bits(run)->starts[0] = 1; } /* of a run whose bits are writable and 0 */
+
+enum chunk_place { CHUNK_LIVE, CHUNK_FREED, CHUNK_INTERIOR, CHUNK_NOWHERE };
+
+/* What p is; any address in the chunk. */
+HIDDEN enum chunk_place chunk_place_of(const struct run *run, const void *p);
+HIDDEN size_t chunk_size_of(const struct run *run, const void *p); /* of the block that starts at p */
+HIDDEN void *chunk_block_of(const struct run *run, const void *p); /* the start of what p lies in; NULL past the last */
+
+/* By a thread other than the part's, or of a sealed chunk: marks p freed. False when somebody else did already. */
+HIDDEN bool chunk_mark_freed(struct run *run, const void *p);
+
+/* The next block will start at `to` and not, as it was said, at `from`: what lies between belongs to the block before. */
+HIDDEN void chunk_move_next(struct run *run, const char *from, const char *to);
+
+HIDDEN unsigned chunk_blocks(const struct run *run); /* ever handed out since it was empty */
+
+/* Live blocks and their bytes. */
+struct chunk_live {
+  uint64_t blocks, bytes;
+};
+HIDDEN struct chunk_live chunk_live(const struct run *run);
+
+/* Calls `visit` for each live block, in the order of addresses. */
+HIDDEN void chunk_each_live(const struct run *run, void (*visit)(void *block, size_t size, void *argument), void *argument);
+
+/* All bits 0 again; `used`: bytes from the start that blocks may have covered. */
+HIDDEN void chunk_clear(struct run *run, size_t used);
+
+/* Gives back the pages of bits that belong to the run's granules alone; they are all 0. */
+HIDDEN void chunk_return_bits(const struct run *run);
+
+#endif
