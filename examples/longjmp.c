@@ -14,21 +14,21 @@ static tslab_epoch document, element; /* not locals: those that change after set
 static void parse(const char *text) {
   tslab_epoch_enter(element);
   char *const copy = strdup(text);
-  if (copy == NULL || *copy == '!') longjmp(failed, 1); /* copy is not freed: the destroy below does it */
+  if (copy == NULL || *copy == '!') longjmp(failed, 1); /* nobody frees the copies: the destroy below does */
   if (*copy == '(') parse(copy + 1);
   free(copy);
   tslab_epoch_leave(element);
 }
 
-static tslab_epoch open_destroyable(const char *label, tslab_epoch parent) {
+static tslab_epoch open_destroyable(const char *label) {
   const tslab_epoch_options options = {
-      .struct_size = sizeof options, .label = label, .flags = TSLAB_EPOCH_DESTROYABLE, .parent = parent};
+      .struct_size = sizeof options, .label = label, .flags = TSLAB_EPOCH_DESTROYABLE};
   return tslab_epoch_open_with(&options);
 }
 
 static int parse_document(const char *text) {
-  document = open_destroyable("document", 0);
-  element = open_destroyable("element", document);
+  document = open_destroyable("document");
+  element = open_destroyable("element");
   const int depth = tslab_scope_depth();
   int jumped_over = 0;
   if (setjmp(failed) == 0) {
@@ -40,7 +40,7 @@ static int parse_document(const char *text) {
     tslab_scope_unwind(depth);
   }
   tslab_epoch_report report;
-  if (tslab_epoch_destroy(document, &report) != 0) return -1; /* and its child with it */
+  if (tslab_epoch_destroy(element, &report) != 0 || tslab_epoch_destroy(document, NULL) != 0) return -1;
   printf("%s: the parser jumped out of %d scopes and left %llu blocks\n", text, jumped_over,
          (unsigned long long)report.live_blocks);
   return jumped_over;
