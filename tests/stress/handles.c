@@ -212,6 +212,10 @@ static void end_epoch(struct worker *w) {
     EXPECT(w, 0, NULL, old, tslab_epoch_info(old, &s) == ESTALE, "ESTALE: closed, and the last block is freed");
     return;
   }
+  if (r.live_blocks < own || r.live_blocks > own + most)
+    dprintf(2, "%s: %llu live blocks; %llu that nobody else frees, and at most %llu that others free now\n",
+            how == 0 ? "destroy" : "reset", (unsigned long long)r.live_blocks, (unsigned long long)own,
+            (unsigned long long)most);
   EXPECT(w, 0, NULL, old, r.live_blocks >= own && r.live_blocks <= own + most, "a report of the blocks that were live");
   for (unsigned i = 0; i < OWN; i++)
     if (w->own[i].handle && w->own[i].epoch == old) {
@@ -390,5 +394,7 @@ int main(int argc, char **argv) {
   CHECK(tslab_stats(&after, sizeof after) == 0);
   CHECK_COUNT(after.live_blocks, ==, before.live_blocks);
   CHECK_COUNT(after.live_bytes, ==, before.live_bytes);
+  /* What handles need is for those that live at a time, not for those that ever were. */
+  CHECK_COUNT(after.in_use_bytes, <=, before.in_use_bytes + (8 << 20));
   return 0;
 }
