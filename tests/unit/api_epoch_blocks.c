@@ -16,7 +16,7 @@ static void every_size(tslab_epoch e) {
   unsigned char *kept[KEPT] = {0};
   size_t sizes[KEPT] = {0};
   unsigned n = 0;
-  for (size_t size = 0; size <= MOST; size += size < 2100 ? 1 : size / 40, n++) {
+  for (size_t size = 0; size <= MOST; size += size < 2100 ? 1 : size * TEST_SCALE / 40, n++) {
     const unsigned at = n % KEPT; /* so that neighbours are live while one is written to its end */
     check_filled(kept[at], sizes[at], n - KEPT);
     tslab_free(kept[at]);
@@ -102,7 +102,7 @@ static void more_than_there_is(tslab_epoch e) {
 static void realloc_keeps_the_epoch(tslab_epoch e, tslab_epoch current) {
   const size_t sizes[] = {1, 20, 100, 90, 5000, 100000, 3 << 20, 70000, 400, 60000, 17};
   CHECK_COUNT(tslab_epoch_enter(current), ==, 0);
-  for (int start = 0; start < 50; start++) {
+  for (int start = 0; start < 50 / TEST_SCALE + 5; start++) {
     unsigned char *block = tslab_epoch_malloc(e, 10);
     size_t had = 10;
     fill(block, had, 0);
@@ -153,7 +153,10 @@ static void reuse_is_bounded(void) {
   churn(e, 100, 100, 64, 4 * GRANULE);
   CHECK_COUNT(tslab_epoch_close(e, NULL), ==, 0);
   e = open_epoch("all sizes", 0);
-  churn(e, 1, 1024, 64, 28 * GRANULE); /* 24 classes */
+  tslab_class_stats class = {0};
+  unsigned classes = 0;
+  while (class.object_size < 1024) CHECK_COUNT(tslab_stats_class(classes++, &class, sizeof class), ==, 0);
+  churn(e, 1, 1024, 64, (classes + 4) * GRANULE); /* a slab of each class */
   CHECK_COUNT(tslab_epoch_close(e, NULL), ==, 0);
   e = open_epoch("large", 0);
   churn(e, 40000, 100000, 8, 8 * 2 * GRANULE + 4 * GRANULE);

@@ -20,7 +20,7 @@ static void *fill_epoch(tslab_epoch e, uint64_t *blocks, uint64_t *bytes) {
 
 static void needs_the_flag(void) {
   tslab_epoch_report report;
-  const tslab_epoch e = open_epoch("not vouched for", TSLAB_EPOCH_AUTO_CLOSE);
+  const tslab_epoch e = open_epoch("not vouched for", 0);
   char *block = block_in(e, 100);
   CHECK_COUNT(tslab_epoch_destroy(e, &report), ==, EPERM);
   CHECK_COUNT(tslab_epoch_reset(e, &report), ==, EPERM);

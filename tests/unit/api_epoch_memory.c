@@ -61,13 +61,28 @@ static void totals_are_exact(void) {
   }
 }
 
-/* 64 MiB of blocks of `size`, as a list in `e`. */
-static void *fill_64(tslab_epoch e, size_t size) {
+/* Blocks of `size`, as a list in `e`. */
+static void *fill(tslab_epoch e, size_t size, size_t total) {
   void *list = NULL;
   CHECK_COUNT(tslab_epoch_enter(e), ==, 0);
-  CHECK_COUNT(fill_list(&list, size, 64 * MIB), >=, 64 * MIB);
+  CHECK_COUNT(fill_list(&list, size, total), >=, total);
   CHECK_COUNT(tslab_epoch_leave(e), ==, 0);
   return list;
+}
+
+static void *fill_64(tslab_epoch e, size_t size) { return fill(e, size, 64 * MIB); }
+
+/* Code is resident from its first call on, which is nobody's memory. */
+static void run_everything_once(size_t size) {
+  const tslab_epoch closed = open_epoch("closed", 0), destroyed = open_epoch("destroyed", TSLAB_EPOCH_DESTROYABLE);
+  void *list = fill(closed, size, 3 * MIB);
+  free_list(&list);
+  list = fill(closed, size, 3 * MIB);
+  CHECK_COUNT(tslab_epoch_close(closed, NULL), ==, 0);
+  free_list(&list);
+  fill(destroyed, size, 3 * MIB);
+  CHECK_COUNT(tslab_epoch_destroy(destroyed, NULL), ==, 0);
+  CHECK_COUNT(resident_bytes(), >, 0);
 }
 
 static void a_drained_epoch_leaves_nothing(size_t size) {
@@ -159,6 +174,7 @@ int main(int argc, char **argv) {
   totals_are_exact();
   const size_t sizes[] = {64, 1000, 20000, 500000};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    run_everything_once(sizes[i]);
     a_drained_epoch_leaves_nothing(sizes[i]);
     late_frees_leave_nothing(sizes[i]);
     a_destroyed_epoch_leaves_nothing(sizes[i]);
