@@ -150,7 +150,7 @@ static void errors_are_returned(void) {
 #define TWICE "tslab: double free of 0xADDR (*)\n"
 #define INTERIOR(call, bytes) "tslab: " call " of interior pointer 0xADDR (" #bytes " bytes into a *)\n"
 /* Where the block was, another kind of memory may be by now: the line names the pointer. */
-#define GONE "tslab: * of *0xADDR (*)\n"
+#define GONE "tslab: *free of *0xADDR*\n"
 
 const struct misuse_case misuse_cases[] = {
     {"small_twice", small_twice, TWICE, NULL, 0},

@@ -58,7 +58,7 @@ const struct misuse_case misuse_cases[] = {
     {"medium_read", medium_read, LATE, TRAP, SIGSEGV},
     {"large_read", large_read, LATE, TRAP, SIGSEGV},
     {"read_elsewhere", read_elsewhere, LATE, TRAP, SIGSEGV},
-    {"freed", freed, "tslab: * of *0xADDR *\n", TRAP, SIGABRT},
+    {"freed", freed, "tslab: *free of *0xADDR*\n", TRAP, SIGABRT},
     {"null_pointer", null_pointer, "", TRAP, SIGSEGV},
     {"closed", closed, "", TRAP, 0},
     {0},
