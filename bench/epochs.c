@@ -103,6 +103,7 @@ static char *take_inside(tslab_epoch e, size_t size) {
 /* ---- the operations ---- */
 
 static tslab_epoch first, second, resettable;       /* open throughout */
+static tslab_epoch odd_pairs, even_pairs;           /* see nothing but explicit calls, and so are alike */
 
 static void loop(long n) {
   for (long i = 0; i < n; i++)
@@ -198,8 +199,8 @@ __attribute__((noinline)) static void pairs_in_turn(tslab_epoch odd, tslab_epoch
     free(take_in(i & 1 ? odd : even, SMALL));
 }
 
-static void explicit_pair(long n) { pairs_in_turn(first, first, n); }
-static void alternate(long n) { pairs_in_turn(second, first, n); }
+static void explicit_pair(long n) { pairs_in_turn(even_pairs, even_pairs, n); }
+static void alternate(long n) { pairs_in_turn(odd_pairs, even_pairs, n); }
 
 static const struct figure {
   const char *name;
@@ -481,6 +482,8 @@ int main(int argc, char **argv) {
   first = open_one();
   second = open_one();
   resettable = open_destroyable();
+  odd_pairs = open_one();
+  even_pairs = open_one();
   start_beside(threads);
   strcmp(only, "all") == 0 ? measure_all() : run_only();
   end_beside(threads);

@@ -112,7 +112,7 @@ def _cases() -> Iterable[Case]:
         ("--requests=200000", "--churn=100"),
         # What is left behind and dies later, and the control: what is left for ever must show as its own size.
         ("--requests=20000", "--batch=100", "--pinned=0.25", "--life=20"),
-        ("--requests=20000", "--batch=10", "--pinned=1"),
+        ("--requests=40000", "--batch=4", "--objects=20", "--sessions=400", "--churn=0", "--pinned=1"),
     )
     for options in lifetimes:
         short = ("--requests=20000",) if "--churn=2" in options else None
