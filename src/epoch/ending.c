@@ -37,6 +37,13 @@ static void report_live(tslab_epoch_report *out, const struct epoch *e) {
   out->slabs_pinned = status.slabs_pinned;
 }
 
+static void report_given_up(tslab_epoch_report *out, struct chunk_live given_up) {
+  if (!out) return;
+  out->live_blocks = given_up.blocks;
+  out->live_bytes = given_up.bytes;
+  out->slabs_pinned = given_up.blocks != 0;
+}
+
 static void report_bytes(tslab_epoch_report *out, struct lifetime *lifetime) {
   if (!out) return;
   out->bytes_recycled = atomic_load_explicit(&lifetime->recycled, memory_order_relaxed);
@@ -53,8 +60,11 @@ static bool ends_as_spare(struct epoch *e, struct chunk_live *given_up, bool may
   struct part *part = e->parts;
   if (!part || part->next_of_epoch || !is_mine(part) || scope_is_inside(part)) return false;
   if (atomic_load_explicit(&part->slabs, memory_order_relaxed) != 0 || options.on_destroy == DESTROY_TRAPS) return false;
-  if (!may_give_up && bump_has_live(part)) return false;
-  return bump_rewind(part, given_up) && handle_forget_all(e) && spare_keep(current_thread, e);
+  if ((!may_give_up && bump_has_live(part)) || !spare_may_keep(current_thread, e)) return false;
+  if (!bump_rewind(part, given_up)) return false;
+  handle_forget_all(e);
+  spare_keep(current_thread, e);
+  return true;
 }
 
 static void begin_closing(struct epoch *e) {
@@ -89,16 +99,19 @@ static bool close_parts(struct epoch *e, uint64_t deadline_ns) {
   return true;
 }
 
+/* The open child after `last` (0: the first), or 0. */
+static uint64_t child_after(const struct epoch *e, uint64_t last) {
+  uint64_t child = 0;
+  lock_take(&tree_lock);
+  uint32_t i = last ? epoch_at(epoch_index(last))->next_sibling : e->children;
+  for (; i && !child; i = epoch_at(i)->next_sibling)
+    if (epoch_state(epoch_at(i)) == EPOCH_OPEN) child = epoch_id(epoch_at(i));
+  lock_release(&tree_lock);
+  return child;
+}
+
 static void close_children(struct epoch *e) {
-  for (;;) {
-    uint64_t child = 0;
-    lock_take(&tree_lock);
-    for (uint32_t i = e->children; i && !child; i = epoch_at(i)->next_sibling)
-      if (epoch_state(epoch_at(i)) == EPOCH_OPEN) child = epoch_id(epoch_at(i));
-    lock_release(&tree_lock);
-    if (!child) return;
-    ending_close(child, NULL);
-  }
+  for (uint64_t child; (child = child_after(e, 0)) != 0;) ending_close(child, NULL);
 }
 
 /* From here on what comes free goes back at once. */
@@ -113,7 +126,7 @@ int ending_close(uint64_t id, tslab_epoch_report *out) {
   int error = epoch_error(e, id);
   if (error == ESTALE) return error;
   report_begin(out, id);
-  if (e->children) close_children(e);
+  if (epoch_has_children(e)) close_children(e);
   epoch_lock(e);
   error = epoch_error(e, id);
   if (error != 0) {
@@ -142,7 +155,7 @@ int ending_close_step(uint64_t id, uint64_t max_ns, tslab_epoch_report *out) {
   int error = epoch_error(e, id);
   if (error == ESTALE) return error;
   report_begin(out, id);
-  if (e->children) close_children(e);
+  if (epoch_has_children(e)) close_children(e);
   epoch_lock(e);
   error = epoch_error(e, id);
   bool ours = error == 0 || (error == ESHUTDOWN && e->stepping);
@@ -173,14 +186,16 @@ int ending_close_step(uint64_t id, uint64_t max_ns, tslab_epoch_report *out) {
 
 void ending_finish_if_done(struct epoch *e) {
   bool done = epoch_state(e) == EPOCH_CLOSING && !e->stepping &&
-              atomic_load_explicit(&e->lifetime.own, memory_order_acquire) == 0 && scope_threads_inside(e) == 0;
+              atomic_load_explicit(&e->lifetime.own, memory_order_acquire) == 0 && !epoch_has_children(e) &&
+              scope_threads_inside(e) == 0;
   if (!done) {
     epoch_unlock(e);
     return;
   }
   while (e->parts) scope_detach(e, e->parts);
   handle_forget_all(e);
-  epoch_end(e);
+  struct epoch *parent = epoch_end(e);
+  if (parent) ending_after_free(parent->lifetime.index); /* it may have waited for its last child */
 }
 
 void ending_finish(struct epoch *e) {
@@ -227,8 +242,8 @@ static void take_apart(struct epoch *e) {
     if (!run) break;
     size_t bytes = run_bytes(run);
     heap_bury(run);
-    if (options.on_destroy == DESTROY_TRAPS && trap_set(run)) lifetime_unlist(lifetime, run);
-    else lifetime_collect(lifetime, run, &returning);
+    lifetime_unlist(lifetime, run);
+    if (options.on_destroy != DESTROY_TRAPS || !trap_set(run)) returning_add(&returning, run);
     collected += bytes;
   }
   returning_flush(&returning);
@@ -265,33 +280,44 @@ static int destroyable(const struct epoch *e, uint64_t id) {
   return error;
 }
 
-/* The same of all its children, and theirs. Under tree_lock. */
-static int tree_destroyable(const struct epoch *e) {
+/* Whether nothing speaks against it, as far as one can know before: then the children go first. */
+static int tree_destroyable(const struct epoch *e, bool caller_may_be_inside) {
+  epoch_lock(e);
+  bool inside = false;
+  for (struct part *p = e->parts; p; p = p->next_of_epoch)
+    inside |= scope_is_inside(p) && !(caller_may_be_inside && is_mine(p));
+  epoch_unlock(e);
+  if (inside) return EBUSY;
   for (uint32_t i = e->children; i; i = epoch_at(i)->next_sibling) {
     const struct epoch *child = epoch_at(i);
-    if (!(child->flags & TSLAB_EPOCH_DESTROYABLE)) return EPERM;
-    if (scope_threads_inside(child) != 0) return EBUSY;
-    int error = tree_destroyable(child);
+    int error = child->flags & TSLAB_EPOCH_DESTROYABLE ? tree_destroyable(child, caller_may_be_inside) : EPERM;
     if (error != 0) return error;
   }
   return 0;
 }
 
 static int destroy_children(struct epoch *e) {
-  lock_take(&tree_lock);
-  int error = tree_destroyable(e);
-  lock_release(&tree_lock);
-  while (error == 0) {
-    uint64_t child = 0;
-    lock_take(&tree_lock);
-    for (uint32_t i = e->children; i && !child; i = epoch_at(i)->next_sibling)
-      if (epoch_state(epoch_at(i)) == EPOCH_OPEN) child = epoch_id(epoch_at(i));
-    lock_release(&tree_lock);
-    if (!child) break;
-    error = ending_destroy(child, NULL);
-    if (error == ESTALE) error = 0; /* somebody else ended it */
+  for (uint64_t child; (child = child_after(e, 0)) != 0;) {
+    int error = ending_destroy(child, NULL);
+    if (error != 0 && error != ESTALE) return error; /* stale: somebody else ended it */
   }
-  return error;
+  return 0;
+}
+
+static int reset_children(struct epoch *e) {
+  for (uint64_t child = 0; (child = child_after(e, child)) != 0;) {
+    int error = ending_reset(child, NULL);
+    if (error != 0 && error != ESTALE) return error;
+  }
+  return 0;
+}
+
+static int for_children(struct epoch *e, bool reset) {
+  lock_take(&tree_lock);
+  int error = tree_destroyable(e, reset);
+  lock_release(&tree_lock);
+  if (error != 0) return error;
+  return reset ? reset_children(e) : destroy_children(e);
 }
 
 #define SURVIVORS_SHOWN 8
@@ -327,7 +353,7 @@ int ending_destroy(uint64_t id, tslab_epoch_report *out) {
   struct epoch *e = epoch_slot(id);
   struct chunk_live given_up = {0, 0};
   int error = destroyable(e, id);
-  if (error == 0 && e->children) error = destroy_children(e);
+  if (error == 0 && epoch_has_children(e)) error = for_children(e, false);
   if (error != 0) return error;
   report_begin(out, id);
   handle_lock_quiet(e);
@@ -343,10 +369,8 @@ int ending_destroy(uint64_t id, tslab_epoch_report *out) {
   if (options.on_destroy == DESTROY_CHECKS) {
     destroy_checked(e, id, out);
   } else if (ends_as_spare(e, out ? &given_up : NULL, true)) {
-    if (out) {
-      out->live_blocks = given_up.blocks, out->live_bytes = given_up.bytes, out->slabs_pinned = given_up.blocks != 0;
-      out->bytes_recycled = GRANULE;
-    }
+    report_given_up(out, given_up);
+    if (out) out->bytes_recycled = GRANULE;
   } else {
     report_live(out, e);
     begin_closing(e);
@@ -363,14 +387,15 @@ static bool rewinds(struct epoch *e, struct chunk_live *given_up) {
   if (!part || part->next_of_epoch || !is_mine(part) || options.on_destroy == DESTROY_TRAPS) return false;
   if (atomic_load_explicit(&part->slabs, memory_order_relaxed) != 0 || !bump_rewind(part, given_up)) return false;
   bump_restart(part);
-  return handle_forget_all(e);
+  handle_forget_all(e);
+  return true;
 }
 
 int ending_reset(uint64_t id, tslab_epoch_report *out) {
   struct epoch *e = epoch_slot(id);
   struct chunk_live given_up = {0, 0};
   int error = destroyable(e, id);
-  if (error == 0 && e->children) error = destroy_children(e);
+  if (error == 0 && epoch_has_children(e)) error = for_children(e, true);
   if (error != 0) return error;
   report_begin(out, id);
   handle_lock_quiet(e);
@@ -385,8 +410,8 @@ int ending_reset(uint64_t id, tslab_epoch_report *out) {
     tell_survivors(e, "reset");
     report_live(out, e);
   } else if (rewinds(e, out ? &given_up : NULL)) {
-    if (out)
-      out->live_blocks = given_up.blocks, out->live_bytes = given_up.bytes, out->slabs_pinned = given_up.blocks != 0;
+    report_given_up(out, given_up);
+    if (out) out->threads_inside = scope_threads_inside(e);
   } else {
     report_live(out, e);
     atomic_store_explicit(&e->lifetime.recycled, 0, memory_order_relaxed);

@@ -63,24 +63,24 @@ static int join_parent(struct epoch *e, struct epoch *parent, uint64_t parent_id
     e->previous_sibling = 0;
     e->next_sibling = parent->children;
     if (parent->children) epoch_at(parent->children)->previous_sibling = e->lifetime.index;
-    parent->children = e->lifetime.index;
+    __atomic_store_n(&parent->children, e->lifetime.index, __ATOMIC_RELAXED);
   }
   lock_release(&tree_lock);
   return error;
 }
 
-/* Both ways: a parent may end before its children, which then have none. */
-static void leave_tree(struct epoch *e) {
+static struct epoch *leave_tree(struct epoch *e) {
   lock_take(&tree_lock);
   struct epoch *parent = (struct epoch *)(void *)e->lifetime.parent;
   if (parent) {
     if (e->previous_sibling) epoch_at(e->previous_sibling)->next_sibling = e->next_sibling;
-    else parent->children = e->next_sibling;
+    else __atomic_store_n(&parent->children, e->next_sibling, __ATOMIC_RELAXED);
     if (e->next_sibling) epoch_at(e->next_sibling)->previous_sibling = e->previous_sibling;
   }
   e->lifetime.parent = NULL;
   e->next_sibling = e->previous_sibling = 0;
   lock_release(&tree_lock);
+  return parent;
 }
 
 /* ---- opening and ending ------------------------------------------------------------------------------------------- */
@@ -124,15 +124,16 @@ struct epoch *epoch_open(const tslab_epoch_options *wanted, struct epoch *parent
   return e;
 }
 
-void epoch_end(struct epoch *e) {
+struct epoch *epoch_end(struct epoch *e) {
   INVARIANT(1, e->parts == NULL && atomic_load(&e->lifetime.own) == 0 && e->lifetime.first == 0);
   atomic_store_explicit(&e->state, EPOCH_ENDED, memory_order_relaxed);
   bool was_lent = e->lent;
   e->lent = false;
   epoch_unlock(e); /* tree_lock comes first; nobody else can find an ended epoch but as somebody's child */
   if (was_lent) reserve_lend(-1);
-  leave_tree(e);
+  struct epoch *parent = e->lifetime.parent ? leave_tree(e) : NULL;
   if (options.on_destroy != DESTROY_TRAPS) free_slot(e); /* a trap may yet ask for its label */
+  return parent;
 }
 
 /* ---- fork and check ----------------------------------------------------------------------------------------------- */

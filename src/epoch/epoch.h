@@ -3,7 +3,7 @@
  *   id = incarnation 40 | index 24          index: its slot in heap/lifetime.h, used again by the next incarnation
  *
  * open_id is the id while the epoch may be entered and 0 otherwise: the one word that enter compares. An epoch that closes
- * with blocks alive stays closing until the last is freed; then its slot is free and the id stale.
+ * with blocks alive, or children that are, stays closing until the last is gone; then its slot is free and the id stale.
  *
  * Its parts hang in a list. A part is attached to the thread that it serves (epoch/scope.h), or waits for one with the
  * slabs that a thread left. Who ends an epoch takes open_id away, makes sure that every thread sees it, and then may touch
@@ -65,8 +65,11 @@ HIDDEN struct epoch *epoch_open(const tslab_epoch_options *wanted, struct epoch 
 /* Sets what every incarnation starts with, its id last. */
 HIDDEN void epoch_begin(struct epoch *e, const char *label, uint32_t flags);
 
-/* The slot is free again: no part, no run, its id stale. Under its lock, which this releases. */
-HIDDEN void epoch_end(struct epoch *e);
+/* The slot is free again: no part, no run, no child, its id stale. Under its lock, which this releases. Its parent, or
+ * NULL. */
+HIDDEN struct epoch *epoch_end(struct epoch *e);
+
+INLINE bool epoch_has_children(const struct epoch *e) { return __atomic_load_n(&e->children, __ATOMIC_RELAXED) != 0; }
 
 HIDDEN void epoch_check(struct epoch *e);
 HIDDEN void epochs_before_fork(void);

@@ -187,9 +187,9 @@ void *handle_claim(tslab_handle handle, uint32_t *index) {
 
 void handle_freed(uint32_t index) { atomic_fetch_sub_explicit(freeing_of(index), 1, memory_order_release); }
 
-bool handle_forget_all(struct epoch *e) {
+void handle_forget_all(struct epoch *e) {
   uint32_t number = atomic_load_explicit(&e->handles, memory_order_relaxed);
-  if (LIKELY(number == 0)) return true;
+  if (LIKELY(number == 0)) return;
   atomic_store_explicit(&e->handles, 0, memory_order_relaxed);
   for (uint32_t next; number; number = next) {
     struct table *table = table_at(number - 1);
@@ -203,7 +203,6 @@ bool handle_forget_all(struct epoch *e) {
     own.free = number;
     lock_release(&own.lock);
   }
-  return true;
 }
 
 void handles_before_fork(void) {

@@ -22,8 +22,8 @@ HIDDEN void *handle_get(tslab_handle handle);
 HIDDEN void *handle_claim(tslab_handle handle, uint32_t *index);
 HIDDEN void handle_freed(uint32_t index);
 
-/* Under the epoch's lock: every handle of it is stale. True. */
-HIDDEN bool handle_forget_all(struct epoch *e);
+/* Under the epoch's lock: every handle of it is stale. */
+HIDDEN void handle_forget_all(struct epoch *e);
 
 /* epoch_lock, when no claimed block of the epoch is about to be freed. */
 HIDDEN void handle_lock_quiet(struct epoch *e);

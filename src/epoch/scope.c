@@ -46,14 +46,17 @@ struct thread *thread_acquire(struct part *part) {
   thread->recent = &thread->attached[0];
   thread->depth = 0;
   thread->advanced = 0;
+  thread->visiting = false;
   thread->scopes[0] = (struct scope){0, NULL};
   return thread;
 }
 
+static void leave(struct attached *a);
+
 static void leave_all(struct thread *thread) {
   for (;; thread->depth--) {
     struct scope *scope = &thread->scopes[thread->depth];
-    if (scope->attached) scope_let_go(scope->attached);
+    if (scope->attached) leave(scope->attached);
     *scope = (struct scope){0, NULL};
     if (thread->depth == 0) return;
   }
@@ -241,12 +244,24 @@ struct attached *scope_hold(struct thread *thread, uint64_t id, int *error) {
   return hold_slow(thread, id, error);
 }
 
+/* Whether the thread is now outside. */
+static bool let_go(struct attached *a) {
+  uint32_t entered = atomic_load_explicit(&a->entered, memory_order_relaxed) - 1;
+  set_entered(a, entered);
+  return entered == 0;
+}
+
 void scope_let_go(struct attached *a) {
   uint64_t id = atomic_load_explicit(&a->id, memory_order_relaxed);
   struct epoch *e = a->epoch;
-  uint32_t entered = atomic_load_explicit(&a->entered, memory_order_relaxed) - 1;
-  set_entered(a, entered);
-  if (UNLIKELY(entered == 0 && (open_id_of(e) != id || (e->flags & TSLAB_EPOCH_AUTO_CLOSE)))) ending_left(e, id);
+  if (let_go(a) && UNLIKELY(open_id_of(e) != id)) ending_left(e, id);
+}
+
+/* The same at a scope's end, which an epoch may be waiting for. */
+static void leave(struct attached *a) {
+  uint64_t id = atomic_load_explicit(&a->id, memory_order_relaxed);
+  struct epoch *e = a->epoch;
+  if (let_go(a) && UNLIKELY(open_id_of(e) != id || (e->flags & TSLAB_EPOCH_AUTO_CLOSE))) ending_left(e, id);
 }
 
 /* ---- scopes ------------------------------------------------------------------------------------------------------- */
@@ -271,7 +286,7 @@ int scope_leave(struct thread *thread, uint64_t id) {
   if (UNLIKELY(thread->depth == 0 || left.id != id)) return EINVAL;
   thread->depth--;
   make_current(thread);
-  if (left.attached) scope_let_go(left.attached);
+  if (left.attached) leave(left.attached);
   return 0;
 }
 
@@ -282,7 +297,7 @@ int scope_switch(struct thread *thread, uint64_t id) {
   if (id != 0 && !(a = scope_hold(thread, id, &error))) return error;
   *scope = (struct scope){id, a};
   make_current(thread);
-  if (before) scope_let_go(before);
+  if (before) leave(before);
   return 0;
 }
 

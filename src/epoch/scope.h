@@ -37,6 +37,7 @@ struct thread {
   struct attached *recent;
   unsigned depth, attached_count; /* entries of attached[] that were ever used */
   uint32_t clock;
+  bool visiting;     /* current_part is no scope's, but that of one call that names its epoch */
   uint64_t advanced; /* what tslab_epoch_advance opened last; 0: nothing */
   struct epoch *_Atomic spare;
   struct thread *next_free;

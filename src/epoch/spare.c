@@ -7,15 +7,18 @@
 
 /* Nothing that the next incarnation would inherit. */
 static bool is_plain(const struct epoch *e) {
-  return !e->lifetime.parent && !e->children && e->lifetime.budget == SIZE_MAX && e->lifetime.ready == 0 &&
+  return !e->lifetime.parent && !epoch_has_children(e) && e->lifetime.budget == SIZE_MAX && e->lifetime.ready == 0 &&
          atomic_load_explicit(&e->lifetime.spilled, memory_order_relaxed) == 0;
 }
 
-bool spare_keep(struct thread *thread, struct epoch *e) {
+bool spare_may_keep(const struct thread *thread, const struct epoch *e) {
+  return is_plain(e) && !atomic_load_explicit(&thread->spare, memory_order_relaxed) &&
+         (e->lent || options.reserve_bytes >= GRANULE);
+}
+
+void spare_keep(struct thread *thread, struct epoch *e) {
   struct part *part = e->parts;
-  if (!is_plain(e) || atomic_load_explicit(&thread->spare, memory_order_relaxed)) return false;
   if (part->bump.chunk && !e->lent) {
-    if (options.reserve_bytes < GRANULE) return false;
     reserve_lend(1);
     e->lent = true;
   }
@@ -25,7 +28,6 @@ bool spare_keep(struct thread *thread, struct epoch *e) {
   atomic_store_explicit(&e->state, EPOCH_SPARE, memory_order_relaxed);
   epoch_unlock(e);
   atomic_store_explicit(&thread->spare, e, memory_order_release); /* pairs with take */
-  return true;
 }
 
 static struct epoch *take(struct thread *thread) {

@@ -7,9 +7,10 @@
 
 #include "epoch/scope.h"
 
-/* Under the lock, which this releases when it is true: the epoch, open or closing, whose one part is attached to the thread and
- * empty, becomes its spare. */
-HIDDEN bool spare_keep(struct thread *thread, struct epoch *e);
+/* Under the lock: whether the epoch, whose one part is attached to the thread, could become its spare; and making it so once
+ * it is empty, which releases the lock. */
+HIDDEN bool spare_may_keep(const struct thread *thread, const struct epoch *e);
+HIDDEN void spare_keep(struct thread *thread, struct epoch *e);
 
 /* An open epoch made of the thread's spare, or NULL. */
 HIDDEN struct epoch *spare_open(struct thread *thread, const char *label, uint32_t flags);

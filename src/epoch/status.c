@@ -18,7 +18,7 @@ static void add_run(const struct run *run, struct live *to) {
     live.bytes = live.blocks * class_size(run->class);
   } else if (run->kind == RUN_CHUNK) {
     live = chunk_live(run);
-    if (chunk_blocks(run) == 0) return; /* as good as reserve */
+    if (bump_blocks(run) == 0) return; /* as good as reserve */
   } else if (run->kind == RUN_LARGE) {
     live = (struct chunk_live){1, run->size};
   }
@@ -56,7 +56,7 @@ void status_of(const struct epoch *e, tslab_epoch_status *out) {
   uint64_t idle_chunks = 0;
   for (struct part *p = e->parts; p; p = p->next_of_epoch)
     if (LOAD_RACING(p->bump.chunk) && !LOAD_RACING(p->bump.count)) idle_chunks += GRANULE;
-  uint64_t own = atomic_load_explicit(&lifetime->own, memory_order_relaxed);
+  uint64_t own = atomic_load_explicit(&lifetime->own, memory_order_relaxed) + lifetime_ready_bytes(lifetime);
   uint64_t charged = atomic_load_explicit(&lifetime->charged, memory_order_relaxed);
   *out = (tslab_epoch_status){
       .epoch = epoch_id(e),

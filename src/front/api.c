@@ -20,10 +20,16 @@ static COLD void give_up_list(unsigned class) {
   if (bad) misuse_freed(bad);
 }
 
-/* Whether the epoch's own limits are in the way, and not the machine's. */
-static bool over_budget(const struct part *part, size_t bytes) {
-  for (const struct lifetime *l = part->lifetime; l; l = l->parent)
-    if (atomic_load_explicit(&l->charged, memory_order_relaxed) + bytes > l->budget) return true;
+static bool is_closing(const struct part *part) { return part->lifetime && lifetime_is_closing(part->lifetime); }
+
+/* Whether the epoch is in the way, and not the machine: it closes, or its budget is used up, which is counted. */
+static bool epoch_refuses(struct part *part, size_t bytes) {
+  if (is_closing(part)) return true;
+  for (const struct lifetime *l = part->lifetime; l; l = l->parent) {
+    if (atomic_load_explicit(&l->charged, memory_order_relaxed) + bytes <= l->budget) continue;
+    atomic_fetch_add_explicit(&part->lifetime->refused, 1, memory_order_relaxed);
+    return true;
+  }
   return false;
 }
 
@@ -37,7 +43,7 @@ static void *refill(unsigned class) {
   give_up_list(class);
   struct part *part = current_part;
   void *block = heap_refill(part, class);
-  if (UNLIKELY(!block) && !over_budget(part, slab_bytes(class))) { /* what other sizes hold free may be what is missing */
+  if (UNLIKELY(!block) && !epoch_refuses(part, slab_bytes(class))) { /* what other sizes hold free may be what is missing */
     front_purge();
     block = heap_refill(part, class);
   }
@@ -49,7 +55,7 @@ static void *large(size_t size, size_t alignment, bool *zero) {
   if (!front_part() || size > pages_most() || alignment > pages_most()) return NULL;
   struct part *part = current_part;
   void *block = heap_large_alloc(part, size, alignment, zero);
-  if (block || over_budget(part, large_run_bytes(size))) return block;
+  if (block || epoch_refuses(part, large_run_bytes(size))) return block;
   front_purge();
   return heap_large_alloc(part, size, alignment, zero);
 }
@@ -69,13 +75,11 @@ static void *by_size(size_t size, bool *zero) {
   return size <= SMALL_MAX ? small(class_for(size)) : large(size, GRANULE, zero);
 }
 
-static bool is_closing(const struct part *part) { return part->lifetime && lifetime_is_closing(part->lifetime); }
-
 /* Inside the scope of an epoch, whose chunk is full, or which has none. */
 static NOINLINE void *malloc_in_scope(size_t size, bool *zero) {
-  if (UNLIKELY(is_closing(current_part))) return front_malloc_elsewhere(size);
   void *block = bump_refill(current_part, size);
-  return block ? block : by_size(size, zero);
+  if (!block && !is_closing(current_part)) block = by_size(size, zero);
+  return block || !is_closing(current_part) ? block : front_malloc_elsewhere(size);
 }
 
 void *front_malloc(size_t size) {
@@ -103,14 +107,9 @@ static void *aligned(size_t alignment, size_t size, bool *zero) {
 static void *aligned_in_scope(size_t alignment, size_t size) {
   bool zero;
   struct part *part = current_part;
-  if (is_closing(part)) {
-    current_part = current_thread->home;
-    void *block = aligned(alignment, size, &zero);
-    current_part = part;
-    return block;
-  }
   void *block = bump_aligned(part, alignment, size);
-  return block ? block : aligned(alignment, size, &zero);
+  if (!block && !is_closing(part)) block = aligned(alignment, size, &zero);
+  return block || !is_closing(part) ? block : front_aligned_elsewhere(alignment, size);
 }
 
 void *front_aligned(size_t alignment, size_t size) {

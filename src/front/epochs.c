@@ -107,10 +107,11 @@ tslab_epoch tslab_epoch_advance(const char *label, tslab_epoch_report *closed) {
 
 /* ---- allocating in a given epoch ---------------------------------------------------------------------------------- */
 
-/* Makes `current_part` the one of `epoch` for one call. */
+/* Makes current_part the one of an epoch for one call. */
 struct visit {
   struct part *before;
-  struct attached *attached;
+  struct attached *attached; /* NULL: epoch 0 */
+  bool was_visiting;
 };
 
 static bool visit_begin(struct visit *visit, uint64_t id) {
@@ -122,29 +123,30 @@ static bool visit_begin(struct visit *visit, uint64_t id) {
     return false;
   }
   visit->before = current_part;
+  visit->was_visiting = thread->visiting;
+  thread->visiting = true;
   current_part = id ? visit->attached->part : thread->home;
   return true;
 }
 
-static void visit_end(const struct visit *visit) {
+/* The block, when it was had, and a better reason than memory when it was not. */
+static void *visit_end(const struct visit *visit, void *block) {
+  struct part *part = current_part;
   current_part = visit->before;
+  current_thread->visiting = visit->was_visiting;
+  if (UNLIKELY(!block && part->lifetime && lifetime_is_closing(part->lifetime))) errno = ESHUTDOWN;
   if (visit->attached) scope_let_go(visit->attached);
+  return block;
 }
 
 void *tslab_epoch_malloc(tslab_epoch epoch, size_t size) {
   struct visit visit;
-  if (!visit_begin(&visit, epoch)) return NULL;
-  void *block = entry_malloc(size);
-  visit_end(&visit);
-  return block;
+  return visit_begin(&visit, epoch) ? visit_end(&visit, entry_malloc(size)) : NULL;
 }
 
 void *tslab_epoch_calloc(tslab_epoch epoch, size_t count, size_t size) {
   struct visit visit;
-  if (!visit_begin(&visit, epoch)) return NULL;
-  void *block = entry_calloc(count, size);
-  visit_end(&visit);
-  return block;
+  return visit_begin(&visit, epoch) ? visit_end(&visit, entry_calloc(count, size)) : NULL;
 }
 
 void *tslab_epoch_aligned_alloc(tslab_epoch epoch, size_t alignment, size_t size) {
@@ -153,27 +155,29 @@ void *tslab_epoch_aligned_alloc(tslab_epoch epoch, size_t alignment, size_t size
     errno = EINVAL;
     return NULL;
   }
-  if (!visit_begin(&visit, epoch)) return NULL;
-  void *block = front_aligned(max_size(alignment, 16), size);
-  visit_end(&visit);
-  return block;
+  return visit_begin(&visit, epoch) ? visit_end(&visit, front_aligned(max_size(alignment, 16), size)) : NULL;
 }
 
 void *front_malloc_in(uint32_t index, size_t size) {
-  uint64_t id = index ? epoch_id(epoch_at(index)) : 0;
   int kept = errno;
-  struct visit visit;
-  if (!visit_begin(&visit, id) && (errno != ESHUTDOWN || !visit_begin(&visit, 0))) return NULL;
+  void *block = tslab_epoch_malloc(index ? epoch_id(epoch_at(index)) : 0, size);
+  if (block || errno != ESHUTDOWN) return block;
   errno = kept;
-  void *block = entry_malloc(size);
-  visit_end(&visit);
-  return block;
+  return tslab_epoch_malloc(0, size);
 }
 
-void *front_malloc_elsewhere(size_t size) {
+/* Whether the call may be served by epoch 0. */
+static bool divert(void) {
   struct epoch *e = (struct epoch *)(void *)current_part->lifetime;
+  if (current_thread->visiting) return false;
   atomic_fetch_add_explicit(&e->diverted, 1, memory_order_relaxed);
-  return front_malloc_in(0, size);
+  return true;
+}
+
+void *front_malloc_elsewhere(size_t size) { return divert() ? tslab_epoch_malloc(0, size) : NULL; }
+
+void *front_aligned_elsewhere(size_t alignment, size_t size) {
+  return divert() ? tslab_epoch_aligned_alloc(0, alignment, size) : NULL;
 }
 
 /* ---- ending ------------------------------------------------------------------------------------------------------- */

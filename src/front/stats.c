@@ -82,7 +82,7 @@ struct bumped {
 
 static void add_chunk(const struct run *chunk, struct bumped *to) {
   struct chunk_live live = chunk_live(chunk);
-  unsigned blocks = chunk_blocks(chunk);
+  unsigned blocks = bump_blocks(chunk);
   to->allocations += blocks;
   to->frees += blocks - live.blocks;
   to->live_bytes += live.bytes;

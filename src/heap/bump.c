@@ -92,6 +92,12 @@ static void release(struct run *chunk) {
   lifetime_release(lifetime_at(chunk->epoch), chunk, false);
 }
 
+unsigned bump_blocks(const struct run *chunk) {
+  const struct part *part = atomic_load_explicit(&chunk->part, memory_order_relaxed);
+  bool current = part && __atomic_load_n(&part->bump.chunk, __ATOMIC_RELAXED) == chunk;
+  return current ? LOAD_RACING(part->bump.count) : chunk->capacity;
+}
+
 struct bump_totals bump_totals(void) {
   struct bump_totals totals = {atomic_load_explicit(&buried.allocations, memory_order_relaxed),
                                atomic_load_explicit(&buried.frees, memory_order_relaxed)};
@@ -208,7 +214,7 @@ void *bump_aligned(struct part *part, size_t alignment, size_t size) {
   size_t most = max_size(size, 1) + alignment;
   if (!has_room(bump, round_up(most, CHUNK_UNIT)) && !refill(part, most)) return NULL;
   char *at = (char *)round_up((uintptr_t)bump->at, alignment);
-  if (at != bump->at) chunk_move_next(bump->chunk, bump->at, at);
+  if (at != bump->at) chunk_skip(bump->chunk, bump->at, at);
   bump->at = at;
   return bump_take(part, max_size(size, 1));
 }

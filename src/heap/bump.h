@@ -66,6 +66,8 @@ HIDDEN bool bump_has_live(const struct part *part); /* in the current chunk */
 /* A sealed chunk whose blocks are all free, or given up, leads nowhere any more; its run is the caller's. */
 HIDDEN void bump_bury(struct run *chunk);
 
+HIDDEN unsigned bump_blocks(const struct run *chunk); /* handed out since it was empty; under the epoch's lifetime_lock */
+
 /* Blocks handed out and freed in chunks that are gone or were emptied; a chunk itself knows of the others. */
 struct bump_totals {
   uint64_t allocations, frees;

@@ -67,7 +67,6 @@ bool lifetime_charge(struct lifetime *lifetime, size_t bytes) {
       atomic_fetch_sub_explicit(&undo->charged, bytes, memory_order_relaxed);
       if (undo == l) break;
     }
-    atomic_fetch_add_explicit(&lifetime->refused, 1, memory_order_relaxed);
     return false;
   }
   return true;
@@ -127,11 +126,6 @@ void lifetime_release(struct lifetime *lifetime, struct run *run, bool clean) {
   lifetime_settle(lifetime, bytes);
 }
 
-void lifetime_collect(struct lifetime *lifetime, struct run *run, struct returning *returning) {
-  lifetime_unlist(lifetime, run);
-  returning_add(returning, run);
-}
-
 bool lifetime_return_spilled(struct lifetime *lifetime, size_t most) {
   size_t spilled = atomic_load_explicit(&lifetime->spilled, memory_order_relaxed), wanted = min_size(spilled, most);
   if (wanted == 0) return false;
@@ -166,6 +160,14 @@ void lifetime_drop_ready(struct lifetime *lifetime) {
   }
   returning_flush(&returning);
   count_returning(lifetime, &returning);
+}
+
+size_t lifetime_ready_bytes(const struct lifetime *lifetime) {
+  size_t bytes = 0;
+  lifetime_lock(lifetime);
+  for (const struct run *run = run_at(lifetime->ready); run; run = run_at(run->next)) bytes += run_bytes(run);
+  lifetime_unlock(lifetime);
+  return bytes;
 }
 
 bool lifetime_prepare(struct lifetime *lifetime, size_t bytes) {

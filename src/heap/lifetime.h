@@ -49,10 +49,9 @@ HIDDEN void lifetime_add(struct lifetime *lifetime, struct run *run);
  * `clean`: every byte reads as zero. */
 HIDDEN void lifetime_release(struct lifetime *lifetime, struct run *run, bool clean);
 
-/* The same for one of many, collected in `returning`; nothing is discharged before lifetime_settle. */
-HIDDEN void lifetime_collect(struct lifetime *lifetime, struct run *run, struct returning *returning);
-HIDDEN void lifetime_unlist(struct lifetime *lifetime, struct run *run); /* the run is the caller's */
-HIDDEN void lifetime_settle(struct lifetime *lifetime, size_t collected);
+/* The two halves of it, for one of many: the run is the caller's, and nothing is discharged before lifetime_settle. */
+HIDDEN void lifetime_unlist(struct lifetime *lifetime, struct run *run);
+HIDDEN void lifetime_settle(struct lifetime *lifetime, size_t bytes);
 
 /* As much memory as went to common use is given to the kernel, about `most` bytes of it. Whether some is left. */
 HIDDEN bool lifetime_return_spilled(struct lifetime *lifetime, size_t most);
@@ -62,6 +61,7 @@ HIDDEN bool lifetime_return_spilled(struct lifetime *lifetime, size_t most);
 HIDDEN bool lifetime_prepare(struct lifetime *lifetime, size_t bytes);
 HIDDEN struct run *lifetime_take_ready(struct lifetime *lifetime, enum run_kind kind); /* charged; NULL when none is */
 HIDDEN void lifetime_drop_ready(struct lifetime *lifetime);
+HIDDEN size_t lifetime_ready_bytes(const struct lifetime *lifetime);
 
 HIDDEN void lifetime_lock(const struct lifetime *lifetime);
 HIDDEN void lifetime_unlock(const struct lifetime *lifetime);

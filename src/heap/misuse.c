@@ -51,6 +51,12 @@ static void say_in_free_memory(const char *call, const void *p) {
   else say_freed(call, p, class_text(text, sizeof text, was - 1));
 }
 
+/* In a run that is in use, and in no block of it. */
+static void say_nowhere(const char *call, const void *p, const struct run *run) {
+  if (run->kind != RUN_CHUNK) say_foreign(call, p);
+  else log_line("%s of %p (its epoch holds no block there: destroyed, reset or never allocated)", call, p);
+}
+
 /* False when p lies outside all blocks. */
 static bool say_interior(const char *call, const void *p, const struct run *run) {
   char text[48];
@@ -79,12 +85,12 @@ void misuse(const char *call, const void *p) {
   struct run *run = pages_run_of(p);
   if (!run || run->kind == RUN_META || run->kind == RUN_NONE) say_foreign(call, p);
   else if (run->kind == RUN_FREE || run->kind == RUN_RESERVED) say_in_free_memory(call, p);
-  else if (run->kind == RUN_TRAP) log_line("%s of %p, a block of destroyed epoch %zu", call, p, run->size);
+  else if (run->kind == RUN_TRAP) log_line("%s of %p (block of destroyed epoch %zu)", call, p, run->size);
   else if (run->kind == RUN_CHUNK && chunk_place_of(run, p) == CHUNK_FREED)
     say_freed(call, p, chunk_text(text, sizeof text, chunk_size_of(run, p)));
   else if (run->kind == RUN_SLAB && slab_block_of(run, p) == p)
     say_freed(call, p, class_text(text, sizeof text, run->class));
-  else if (!say_interior(call, p, run)) say_foreign(call, p);
+  else if (!say_interior(call, p, run)) say_nowhere(call, p, run);
   end();
 }
 

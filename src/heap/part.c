@@ -127,7 +127,7 @@ void parts_after_fork(bool child) {
   else lock_release(&reserve_lock);
   lifetimes_after_fork(child);
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
-    if (child && p->live && p->thread != current_thread) {
+    if (child && p->live && p != current_part && (!current_thread || p->thread != current_thread)) {
       p->live = false;
       p->thread = NULL;
       give_up_lists(p);

@@ -286,15 +286,28 @@ struct run *pages_alloc(size_t granules, size_t alignment, enum run_kind kind, b
   return run;
 }
 
+/* Chunk bits of granules whose memory went back go back too: pages of them that no granule outside `merged` shares. */
+static void return_chunk_bits(const struct run *merged, size_t from, size_t to) {
+  uintptr_t bits = (uintptr_t)pages.chunk_bits, start = run_index(merged), end = start + merged->granules;
+  uintptr_t first = max_size(round_down(bits + from * CHUNK_BITS_BYTES, os_page_size),
+                             round_up(bits + start * CHUNK_BITS_BYTES, os_page_size));
+  uintptr_t last = min_size(round_up(bits + to * CHUNK_BITS_BYTES, os_page_size),
+                            round_down(bits + end * CHUNK_BITS_BYTES, os_page_size));
+  last = min_size(last, bits + own.chunk_bits.ready);
+  if (first < last) os_purge((void *)first, last - first);
+}
+
 static void free_locked(struct run *run, bool clean) {
-  size_t g = run_index(run);
+  size_t g = run_index(run), end = g + run->granules;
   if (run->moved) {
     run->moved = false;
     own.moved_runs--;
   }
-  if (!clean) dirty_set(g, g + run->granules, true);
+  if (!clean) dirty_set(g, end, true);
   run->seen = own.tick;
-  bin_insert(merge_free(run));
+  run = merge_free(run);
+  bin_insert(run);
+  if (clean && own.chunk_bits.ready) return_chunk_bits(run, g, end);
 }
 
 void pages_free(struct run *run, bool clean) {

@@ -1,7 +1,6 @@
 /* chunk: see chunk.h.                                                                                floor: slab */
 #include "slab/chunk.h"
 
-#include "os/os.h"
 #include "slab/reserve.h"
 #include <string.h>
 
@@ -54,10 +53,7 @@ void *chunk_block_of(const struct run *run, const void *p) {
   const struct chunk_bits *bits = chunk_bits(run);
   size_t at = round_down(offset_in(run, p), CHUNK_UNIT);
   if (next_start(bits, at + CHUNK_UNIT) == GRANULE) return NULL;
-  while (!is_set(bits->starts, at)) {
-    if (at == 0) return NULL; /* before the first, which an alignment moved up */
-    at -= CHUNK_UNIT;
-  }
+  while (!is_set(bits->starts, at)) at -= CHUNK_UNIT;
   return run_start(run) + at;
 }
 
@@ -69,24 +65,16 @@ bool chunk_mark_freed(struct run *run, const void *p) {
   return !(before & bit) && !is_set(bits->here, offset);
 }
 
-void chunk_move_next(struct run *run, const char *from, const char *to) {
-  uint64_t *starts = chunk_bits(run)->starts;
+void chunk_skip(struct run *run, const char *from, const char *to) {
+  struct chunk_bits *bits = chunk_bits(run);
   size_t old = offset_in(run, from), new = offset_in(run, to);
-  chunk_set(&starts[chunk_word(new)], chunk_bit(new));
-  uint64_t word = word_at(starts, chunk_word(old)) & ~chunk_bit(old);
-  __atomic_store_n(&starts[chunk_word(old)], word, __ATOMIC_RELAXED);
-}
-
-unsigned chunk_blocks(const struct run *run) {
-  const struct chunk_bits *bits = chunk_bits(run);
-  unsigned count = 0;
-  for (size_t i = 0; i < CHUNK_WORDS; i++) count += (unsigned)__builtin_popcountll(word_at(bits->starts, i));
-  return count - 1;
+  chunk_set(&bits->starts[chunk_word(new)], chunk_bit(new));
+  chunk_set(&bits->here[chunk_word(old)], chunk_bit(old));
 }
 
 void chunk_each_live(const struct run *run, void (*visit)(void *, size_t, void *), void *argument) {
   const struct chunk_bits *bits = chunk_bits(run);
-  for (size_t at = next_start(bits, 0), next; (next = next_start(bits, at + CHUNK_UNIT)) != GRANULE; at = next)
+  for (size_t at = 0, next; (next = next_start(bits, at + CHUNK_UNIT)) != GRANULE; at = next)
     if (!is_set(bits->here, at) && !is_set(bits->elsewhere, at)) visit(run_start(run) + at, next - at, argument);
 }
 
@@ -109,10 +97,4 @@ void chunk_clear(struct run *run, size_t used) {
   memset(bits->starts, 0, words * sizeof *bits->starts);
   memset(bits->here, 0, words * sizeof *bits->here);
   memset(bits->elsewhere, 0, words * sizeof *bits->elsewhere);
-}
-
-void chunk_return_bits(const struct run *run) {
-  uintptr_t from = (uintptr_t)chunk_bits(run), to = from + run->granules * sizeof(struct chunk_bits);
-  uintptr_t first = round_up(from, os_page_size), last = round_down(to, os_page_size);
-  if (first < last) os_purge((void *)first, last - first);
 }

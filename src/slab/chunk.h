@@ -57,10 +57,8 @@ HIDDEN void *chunk_block_of(const struct run *run, const void *p); /* the start 
 /* By a thread other than the part's, or of a sealed chunk: marks p freed. False when somebody else did already. */
 HIDDEN bool chunk_mark_freed(struct run *run, const void *p);
 
-/* The next block will start at `to` and not, as it was said, at `from`: what lies between belongs to the block before. */
-HIDDEN void chunk_move_next(struct run *run, const char *from, const char *to);
-
-HIDDEN unsigned chunk_blocks(const struct run *run); /* ever handed out since it was empty */
+/* The next block will start at `to` and not at `from`: what lies between is as if freed. By the part's thread. */
+HIDDEN void chunk_skip(struct run *run, const char *from, const char *to);
 
 /* Live blocks and their bytes. */
 struct chunk_live {
@@ -73,8 +71,5 @@ HIDDEN void chunk_each_live(const struct run *run, void (*visit)(void *block, si
 
 /* All bits 0 again; `used`: bytes from the start that blocks may have covered. */
 HIDDEN void chunk_clear(struct run *run, size_t used);
-
-/* Gives back the pages of bits that belong to the run's granules alone; they are all 0. */
-HIDDEN void chunk_return_bits(const struct run *run);
 
 #endif

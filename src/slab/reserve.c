@@ -3,7 +3,6 @@
 
 #include "base/options.h"
 #include "os/os.h"
-#include "slab/chunk.h"
 
 #define AGE 4 /* ticks of the scavenger: a second */
 
@@ -106,7 +105,6 @@ void returning_flush(struct returning *r) {
   size_t bytes = run_bytes(r->first);
   bool done = os_purge(run_start(r->first), bytes);
   pages_count_purge(bytes, done);
-  chunk_return_bits(r->first);
   pages_free(r->first, done);
   if (done) r->returned += bytes;
   r->first = NULL;

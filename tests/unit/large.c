@@ -100,7 +100,7 @@ int main(void) {
     else if (draw(4)) resize(s);
     else release(s);
     check_totals();
-    if (i % 100 == 0) pages_purge(UINT64_MAX);
+    if (i % 100 == 0) pages_purge(UINT64_MAX, SIZE_MAX);
   }
   for (int i = 0; i < SLOTS; i++)
     if (slots[i].block) release(&slots[i]);

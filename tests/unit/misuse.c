@@ -16,8 +16,8 @@ static int status;
 static void tell(void) { misuse(call, culprit); }
 static void tell_freed(void) { misuse_freed(culprit); }
 static void tell_interior(void) { misuse_interior(call, culprit); }
-static void tell_size(void) { misuse_size(call, culprit, 5000, CLASS); }
-static void tell_large_size(void) { misuse_size(call, culprit, 5000, CLASSES); }
+static void tell_size(void) { misuse_size(call, culprit, 5000, pages_run_of(culprit)); }
+static void tell_large_size(void) { misuse_size(call, culprit, 5000, pages_run_of(culprit)); }
 
 static void (*teller)(void);
 static void in_process(void) { status = in_child(teller); }

@@ -95,7 +95,7 @@ static void resize(struct slot *s) {
 
 static void purge(void) {
   const size_t dirty = pages_free_dirty(), returned = pages_totals().returned;
-  CHECK_COUNT(pages_purge(UINT64_MAX), ==, dirty);
+  CHECK_COUNT(pages_purge(UINT64_MAX, SIZE_MAX), ==, dirty);
   CHECK_COUNT(pages_totals().returned, ==, returned + dirty);
   CHECK_COUNT(pages_free_dirty(), ==, 0);
 }
@@ -139,10 +139,10 @@ static void ticks(void) {
   pages_free(old, false);
   pages_set_tick(11);
   pages_free(young, false);
-  CHECK_COUNT(pages_purge(10), ==, 0);
-  CHECK_COUNT(pages_purge(11), ==, 4 * GRANULE);
-  CHECK_COUNT(pages_purge(11), ==, 0);
-  CHECK_COUNT(pages_purge(12), ==, 4 * GRANULE);
+  CHECK_COUNT(pages_purge(10, SIZE_MAX), ==, 0);
+  CHECK_COUNT(pages_purge(11, SIZE_MAX), ==, 4 * GRANULE);
+  CHECK_COUNT(pages_purge(11, SIZE_MAX), ==, 0);
+  CHECK_COUNT(pages_purge(12, SIZE_MAX), ==, 4 * GRANULE);
   pages_free(first, true), pages_free(wall, true), pages_free(last, true);
   CHECK_COUNT(pages_free_dirty(), ==, 0);
 }

@@ -132,7 +132,7 @@ static void live_and_die(unsigned class) {
 
 /* A slab from which nothing was taken gives back clean pages; one that was used gives back dirty ones. */
 static void retired_pages_are_dirty_if_used(void) {
-  CHECK_COUNT(pages_purge(UINT64_MAX), >, 0);
+  CHECK_COUNT(pages_purge(UINT64_MAX, SIZE_MAX), >, 0);
   slab = slab_new(3, 0);
   pages_free(slab, slab_bury(slab));
   CHECK_COUNT(pages_free_dirty(), ==, 0);

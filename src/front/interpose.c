@@ -1,0 +1,53 @@
+/* interpose: calls of libc whose memory outlives every scope are made in epoch 0.                    floor: front
+ *
+ * A thread's stack and its thread-local storage are kept for later threads, a loaded library and a list of exit handlers for
+ * the process: in a request's epoch they would pin it, or dangle after its destroy. Outside a scope these jump straight to
+ * libc's own, so that dlopen sees its true caller. In the shared library only: a static program has no next definition to
+ * find. */
+#include "front/front.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+#define SHOWN __attribute__((visibility("default")))
+
+typedef int create_function(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+typedef void *open_function(const char *, int);
+typedef int exit_function(void (*)(void *), void *, void *);
+exit_function __cxa_atexit; /* no header of libc declares it */
+
+static create_function *_Atomic next_create;
+static open_function *_Atomic next_open;
+static exit_function *_Atomic next_exit;
+
+/* Libc's definition: the next one after ours. */
+#define NEXT(place, name) \
+  (atomic_load_explicit(&(place), memory_order_relaxed) ? atomic_load_explicit(&(place), memory_order_relaxed) \
+                                                        : (place = (__typeof__(place))dlsym(RTLD_NEXT, name)))
+
+static bool is_in_scope(void) { return current_part->lifetime != NULL; }
+
+SHOWN int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
+  if (LIKELY(!is_in_scope())) return NEXT(next_create, "pthread_create")(thread, attributes, start, argument);
+  bool entered = scope_enter(current_thread, 0) == 0;
+  int error = NEXT(next_create, "pthread_create")(thread, attributes, start, argument);
+  if (entered) scope_leave(current_thread, 0);
+  return error;
+}
+
+SHOWN void *dlopen(const char *file, int mode) {
+  if (LIKELY(!is_in_scope())) return NEXT(next_open, "dlopen")(file, mode);
+  bool entered = scope_enter(current_thread, 0) == 0;
+  void *library = NEXT(next_open, "dlopen")(file, mode);
+  if (entered) scope_leave(current_thread, 0);
+  return library;
+}
+
+/* What atexit and the destructors of C++ statics call. */
+SHOWN int __cxa_atexit(void (*handler)(void *), void *argument, void *library) {
+  if (LIKELY(!is_in_scope())) return NEXT(next_exit, "__cxa_atexit")(handler, argument, library);
+  bool entered = scope_enter(current_thread, 0) == 0;
+  int error = NEXT(next_exit, "__cxa_atexit")(handler, argument, library);
+  if (entered) scope_leave(current_thread, 0);
+  return error;
+}
