@@ -99,19 +99,21 @@ static bool close_parts(struct epoch *e, uint64_t deadline_ns) {
   return true;
 }
 
-/* The open child after `last` (0: the first), or 0. */
-static uint64_t child_after(const struct epoch *e, uint64_t last) {
+/* The open child after `last` (0: the first), or 0. An epoch with children does not end, so a slot that still has this id has
+ * this epoch's. */
+static uint64_t child_after(const struct epoch *e, uint64_t id, uint64_t last) {
   uint64_t child = 0;
   lock_take(&tree_lock);
   uint32_t i = last ? epoch_at(epoch_index(last))->next_sibling : e->children;
+  if (epoch_id(e) != id) i = 0;
   for (; i && !child; i = epoch_at(i)->next_sibling)
     if (epoch_state(epoch_at(i)) == EPOCH_OPEN) child = epoch_id(epoch_at(i));
   lock_release(&tree_lock);
   return child;
 }
 
-static void close_children(struct epoch *e) {
-  for (uint64_t child; (child = child_after(e, 0)) != 0;) ending_close(child, NULL);
+static void close_children(struct epoch *e, uint64_t id) {
+  for (uint64_t child; (child = child_after(e, id, 0)) != 0;) ending_close(child, NULL);
 }
 
 /* From here on what comes free goes back at once. */
@@ -121,26 +123,44 @@ static void end_closing(struct epoch *e, tslab_epoch_report *out) {
   ending_finish_if_done(e);
 }
 
+/* The children go first. `stepping` keeps the epoch from ending while the lock is given up for them. */
+static void close_children_first(struct epoch *e) {
+  if (!epoch_has_children(e)) return;
+  bool was_stepping = e->stepping;
+  e->stepping = true;
+  epoch_unlock(e);
+  close_children(e, epoch_id(e));
+  epoch_lock(e);
+  e->stepping = was_stepping;
+}
+
+/* An open epoch. Under the lock, which this releases. */
+static void close_open(struct epoch *e, tslab_epoch_report *out) {
+  if (ends_as_spare(e, NULL, false)) {
+    if (out) out->bytes_recycled = GRANULE;
+    return;
+  }
+  begin_closing(e);
+  close_children_first(e);
+  close_parts(e, UINT64_MAX);
+  lifetime_drop_ready(&e->lifetime);
+  lifetime_return_spilled(&e->lifetime, SIZE_MAX);
+  report_live(out, e);
+  end_closing(e, out);
+}
+
 int ending_close(uint64_t id, tslab_epoch_report *out) {
   struct epoch *e = epoch_slot(id);
   int error = epoch_error(e, id);
   if (error == ESTALE) return error;
   report_begin(out, id);
-  if (epoch_has_children(e)) close_children(e);
   epoch_lock(e);
   error = epoch_error(e, id);
-  if (error != 0) {
+  if (error == 0) {
+    close_open(e, out);
+  } else {
     if (error == ESHUTDOWN) report_live(out, e);
     epoch_unlock(e);
-  } else if (ends_as_spare(e, NULL, false)) {
-    if (out) out->bytes_recycled = GRANULE;
-  } else {
-    begin_closing(e);
-    close_parts(e, UINT64_MAX);
-    lifetime_drop_ready(&e->lifetime);
-    lifetime_return_spilled(&e->lifetime, SIZE_MAX);
-    report_live(out, e);
-    end_closing(e, out);
   }
   report_end(out);
   return error;
@@ -155,7 +175,6 @@ int ending_close_step(uint64_t id, uint64_t max_ns, tslab_epoch_report *out) {
   int error = epoch_error(e, id);
   if (error == ESTALE) return error;
   report_begin(out, id);
-  if (epoch_has_children(e)) close_children(e);
   epoch_lock(e);
   error = epoch_error(e, id);
   bool ours = error == 0 || (error == ESHUTDOWN && e->stepping);
@@ -166,6 +185,7 @@ int ending_close_step(uint64_t id, uint64_t max_ns, tslab_epoch_report *out) {
   if (error == 0) {
     begin_closing(e);
     e->stepping = true;
+    close_children_first(e);
   }
   bool done = close_parts(e, deadline_ns);
   if (done) lifetime_drop_ready(&e->lifetime);
@@ -223,8 +243,8 @@ void ending_left(struct epoch *e, uint64_t id) {
       closes = scope_threads_inside(e) == 0;
       atomic_store_explicit(&e->open_id, id, memory_order_release);
     }
-    epoch_unlock(e);
-    if (closes) ending_close(id, NULL);
+    if (closes) close_open(e, NULL);
+    else epoch_unlock(e);
   }
 }
 
@@ -296,28 +316,28 @@ static int tree_destroyable(const struct epoch *e, bool caller_may_be_inside) {
   return 0;
 }
 
-static int destroy_children(struct epoch *e) {
-  for (uint64_t child; (child = child_after(e, 0)) != 0;) {
+static int destroy_children(struct epoch *e, uint64_t id) {
+  for (uint64_t child; (child = child_after(e, id, 0)) != 0;) {
     int error = ending_destroy(child, NULL);
     if (error != 0 && error != ESTALE) return error; /* stale: somebody else ended it */
   }
   return 0;
 }
 
-static int reset_children(struct epoch *e) {
-  for (uint64_t child = 0; (child = child_after(e, child)) != 0;) {
+static int reset_children(struct epoch *e, uint64_t id) {
+  for (uint64_t child = 0; (child = child_after(e, id, child)) != 0;) {
     int error = ending_reset(child, NULL);
     if (error != 0 && error != ESTALE) return error;
   }
   return 0;
 }
 
-static int for_children(struct epoch *e, bool reset) {
+static int for_children(struct epoch *e, uint64_t id, bool reset) {
   lock_take(&tree_lock);
   int error = tree_destroyable(e, reset);
   lock_release(&tree_lock);
   if (error != 0) return error;
-  return reset ? reset_children(e) : destroy_children(e);
+  return reset ? reset_children(e, id) : destroy_children(e, id);
 }
 
 #define SURVIVORS_SHOWN 8
@@ -353,7 +373,7 @@ int ending_destroy(uint64_t id, tslab_epoch_report *out) {
   struct epoch *e = epoch_slot(id);
   struct chunk_live given_up = {0, 0};
   int error = destroyable(e, id);
-  if (error == 0 && epoch_has_children(e)) error = for_children(e, false);
+  if (error == 0 && epoch_has_children(e)) error = for_children(e, id, false);
   if (error != 0) return error;
   report_begin(out, id);
   handle_lock_quiet(e);
@@ -377,6 +397,7 @@ int ending_destroy(uint64_t id, tslab_epoch_report *out) {
     destroy_all(e);
     end_closing(e, out);
   }
+  if (epoch_has_children(e)) destroy_children(e, id);
   report_end(out);
   return 0;
 }
@@ -395,7 +416,7 @@ int ending_reset(uint64_t id, tslab_epoch_report *out) {
   struct epoch *e = epoch_slot(id);
   struct chunk_live given_up = {0, 0};
   int error = destroyable(e, id);
-  if (error == 0 && epoch_has_children(e)) error = for_children(e, true);
+  if (error == 0 && epoch_has_children(e)) error = for_children(e, id, true);
   if (error != 0) return error;
   report_begin(out, id);
   handle_lock_quiet(e);

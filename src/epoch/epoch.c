@@ -55,18 +55,13 @@ static void free_slot(struct epoch *e) {
 
 /* ---- the tree ----------------------------------------------------------------------------------------------------- */
 
-static int join_parent(struct epoch *e, struct epoch *parent, uint64_t parent_id) {
-  lock_take(&tree_lock);
-  int error = epoch_error(parent, parent_id); /* closing takes tree_lock before it looks for children */
-  if (error == 0) {
-    e->lifetime.parent = &parent->lifetime;
-    e->previous_sibling = 0;
-    e->next_sibling = parent->children;
-    if (parent->children) epoch_at(parent->children)->previous_sibling = e->lifetime.index;
-    __atomic_store_n(&parent->children, e->lifetime.index, __ATOMIC_RELAXED);
-  }
-  lock_release(&tree_lock);
-  return error;
+/* Under tree_lock. */
+static void join_parent(struct epoch *e, struct epoch *parent) {
+  e->lifetime.parent = &parent->lifetime;
+  e->previous_sibling = 0;
+  e->next_sibling = parent->children;
+  if (parent->children) epoch_at(parent->children)->previous_sibling = e->lifetime.index;
+  __atomic_store_n(&parent->children, e->lifetime.index, __ATOMIC_RELAXED);
 }
 
 static struct epoch *leave_tree(struct epoch *e) {
@@ -93,6 +88,8 @@ void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
   e->era = 0;
   e->opened_ns = os_now_coarse_ns();
   atomic_store_explicit(&e->diverted, 0, memory_order_relaxed);
+  atomic_store_explicit(&e->lifetime.bumped, 0, memory_order_relaxed);
+  atomic_store_explicit(&e->lifetime.freed, 0, memory_order_relaxed);
   atomic_store_explicit(&e->lifetime.closing, false, memory_order_relaxed);
   atomic_store_explicit(&e->lifetime.late, false, memory_order_relaxed);
   uint64_t id = epoch_id(e);
@@ -102,26 +99,44 @@ void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
   atomic_store_explicit(&e->open_id, id, memory_order_release); /* pairs with enter's load: then all of the above stands */
 }
 
-struct epoch *epoch_open(const tslab_epoch_options *wanted, struct epoch *parent, int *error) {
+/* Open and a child in one step: who closes the parent finds it, or was first. */
+static int begin_as_child(struct epoch *e, const tslab_epoch_options *wanted) {
+  struct epoch *parent = wanted->parent ? epoch_slot(wanted->parent) : NULL;
+  if (parent) lock_take(&tree_lock);
+  epoch_lock(e);
+  int error = parent ? epoch_error(parent, wanted->parent) : wanted->parent ? ESTALE : 0;
+  if (error == 0) {
+    if (parent) join_parent(e, parent);
+    epoch_begin(e, wanted->label, wanted->flags);
+  } else {
+    epoch_unlock(e);
+  }
+  if (parent) lock_release(&tree_lock);
+  return error;
+}
+
+uint64_t epoch_open(const tslab_epoch_options *wanted, int *error) {
   struct epoch *e = take_slot();
   *error = ENOMEM;
-  if (!e) return NULL;
+  if (!e) return 0;
   struct lifetime *lifetime = &e->lifetime;
   lifetime->budget = wanted->budget_bytes ? wanted->budget_bytes : SIZE_MAX;
   atomic_store_explicit(&lifetime->refused, 0, memory_order_relaxed);
   atomic_store_explicit(&lifetime->spilled, 0, memory_order_relaxed);
-  if (parent && (*error = join_parent(e, parent, wanted->parent)) != 0) {
+  *error = begin_as_child(e, wanted);
+  if (*error != 0) {
     free_slot(e);
-    return NULL;
+    return 0;
   }
-  if (!lifetime_prepare(lifetime, wanted->prefault_bytes)) {
-    *error = ENOMEM;
-    leave_tree(e);
-    free_slot(e);
-    return NULL;
+  uint64_t id = epoch_id(e); /* locked until it is whole */
+  if (lifetime_prepare(lifetime, wanted->prefault_bytes)) {
+    epoch_unlock(e);
+    return id;
   }
-  epoch_begin(e, wanted->label, wanted->flags);
-  return e;
+  *error = ENOMEM;
+  atomic_store_explicit(&e->open_id, 0, memory_order_relaxed);
+  epoch_end(e);
+  return 0;
 }
 
 struct epoch *epoch_end(struct epoch *e) {

@@ -35,7 +35,9 @@ struct epoch {
   _Atomic uint64_t diverted;
   uint32_t children, next_sibling, previous_sibling; /* by index */
   uint32_t next_free;
-  _Atomic uint32_t handles, freeing; /* tables of handles, and blocks that are freed through them just now: epoch/handle.h */
+  _Atomic uint32_t handles, freeing; /* tables of handles, and blocks that are
+                                        freed through them just now: epoch/handle.h */
+  uint32_t roomy; /* those of the tables that have an unused slot */
   char label[TSLAB_EPOCH_LABEL];
 };
 _Static_assert(sizeof(struct epoch) <= LIFETIME_SLOT, "lies in a lifetime's slot");
@@ -59,8 +61,8 @@ HIDDEN void epoch_lock(const struct epoch *e);
 HIDDEN void epoch_unlock(const struct epoch *e);
 extern HIDDEN struct lock tree_lock;
 
-/* A new incarnation, open, without parts. `wanted` is checked; `parent` is open, or NULL. NULL and *error. */
-HIDDEN struct epoch *epoch_open(const tslab_epoch_options *wanted, struct epoch *parent, int *error);
+/* The id of a new epoch, without parts; `wanted` is checked but for its parent. 0 and *error. */
+HIDDEN uint64_t epoch_open(const tslab_epoch_options *wanted, int *error);
 
 /* Sets what every incarnation starts with, its id last. */
 HIDDEN void epoch_begin(struct epoch *e, const char *label, uint32_t flags);

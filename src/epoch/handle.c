@@ -17,6 +17,7 @@ struct slot {
 struct table {
   _Atomic uint32_t owner; /* epoch index + 1; 0: nobody */
   uint32_t next;          /* table + 1, of the same owner or free */
+  uint32_t next_roomy;    /* table + 1, of those of the owner that have an unused slot */
   uint32_t unused;        /* slots, one bit each */
   struct slot slots[TABLE_SLOTS];
 };
@@ -36,6 +37,7 @@ static struct {
 static struct {
   struct lock lock;
   _Atomic uint32_t tables, freeing;
+  uint32_t roomy;
 } zero;
 
 static struct table *table_at(uint32_t number) {
@@ -88,6 +90,7 @@ static void unlock_owner(uint32_t index) {
 }
 
 static _Atomic uint32_t *tables_of(uint32_t index) { return index ? &epoch_at(index)->handles : &zero.tables; }
+static uint32_t *roomy_of(uint32_t index) { return index ? &epoch_at(index)->roomy : &zero.roomy; }
 static _Atomic uint32_t *freeing_of(uint32_t index) { return index ? &epoch_at(index)->freeing : &zero.freeing; }
 
 void handle_lock_quiet(struct epoch *e) {
@@ -134,27 +137,33 @@ static struct slot *lock_slot(tslab_handle handle, struct table **table, uint32_
 
 /* ---- making and ending -------------------------------------------------------------------------------------------- */
 
-tslab_handle handle_make(uint32_t index, void *block) {
-  lock_owner(index);
+/* A table with an unused slot, as table + 1; 0 without memory. Under the owner's lock. */
+static uint32_t roomy_table(uint32_t index) {
+  uint32_t *roomy = roomy_of(index);
+  if (*roomy) return *roomy;
+  uint32_t number = take_table(index);
+  if (!number) return 0;
   _Atomic uint32_t *tables = tables_of(index);
-  uint32_t number = atomic_load_explicit(tables, memory_order_relaxed);
-  if (!number || table_at(number - 1)->unused == 0) { /* the first has room, or none was freed lately */
-    uint32_t fresh = take_table(index);
-    if (!fresh) {
-      unlock_owner(index);
-      return 0;
-    }
-    table_at(fresh - 1)->next = number;
-    atomic_store_explicit(tables, fresh, memory_order_relaxed);
-    number = fresh;
+  table_at(number - 1)->next = atomic_load_explicit(tables, memory_order_relaxed);
+  atomic_store_explicit(tables, number, memory_order_relaxed);
+  table_at(number - 1)->next_roomy = 0;
+  return *roomy = number;
+}
+
+tslab_handle handle_make(uint32_t index, void *block) {
+  tslab_handle handle = 0;
+  lock_owner(index);
+  uint32_t number = roomy_table(index);
+  if (number) {
+    struct table *table = table_at(number - 1);
+    unsigned i = lowest_bit(table->unused);
+    table->unused &= table->unused - 1;
+    if (table->unused == 0) *roomy_of(index) = table->next_roomy;
+    struct slot *slot = &table->slots[i];
+    slot->block = block;
+    slot->generation++;
+    handle = encode((number - 1) * TABLE_SLOTS + i, slot->generation);
   }
-  struct table *table = table_at(number - 1);
-  unsigned i = lowest_bit(table->unused);
-  table->unused &= table->unused - 1;
-  struct slot *slot = &table->slots[i];
-  slot->block = block;
-  slot->generation++;
-  tslab_handle handle = encode((number - 1) * TABLE_SLOTS + i, slot->generation);
   unlock_owner(index);
   return handle;
 }
@@ -179,7 +188,13 @@ void *handle_claim(tslab_handle handle, uint32_t *index) {
   struct slot *slot = lock_slot(handle, &table, index);
   if (!slot) return NULL;
   void *block = slot->block;
+  bool was_full = table->unused == 0;
   end_slot(table, slot);
+  if (was_full && table->unused != 0) {
+    uint64_t rest = handle & (((uint64_t)1 << INDEX_BITS) - 1);
+    table->next_roomy = *roomy_of(*index);
+    *roomy_of(*index) = (uint32_t)rest / TABLE_SLOTS + 1;
+  }
   atomic_fetch_add_explicit(freeing_of(*index), 1, memory_order_relaxed);
   unlock_owner(*index);
   return block;
@@ -191,6 +206,7 @@ void handle_forget_all(struct epoch *e) {
   uint32_t number = atomic_load_explicit(&e->handles, memory_order_relaxed);
   if (LIKELY(number == 0)) return;
   atomic_store_explicit(&e->handles, 0, memory_order_relaxed);
+  e->roomy = 0;
   for (uint32_t next; number; number = next) {
     struct table *table = table_at(number - 1);
     next = table->next;

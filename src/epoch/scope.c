@@ -93,7 +93,8 @@ void thread_release(struct thread *thread) {
 /* ---- the two sides of a barrier ----------------------------------------------------------------------------------- */
 
 /* Whether the barrier is all the other side's. Decided at the first attachment, before anybody could be inside. */
-static _Atomic enum { UNKNOWN, ONE_SIDED, TWO_SIDED } barrier;
+enum { UNKNOWN, ONE_SIDED, TWO_SIDED };
+static _Atomic int barrier;
 
 static void decide_barrier(void) {
   if (atomic_load_explicit(&barrier, memory_order_relaxed) != UNKNOWN) return;

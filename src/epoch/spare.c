@@ -35,15 +35,16 @@ static struct epoch *take(struct thread *thread) {
   return atomic_exchange_explicit(&thread->spare, NULL, memory_order_acquire);
 }
 
-struct epoch *spare_open(struct thread *thread, const char *label, uint32_t flags) {
+uint64_t spare_open(struct thread *thread, const char *label, uint32_t flags) {
   struct epoch *e = take(thread);
-  if (!e) return NULL;
+  if (!e) return 0;
   struct attached *a = e->parts->attached;
-  bump_restart(e->parts);
+  e->parts->bump.off = false;
   epoch_begin(e, label, flags);
-  atomic_store_explicit(&a->id, epoch_id(e), memory_order_relaxed);
+  uint64_t id = epoch_id(e);
+  atomic_store_explicit(&a->id, id, memory_order_relaxed);
   thread->recent = a;
-  return e;
+  return id;
 }
 
 static void end(struct epoch *e) {

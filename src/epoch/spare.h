@@ -12,8 +12,8 @@
 HIDDEN bool spare_may_keep(const struct thread *thread, const struct epoch *e);
 HIDDEN void spare_keep(struct thread *thread, struct epoch *e);
 
-/* An open epoch made of the thread's spare, or NULL. */
-HIDDEN struct epoch *spare_open(struct thread *thread, const char *label, uint32_t flags);
+/* The id of an open epoch made of the thread's spare, or 0. */
+HIDDEN uint64_t spare_open(struct thread *thread, const char *label, uint32_t flags);
 
 HIDDEN void spare_give_up(struct thread *thread); /* from any thread */
 HIDDEN void spares_age(bool now);                 /* each tick of the scavenger; all of them, when `now` */

@@ -31,17 +31,12 @@ static int check_options(const tslab_epoch_options *options) {
 tslab_epoch tslab_epoch_open_with(const tslab_epoch_options *options) {
   struct thread *thread = self();
   int error = thread ? check_options(options) : ENOMEM;
-  struct epoch *parent = NULL, *e = NULL;
-  if (error == 0 && options->parent) {
-    parent = epoch_slot(options->parent);
-    error = epoch_error(parent, options->parent);
-  }
   if (error == 0) {
-    bool plain = !parent && options->budget_bytes == 0 && options->prefault_bytes == 0;
-    e = plain ? spare_open(thread, options->label, options->flags) : NULL;
-    if (!e) e = epoch_open(options, parent, &error);
+    bool plain = options->parent == 0 && options->budget_bytes == 0 && options->prefault_bytes == 0;
+    uint64_t id = plain ? spare_open(thread, options->label, options->flags) : 0;
+    if (!id) id = epoch_open(options, &error);
+    if (id) return id;
   }
-  if (e) return epoch_id(e);
   errno = error;
   return 0;
 }
@@ -233,7 +228,8 @@ int tslab_epoch_info(tslab_epoch epoch, tslab_epoch_status *out) {
 int tslab_epoch_each(int (*visit)(const tslab_epoch_status *, void *), void *arg) {
   for (uint32_t i = 1; i <= lifetimes_made(); i++) {
     tslab_epoch_status status;
-    if (tslab_epoch_info(epoch_id(epoch_at(i)), &status) != 0) continue;
+    uint64_t id = epoch_id(epoch_at(i));
+    if (id == 0 || tslab_epoch_info(id, &status) != 0) continue;
     int result = visit(&status, arg);
     if (result != 0) return result;
   }

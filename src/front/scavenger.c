@@ -98,8 +98,11 @@ static COLD void start_or_wake(uint32_t seen) {
   } else if (seen == UNBORN) {
     /* BUSY before the thread exists: the creation itself allocates and comes by here. */
     uint32_t next = options.scavenger ? BUSY : IMPOSSIBLE;
+    struct part *part = current_part;
+    if (current_thread) current_part = current_thread->home; /* the thread outlives every scope */
     if (atomic_compare_exchange_strong(&state, &seen, next) && next == BUSY && !create_thread())
       atomic_store(&state, IMPOSSIBLE);
+    current_part = part;
   } else if (seen == IMPOSSIBLE && pages_free_dirty() > INLINE_NOTICE) {
     pages_purge(UINT64_MAX, SIZE_MAX);
   }

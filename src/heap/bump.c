@@ -27,15 +27,16 @@ static void stop(struct bump *bump) {
 }
 
 void bump_restart(struct part *part) {
-  part->bump.freed = part->bump.sealed = 0;
   part->bump.off = false;
+  atomic_store_explicit(&part->lifetime->bumped, 0, memory_order_relaxed);
+  atomic_store_explicit(&part->lifetime->freed, 0, memory_order_relaxed);
 }
 
 void bump_start(struct part *part) {
   struct bump *bump = &part->bump;
   stop(bump);
   bump->count = bump->gone = 0;
-  bump_restart(part);
+  bump->off = false;
 }
 
 /* ---- emptying ---------------------------------------------------------------------------------------------------- */
@@ -88,8 +89,10 @@ void bump_bury(struct run *chunk) {
 }
 
 static void release(struct run *chunk) {
+  struct lifetime *lifetime = lifetime_at(chunk->epoch);
+  atomic_fetch_add_explicit(&lifetime->freed, 1, memory_order_relaxed);
   bump_bury(chunk);
-  lifetime_release(lifetime_at(chunk->epoch), chunk, false);
+  lifetime_release(lifetime, chunk, false);
 }
 
 unsigned bump_blocks(const struct run *chunk) {
@@ -110,25 +113,31 @@ struct bump_totals bump_totals(void) {
 
 /* ---- chunks come and go ------------------------------------------------------------------------------------------- */
 
+static void count_blocks(struct lifetime *lifetime, uint64_t bumped, uint64_t freed) {
+  atomic_fetch_add_explicit(&lifetime->bumped, bumped, memory_order_relaxed);
+  atomic_fetch_add_explicit(&lifetime->freed, freed, memory_order_relaxed);
+}
+
 /* From now on the chunk's live blocks are counted in its word. True when there are none: then nobody else will find
  * out. */
-static bool seal(struct bump *bump) {
+static bool seal(struct part *part) {
+  struct bump *bump = &part->bump;
   struct run *chunk = bump->chunk;
   chunk->capacity = (uint16_t)bump->count;
   chunk->size = used_of(bump);
   chunk->gone = bump->gone;
-  bump->sealed += bump->count;
-  bump->freed += bump->gone;
+  count_blocks(part->lifetime, bump->count, bump->gone + freed_elsewhere(chunk));
   uint64_t added = CHUNK_SEALED + bump->count - bump->gone;
   bump->count = bump->gone = 0;
   return atomic_fetch_add_explicit(&chunk->word, added, memory_order_acq_rel) + added == CHUNK_SEALED;
 }
 
-/* The reverse, for a chunk that has room. False when it lost its last block meanwhile, and is being released. */
+/* The reverse, for a chunk that has room. False when it lost its last block meanwhile and is being released, and for one
+ * that a thread which did not survive fork left as it was. */
 static bool unseal(struct bump *bump, struct run *chunk) {
   uint64_t word = atomic_load_explicit(&chunk->word, memory_order_relaxed), handed_out = chunk->capacity - chunk->gone;
   do {
-    if (word == CHUNK_SEALED) return false;
+    if (word <= CHUNK_SEALED || (int64_t)word < 0) return false;
   } while (!atomic_compare_exchange_weak_explicit(&chunk->word, &word, word - CHUNK_SEALED - handed_out,
                                                   memory_order_acq_rel, memory_order_relaxed));
   bump->count = chunk->capacity;
@@ -140,14 +149,14 @@ static bool unseal(struct bump *bump, struct run *chunk) {
 #define CONTINUE_LOOK  8         /* runs, the newest ones */
 
 /* A chunk of the epoch that a thread left behind with room in it becomes this part's. */
-static bool continue_one(struct part *part) {
+static bool continue_one(struct part *part, size_t size) {
   bool done = false;
   unsigned looked = 0;
   lifetime_lock(part->lifetime);
   for (struct run *run = lifetime_first(part->lifetime); run && !done && looked++ < CONTINUE_LOOK;
        run = lifetime_next(run)) {
     if (run->kind != RUN_CHUNK || atomic_load_explicit(&run->part, memory_order_relaxed)) continue;
-    if (run->size + CONTINUE_LEAST > CHUNK_CAPACITY || !unseal(&part->bump, run)) continue;
+    if (run->size + max_size(size, CONTINUE_LEAST) > CHUNK_CAPACITY || !unseal(&part->bump, run)) continue;
     make_current(part, run, run->size);
     set_home(run, part);
     done = true;
@@ -156,9 +165,9 @@ static bool continue_one(struct part *part) {
   return done;
 }
 
-static bool new_chunk(struct part *part) {
+static bool new_chunk(struct part *part, size_t size) {
   struct lifetime *lifetime = part->lifetime;
-  if (atomic_load_explicit(&lifetime->own, memory_order_relaxed) != 0 && continue_one(part)) return true;
+  if (atomic_load_explicit(&lifetime->own, memory_order_relaxed) != 0 && continue_one(part, size)) return true;
   struct run *chunk = lifetime_take_ready(lifetime, RUN_CHUNK);
   if (chunk) {
     chunk_begin(chunk);
@@ -170,31 +179,34 @@ static bool new_chunk(struct part *part) {
       return false;
     }
   }
+  set_home(chunk, part); /* before others can find it, and think that it was left behind */
   lifetime_add(lifetime, chunk);
-  set_home(chunk, part);
   make_current(part, chunk, 0);
   return true;
 }
 
 /* Over BUMP_LEAST bytes handed out and over a quarter of the blocks freed: the epoch reuses memory. */
-static bool reuses(const struct bump *bump) { return bump->sealed > 0 && bump->freed * 4 > bump->sealed; }
+static bool reuses(const struct lifetime *lifetime) {
+  return atomic_load_explicit(&lifetime->freed, memory_order_relaxed) * 4 >
+         atomic_load_explicit(&lifetime->bumped, memory_order_relaxed);
+}
 _Static_assert(CHUNK_CAPACITY + CHUNK_UNIT >= BUMP_LEAST, "a full chunk is reason enough to ask");
 
 /* Room for blocks, or false. */
 static bool refill(struct part *part, size_t size) {
   struct bump *bump = &part->bump;
   if (!part->lifetime || bump->off || size > BUMP_MOST || lifetime_is_closing(part->lifetime)) return false;
-  if (!bump->chunk) return new_chunk(part);
+  if (!bump->chunk) return new_chunk(part, round_up(size, CHUNK_UNIT));
   struct run *full = bump->chunk;
   if (!bump_has_live(part)) {
     empty(part);
     return true;
   }
-  bool drained = seal(bump);
+  bool drained = seal(part);
   stop(bump);
   if (drained) release(full);
-  bump->off = reuses(bump);
-  return !bump->off && new_chunk(part);
+  bump->off = reuses(part->lifetime);
+  return !bump->off && new_chunk(part, round_up(size, CHUNK_UNIT));
 }
 
 static bool has_room(const struct bump *bump, size_t size) {
@@ -222,8 +234,11 @@ void *bump_aligned(struct part *part, size_t alignment, size_t size) {
 /* ---- freeing ------------------------------------------------------------------------------------------------------ */
 
 static void forget_one(struct run *chunk) {
+  struct lifetime *lifetime = lifetime_at(chunk->epoch);
   uint64_t before = atomic_fetch_sub_explicit(&chunk->word, 1, memory_order_acq_rel);
+  if ((int64_t)before <= 0) return; /* counted when it is sealed */
   if (before == CHUNK_SEALED + 1) release(chunk);
+  else atomic_fetch_add_explicit(&lifetime->freed, 1, memory_order_relaxed);
 }
 
 bool bump_free(struct part *part, void *p) {
@@ -242,7 +257,6 @@ bool bump_free(struct part *part, void *p) {
   }
   if (UNLIKELY(chunk_place_of(chunk, p) != CHUNK_LIVE)) return false;
   chunk_set(&bits->here[word], bit);
-  part->bump.freed++;
   forget_one(chunk);
   return true;
 }
@@ -267,7 +281,7 @@ void bump_halt(struct part *part) { __atomic_store_n(&part->bump.end, NULL, __AT
 void bump_leave(struct part *part, bool to_continue) {
   struct bump *bump = &part->bump;
   struct run *current = bump->chunk;
-  bool drained = current && seal(bump);
+  bool drained = current && seal(part);
   if (current && !to_continue) current->size = CHUNK_CAPACITY;
   stop(bump);
   lifetime_lock(part->lifetime);

@@ -3,7 +3,7 @@
  * A part of an epoch puts blocks of up to BUMP_MOST bytes one after the other into chunks (slab/chunk.h), so that a
  * request touches few pages and its end is O(1) for each chunk. Its lists stay empty meanwhile, and malloc and free
  * are the same instructions as ever: malloc finds an empty list, free a home that is no class, and both come here.
- * Once more than BUMP_LEAST bytes were handed out and over a quarter of the blocks freed, the part turns to slabs.
+ * Once more than BUMP_LEAST bytes were handed out and over a quarter of the epoch's blocks freed, the part turns to slabs.
  *
  * Threads: a part's bump belongs to the thread whose part it is; free of a sealed chunk to anyone. */
 #ifndef TSLAB_HEAP_BUMP_H
@@ -43,7 +43,8 @@ HIDDEN bool bump_free(struct part *part, void *p);
 /* A block of any chunk, by any thread. False as above. */
 HIDDEN bool bump_free_remote(struct run *chunk, void *p);
 
-/* The part has a new epoch, or none of its chunks any more: starts over. bump_restart: but goes on in its empty chunk. */
+/* The part has a new epoch, or none of its chunks any more: starts over. bump_restart: its epoch does, in the part's empty
+ * chunk. */
 HIDDEN void bump_start(struct part *part);
 HIDDEN void bump_restart(struct part *part);
 

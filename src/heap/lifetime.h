@@ -21,6 +21,7 @@ struct lifetime {
   _Atomic size_t spilled;  /* bytes that it gave back for common use */
   _Atomic size_t recycled, returned; /* bytes, since its closing began */
   _Atomic uint64_t refused;
+  _Atomic uint64_t bumped, freed; /* heap/bump.c: blocks of chunks that were filled, and how many of these are free */
   size_t budget; /* SIZE_MAX: none */
   struct lifetime *parent;
 };

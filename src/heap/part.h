@@ -88,7 +88,6 @@ struct part {
     struct chunk_bits *bits; /* of the current chunk */
     struct run *chunk;
     uint32_t count, gone;        /* blocks handed out from the current chunk, and freed by this thread */
-    uint64_t freed, sealed;      /* blocks freed by this thread in sealed chunks, and those that they held, this epoch */
     uint64_t allocations, frees; /* in chunks that were emptied, ever */
     bool off;                    /* turned to slabs */
   } bump ALIGNED(CACHE_LINE);

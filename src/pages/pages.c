@@ -246,7 +246,11 @@ static struct run *describe(size_t g, size_t granules, enum run_kind kind) {
   return run;
 }
 
-void pages_reuse(struct run *run, enum run_kind kind) { describe(run_index(run), run->granules, kind); }
+void pages_reuse(struct run *run, enum run_kind kind) {
+  lock_take(&pages_lock); /* neighbours look at its kind */
+  describe(run_index(run), run->granules, kind);
+  lock_release(&pages_lock);
+}
 
 /* Cuts [at, at + granules) out of a free run that is in no bin; the rests go back to their bins. */
 static void cut(struct run *run, size_t at, size_t granules) {

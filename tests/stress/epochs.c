@@ -1031,7 +1031,7 @@ static void run(unsigned round, unsigned seconds, uint64_t *total) {
   CHECK_COUNT(after.allocations - before.allocations, ==, allocations);
   CHECK_COUNT(after.frees - before.frees, ==, allocations);
   CHECK_COUNT(after.free_dirty_bytes, <=, 1 << 20);
-  CHECK_COUNT(resident, <=, 1 << 20);
+  CHECK_COUNT(resident, <=, 3 << 19); /* parts of threads and slots of epochs stay for the next ones */
 }
 
 int main(int argc, char **argv) {
