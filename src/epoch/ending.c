@@ -54,15 +54,27 @@ static void report_bytes(tslab_epoch_report *out, struct lifetime *lifetime) {
 
 static bool is_mine(const struct part *part) { return part->attached && part->thread == current_thread; }
 
-/* The epoch's only part, attached to this thread, nobody inside, holds nothing but its empty chunk: the end of most requests.
- * Under the lock. */
-static bool ends_as_spare(struct epoch *e, struct chunk_live *given_up, bool may_give_up) {
+/* The epoch's only part, when it is attached to this thread and holds nothing but its chunk: the end of most requests. NULL
+ * when it is not so. Under the lock. */
+static struct part *lone_part(const struct epoch *e) {
   struct part *part = e->parts;
-  if (!part || part->next_of_epoch || !is_mine(part) || scope_is_inside(part)) return false;
-  if (atomic_load_explicit(&part->slabs, memory_order_relaxed) != 0 || options.on_destroy == DESTROY_TRAPS) return false;
-  if ((!may_give_up && bump_has_live(part)) || !spare_may_keep(current_thread, e)) return false;
-  if (!bump_rewind(part, given_up)) return false;
+  if (!part || part->next_of_epoch || !is_mine(part) || options.on_destroy == DESTROY_TRAPS) return NULL;
+  return atomic_load_explicit(&part->slabs, memory_order_relaxed) == 0 && bump_is_all(part) ? part : NULL;
+}
+
+static void empty_lone(struct epoch *e, struct part *part, struct chunk_live *given_up) {
+  if (part->bump.chunk && part->bump.count > 0) {
+    if (given_up) *given_up = chunk_live(part->bump.chunk);
+    bump_empty(part);
+  }
   handle_forget_all(e);
+}
+
+static bool ends_as_spare(struct epoch *e, struct chunk_live *given_up, bool may_give_up) {
+  struct part *part = lone_part(e);
+  if (!part || scope_is_inside(part) || !spare_may_keep(current_thread, e)) return false;
+  if (!may_give_up && bump_has_live(part)) return false;
+  empty_lone(e, part, given_up);
   spare_keep(current_thread, e);
   return true;
 }
@@ -404,11 +416,10 @@ int ending_destroy(uint64_t id, tslab_epoch_report *out) {
 
 /* As ends_as_spare, but the epoch stays, and its thread may be inside. */
 static bool rewinds(struct epoch *e, struct chunk_live *given_up) {
-  struct part *part = e->parts;
-  if (!part || part->next_of_epoch || !is_mine(part) || options.on_destroy == DESTROY_TRAPS) return false;
-  if (atomic_load_explicit(&part->slabs, memory_order_relaxed) != 0 || !bump_rewind(part, given_up)) return false;
+  struct part *part = lone_part(e);
+  if (!part) return false;
+  empty_lone(e, part, given_up);
   bump_restart(part);
-  handle_forget_all(e);
   return true;
 }
 

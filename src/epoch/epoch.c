@@ -6,34 +6,13 @@
 #include <errno.h>
 #include <string.h>
 
-#define EPOCH_LOCKS 64
-
-static struct lock locks[EPOCH_LOCKS];
+struct lock epoch_locks[EPOCH_LOCKS];
 struct lock tree_lock;
 
 static struct {
   struct lock lock;
   uint32_t free; /* slots, through next_free */
 } own;
-
-static struct lock *lock_of(const struct epoch *e) { return &locks[e->lifetime.index % EPOCH_LOCKS]; }
-
-void epoch_lock(const struct epoch *e) { lock_take(lock_of(e)); }
-void epoch_unlock(const struct epoch *e) { lock_release(lock_of(e)); }
-
-struct epoch *epoch_slot(uint64_t id) {
-  uint32_t index = epoch_index(id);
-  return index != 0 && index <= lifetimes_made() ? epoch_at(index) : NULL;
-}
-
-int epoch_error(const struct epoch *e, uint64_t id) {
-  if (!e || epoch_id(e) != id) return ESTALE;
-  switch (epoch_state(e)) {
-  case EPOCH_OPEN: return 0;
-  case EPOCH_CLOSING: return ESHUTDOWN;
-  default: return ESTALE;
-  }
-}
 
 /* ---- slots -------------------------------------------------------------------------------------------------------- */
 
@@ -155,7 +134,7 @@ struct epoch *epoch_end(struct epoch *e) {
 
 void epochs_before_fork(void) {
   lock_take(&tree_lock);
-  for (unsigned i = 0; i < EPOCH_LOCKS; i++) lock_take(&locks[i]);
+  for (unsigned i = 0; i < EPOCH_LOCKS; i++) lock_take(&epoch_locks[i]);
   lock_take(&own.lock);
 }
 
@@ -163,8 +142,8 @@ void epochs_after_fork(bool child) {
   if (child) lock_reset(&own.lock);
   else lock_release(&own.lock);
   for (unsigned i = 0; i < EPOCH_LOCKS; i++)
-    if (child) lock_reset(&locks[i]);
-    else lock_release(&locks[i]);
+    if (child) lock_reset(&epoch_locks[i]);
+    else lock_release(&epoch_locks[i]);
   if (child) lock_reset(&tree_lock);
   else lock_release(&tree_lock);
 }

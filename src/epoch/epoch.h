@@ -18,6 +18,7 @@
 
 #include "heap/heap.h"
 #include "tslab/tslab.h"
+#include <errno.h>
 
 enum epoch_state { EPOCH_ENDED, EPOCH_OPEN, EPOCH_CLOSING, EPOCH_SPARE };
 
@@ -52,13 +53,22 @@ INLINE enum epoch_state epoch_state(const struct epoch *e) {
 }
 
 /* The slot that an id could be of, or NULL. Its id may be another. */
-HIDDEN struct epoch *epoch_slot(uint64_t id);
+INLINE struct epoch *epoch_slot(uint64_t id) {
+  uint32_t index = epoch_index(id);
+  return index != 0 && index <= lifetimes_made() ? epoch_at(index) : NULL;
+}
 
 /* 0 when `id` is open, else ESTALE or ESHUTDOWN. Under the lock, or as a hint. */
-HIDDEN int epoch_error(const struct epoch *e, uint64_t id);
+INLINE int epoch_error(const struct epoch *e, uint64_t id) {
+  if (UNLIKELY(!e || epoch_id(e) != id)) return ESTALE;
+  enum epoch_state state = epoch_state(e);
+  return LIKELY(state == EPOCH_OPEN) ? 0 : state == EPOCH_CLOSING ? ESHUTDOWN : ESTALE;
+}
 
-HIDDEN void epoch_lock(const struct epoch *e);
-HIDDEN void epoch_unlock(const struct epoch *e);
+#define EPOCH_LOCKS 64
+extern HIDDEN struct lock epoch_locks[EPOCH_LOCKS];
+INLINE void epoch_lock(const struct epoch *e) { lock_take(&epoch_locks[e->lifetime.index % EPOCH_LOCKS]); }
+INLINE void epoch_unlock(const struct epoch *e) { lock_release(&epoch_locks[e->lifetime.index % EPOCH_LOCKS]); }
 extern HIDDEN struct lock tree_lock;
 
 /* The id of a new epoch, without parts; `wanted` is checked but for its parent. 0 and *error. */

@@ -202,9 +202,8 @@ void *handle_claim(tslab_handle handle, uint32_t *index) {
 
 void handle_freed(uint32_t index) { atomic_fetch_sub_explicit(freeing_of(index), 1, memory_order_release); }
 
-void handle_forget_all(struct epoch *e) {
+void handle_forget_tables(struct epoch *e) {
   uint32_t number = atomic_load_explicit(&e->handles, memory_order_relaxed);
-  if (LIKELY(number == 0)) return;
   atomic_store_explicit(&e->handles, 0, memory_order_relaxed);
   e->roomy = 0;
   for (uint32_t next; number; number = next) {

@@ -23,7 +23,10 @@ HIDDEN void *handle_claim(tslab_handle handle, uint32_t *index);
 HIDDEN void handle_freed(uint32_t index);
 
 /* Under the epoch's lock: every handle of it is stale. */
-HIDDEN void handle_forget_all(struct epoch *e);
+HIDDEN void handle_forget_tables(struct epoch *e);
+INLINE void handle_forget_all(struct epoch *e) {
+  if (UNLIKELY(atomic_load_explicit(&e->handles, memory_order_relaxed) != 0)) handle_forget_tables(e);
+}
 
 /* epoch_lock, when no claimed block of the epoch is about to be freed. */
 HIDDEN void handle_lock_quiet(struct epoch *e);

@@ -82,21 +82,30 @@ static NOINLINE void *malloc_in_scope(size_t size, bool *zero) {
   return block || !is_closing(current_part) ? block : front_malloc_elsewhere(size);
 }
 
-void *front_malloc(size_t size) {
+static NOINLINE void *malloc_otherwise(size_t size) {
   bool zero;
-  void *block = bump_take(current_part, size);
-  if (LIKELY(block != NULL)) return block;
-  block = UNLIKELY(current_part->lifetime) ? malloc_in_scope(size, &zero) : by_size(size, &zero);
+  void *block = UNLIKELY(current_part->lifetime) ? malloc_in_scope(size, &zero) : by_size(size, &zero);
   return LIKELY(block != NULL) ? block : no_memory();
 }
 
-void *front_calloc(size_t size) {
+static NOINLINE void *calloc_otherwise(size_t size) {
   bool zero = false;
-  void *block = bump_take(current_part, size);
-  if (block) return memset(block, 0, size);
-  block = UNLIKELY(current_part->lifetime) ? malloc_in_scope(size, &zero) : by_size(size, &zero);
+  void *block = UNLIKELY(current_part->lifetime) ? malloc_in_scope(size, &zero) : by_size(size, &zero);
   if (UNLIKELY(!block)) return no_memory();
   return zero ? block : memset(block, 0, size);
+}
+
+/* An epoch's part that bumps comes here each time: nothing is saved or restored on the way. */
+HOT void *front_malloc(size_t size) {
+  void *block = bump_take(current_part, size);
+  if (LIKELY(block != NULL)) return block;
+  return malloc_otherwise(size);
+}
+
+HOT void *front_calloc(size_t size) {
+  void *block = bump_take(current_part, size);
+  if (LIKELY(block != NULL)) return memset(block, 0, size);
+  return calloc_otherwise(size);
 }
 
 static void *aligned(size_t alignment, size_t size, bool *zero) {
@@ -146,20 +155,21 @@ static void free_elsewhere(struct run *run, void *p) {
   else if (run->kind == RUN_SLAB && own != current_part && part_class_of(own, pages_homes()[granule_of(p)]) < CLASSES)
     free_at_home(own, p);
   else if (run->kind == RUN_SLAB) heap_free_remote(own, run, p);
-  else if (!bump_free_remote(run, p)) misuse("free", p);
+  else if (!bump_free(run, p)) misuse("free", p);
   if (epoch) ending_after_free(epoch);
 }
 
-void front_free(void *p) {
-  size_t granule = granule_of(p);
-  if (granule < LOAD_RACING(pages.count) && bump_is_home(current_part, LOAD_RACING(pages_homes()[granule])) &&
-      bump_free(current_part, p))
-    return;
+static NOINLINE void free_otherwise(void *p) {
   if (!p) return;
   struct run *run = run_of_block("free", p);
   if (!run) return;
   free_elsewhere(run, p);
   scavenger_notice(current_part);
+}
+
+HOT void front_free(void *p) {
+  if (LIKELY(bump_free_current(current_part, p))) return;
+  free_otherwise(p);
 }
 
 void front_free_full(void *p) {

@@ -7,22 +7,22 @@ static struct {
 
 static size_t used_of(const struct bump *bump) { return (size_t)(bump->at - run_start(bump->chunk)); }
 
-static void set_home(struct run *chunk, struct part *part) {
+static void set_part(struct run *chunk, struct part *part) {
   atomic_store_explicit(&chunk->part, part, memory_order_relaxed);
-  __atomic_store_n(&pages_homes()[run_index(chunk)], part ? part_home(part, CHUNK_HOME) : 0, __ATOMIC_RELAXED);
 }
 
 static void make_current(struct part *part, struct run *chunk, size_t used) {
   struct bump *bump = &part->bump;
   bump->chunk = chunk;
   bump->bits = chunk_bits(chunk);
+  bump->start = run_start(chunk);
   bump->at = run_start(chunk) + used;
   __atomic_store_n(&bump->end, run_start(chunk) + CHUNK_CAPACITY, __ATOMIC_RELAXED);
 }
 
 static void stop(struct bump *bump) {
   bump->chunk = NULL;
-  bump->at = NULL;
+  bump->start = bump->at = NULL;
   __atomic_store_n(&bump->end, NULL, __ATOMIC_RELAXED);
 }
 
@@ -41,31 +41,9 @@ void bump_start(struct part *part) {
 
 /* ---- emptying ---------------------------------------------------------------------------------------------------- */
 
-static void count_emptied(struct bump *bump, uint64_t blocks) {
-  __atomic_store_n(&bump->allocations, bump->allocations + blocks, __ATOMIC_RELAXED);
-  __atomic_store_n(&bump->frees, bump->frees + blocks, __ATOMIC_RELAXED);
-}
-
-/* The current chunk, in which no block is live or whose blocks are given up, is as new. */
-static void empty(struct part *part) {
-  struct bump *bump = &part->bump;
-  chunk_clear(bump->chunk, used_of(bump));
-  chunk_begin(bump->chunk);
-  atomic_store_explicit(&bump->chunk->word, 0, memory_order_relaxed);
-  count_emptied(bump, bump->count);
-  bump->count = bump->gone = 0;
-  make_current(part, bump->chunk, 0);
-}
-
 /* What others freed in a chunk that is not sealed. */
 static uint64_t freed_elsewhere(struct run *chunk) {
   return -atomic_load_explicit(&chunk->word, memory_order_acquire); /* pairs with the last of these frees */
-}
-
-bool bump_is_all(const struct part *part) {
-  const struct lifetime *lifetime = part->lifetime;
-  size_t own = atomic_load_explicit(&lifetime->own, memory_order_acquire);
-  return part->bump.chunk ? own == GRANULE : own == 0;
 }
 
 bool bump_has_live(const struct part *part) {
@@ -73,18 +51,23 @@ bool bump_has_live(const struct part *part) {
   return bump->chunk && bump->count != bump->gone + freed_elsewhere(bump->chunk);
 }
 
-bool bump_rewind(struct part *part, struct chunk_live *live) {
-  if (!bump_is_all(part)) return false;
-  if (live) *live = part->bump.chunk ? chunk_live(part->bump.chunk) : (struct chunk_live){0, 0};
-  if (part->bump.chunk && part->bump.count > 0) empty(part);
-  return true;
+void bump_empty(struct part *part) {
+  struct bump *bump = &part->bump;
+  chunk_clear(bump->bits, (size_t)(bump->at - bump->start));
+  chunk_begin(bump->chunk);
+  if (freed_elsewhere(bump->chunk) != 0) atomic_store_explicit(&bump->chunk->word, 0, memory_order_relaxed);
+  __atomic_store_n(&bump->allocations, bump->allocations + bump->count, __ATOMIC_RELAXED);
+  __atomic_store_n(&bump->frees, bump->frees + bump->count, __ATOMIC_RELAXED);
+  bump->count = bump->gone = 0;
+  bump->at = bump->start;
+  __atomic_store_n(&bump->end, bump->start + CHUNK_CAPACITY, __ATOMIC_RELAXED);
 }
 
 void bump_bury(struct run *chunk) {
-  set_home(chunk, NULL);
+  set_part(chunk, NULL);
   atomic_fetch_add_explicit(&buried.allocations, chunk->capacity, memory_order_relaxed);
   atomic_fetch_add_explicit(&buried.frees, chunk->capacity, memory_order_relaxed);
-  chunk_clear(chunk, chunk->size);
+  chunk_clear(chunk_bits(chunk), chunk->size);
   chunk->was = CHUNK_WAS;
 }
 
@@ -158,7 +141,7 @@ static bool continue_one(struct part *part, size_t size) {
     if (run->kind != RUN_CHUNK || atomic_load_explicit(&run->part, memory_order_relaxed)) continue;
     if (run->size + max_size(size, CONTINUE_LEAST) > CHUNK_CAPACITY || !unseal(&part->bump, run)) continue;
     make_current(part, run, run->size);
-    set_home(run, part);
+    set_part(run, part);
     done = true;
   }
   lifetime_unlock(part->lifetime);
@@ -179,7 +162,7 @@ static bool new_chunk(struct part *part, size_t size) {
       return false;
     }
   }
-  set_home(chunk, part); /* before others can find it, and think that it was left behind */
+  set_part(chunk, part); /* before others can find it, and think that it was left behind */
   lifetime_add(lifetime, chunk);
   make_current(part, chunk, 0);
   return true;
@@ -199,7 +182,7 @@ static bool refill(struct part *part, size_t size) {
   if (!bump->chunk) return new_chunk(part, round_up(size, CHUNK_UNIT));
   struct run *full = bump->chunk;
   if (!bump_has_live(part)) {
-    empty(part);
+    bump_empty(part);
     return true;
   }
   bool drained = seal(part);
@@ -241,27 +224,7 @@ static void forget_one(struct run *chunk) {
   else atomic_fetch_add_explicit(&lifetime->freed, 1, memory_order_relaxed);
 }
 
-bool bump_free(struct part *part, void *p) {
-  struct run *chunk = pages.runs + granule_of(p);
-  struct chunk_bits *bits = chunk_bits(chunk);
-  uintptr_t address = (uintptr_t)p;
-  size_t word = chunk_word(address);
-  uint64_t bit = chunk_bit(address);
-  uint64_t freed = bits->here[word] | __atomic_load_n(&bits->elsewhere[word], __ATOMIC_RELAXED);
-  if (UNLIKELY(address % CHUNK_UNIT != 0 || !(bits->starts[word] & ~freed & bit))) return false;
-  if (LIKELY(chunk == part->bump.chunk)) {
-    if (UNLIKELY(p == part->bump.at)) return false;
-    chunk_set(&bits->here[word], bit);
-    part->bump.gone++;
-    return true;
-  }
-  if (UNLIKELY(chunk_place_of(chunk, p) != CHUNK_LIVE)) return false;
-  chunk_set(&bits->here[word], bit);
-  forget_one(chunk);
-  return true;
-}
-
-bool bump_free_remote(struct run *chunk, void *p) {
+bool bump_free(struct run *chunk, void *p) {
   if (chunk_place_of(chunk, p) != CHUNK_LIVE || !chunk_mark_freed(chunk, p)) return false;
   forget_one(chunk);
   return true;
@@ -271,7 +234,7 @@ void bump_forsake(struct part *part) {
   struct run *chunk = part->bump.chunk;
   if (chunk) {
     chunk->size = CHUNK_CAPACITY;
-    set_home(chunk, NULL);
+    set_part(chunk, NULL);
   }
   bump_start(part);
 }
@@ -286,7 +249,7 @@ void bump_leave(struct part *part, bool to_continue) {
   stop(bump);
   lifetime_lock(part->lifetime);
   for (struct run *run = lifetime_first(part->lifetime); run; run = lifetime_next(run))
-    if (run->kind == RUN_CHUNK && atomic_load_explicit(&run->part, memory_order_relaxed) == part) set_home(run, NULL);
+    if (run->kind == RUN_CHUNK && atomic_load_explicit(&run->part, memory_order_relaxed) == part) set_part(run, NULL);
   lifetime_unlock(part->lifetime);
   if (drained) release(current);
 }

@@ -2,7 +2,7 @@
  *
  * A part of an epoch puts blocks of up to BUMP_MOST bytes one after the other into chunks (slab/chunk.h), so that a
  * request touches few pages and its end is O(1) for each chunk. Its lists stay empty meanwhile, and malloc and free
- * are the same instructions as ever: malloc finds an empty list, free a home that is no class, and both come here.
+ * are the same instructions as ever: malloc finds an empty list, free no home, and both come here.
  * Once more than BUMP_LEAST bytes were handed out and over a quarter of the epoch's blocks freed, the part turns to slabs.
  *
  * Threads: a part's bump belongs to the thread whose part it is; free of a sealed chunk to anyone. */
@@ -15,11 +15,6 @@
 #define BUMP_MOST  (16 * KiB)
 #define BUMP_LEAST (64 * KiB)
 
-/* What a free finds in homes[granule] for a chunk of this part: no class of any part. */
-#define CHUNK_HOME 64
-_Static_assert(CHUNK_HOME >= CLASSES && CHUNK_HOME < PART_ALIGNMENT, "no class, and fits into a part's low bits");
-INLINE bool bump_is_home(const struct part *part, home h) { return part_class_of(part, h) == CHUNK_HOME; }
-
 /* A block of `size` bytes, or NULL: for size 0 and sizes above BUMP_MOST, where the chunk is full, and for parts that do not
  * bump. */
 INLINE void *bump_take(struct part *part, size_t size) {
@@ -28,8 +23,21 @@ INLINE void *bump_take(struct part *part, size_t size) {
   if (UNLIKELY(next > (uintptr_t)LOAD_RACING(part->bump.end))) return NULL;
   part->bump.at = (char *)next;
   part->bump.count++;
-  chunk_set(&part->bump.bits->starts[chunk_word(next)], chunk_bit(next));
+  chunk_set(&part->bump.bits[chunk_word(next)].starts, chunk_bit(next));
   return (void *)at;
+}
+
+/* Frees a live block of the part's current chunk. False: p is something else, and nothing happened. */
+INLINE bool bump_free_current(struct part *part, const void *p) {
+  struct bump *bump = &part->bump;
+  uintptr_t offset = (uintptr_t)p - (uintptr_t)bump->start;
+  if (offset >= (uintptr_t)bump->at - (uintptr_t)bump->start) return false;
+  struct chunk_bits *bits = &bump->bits[chunk_word(offset)];
+  uint64_t bit = chunk_bit(offset), freed = bits->here | __atomic_load_n(&bits->elsewhere, __ATOMIC_RELAXED);
+  if (UNLIKELY(!(bits->starts & bit) || (freed & bit) || offset % CHUNK_UNIT != 0)) return false;
+  chunk_set(&bits->here, bit);
+  bump->gone++;
+  return true;
 }
 
 /* As above after it failed, from a new chunk if need be. NULL when the part does not bump, the size is above BUMP_MOST,
@@ -37,11 +45,8 @@ INLINE void *bump_take(struct part *part, size_t size) {
 HIDDEN void *bump_refill(struct part *part, size_t size);
 HIDDEN void *bump_aligned(struct part *part, size_t alignment, size_t size);
 
-/* p's chunk leads home to `part`, this thread's. False: p is no live block, and nothing happened. */
-HIDDEN bool bump_free(struct part *part, void *p);
-
-/* A block of any chunk, by any thread. False as above. */
-HIDDEN bool bump_free_remote(struct run *chunk, void *p);
+/* A block of any chunk, by any thread. False: p is no live block, and nothing happened. */
+HIDDEN bool bump_free(struct run *chunk, void *p);
 
 /* The part has a new epoch, or none of its chunks any more: starts over. bump_restart: its epoch does, in the part's empty
  * chunk. */
@@ -58,11 +63,17 @@ HIDDEN void bump_forsake(struct part *part);
  * continued by another part when `to_continue`. By the part's thread, or when it cannot run here. */
 HIDDEN void bump_leave(struct part *part, bool to_continue);
 
-/* When every chunk of the epoch is the current one of `part`, and it holds nothing else: empties it, in time
- * proportional to what was used. False when that is not so. By the part's thread. *live: what was given up, or NULL. */
-HIDDEN bool bump_rewind(struct part *part, struct chunk_live *live);
-HIDDEN bool bump_is_all(const struct part *part);
+/* Whether the epoch holds nothing but the part's current chunk, or nothing at all. */
+INLINE bool bump_is_all(const struct part *part) {
+  size_t own = atomic_load_explicit(&part->lifetime->own, memory_order_acquire);
+  return part->bump.chunk ? own == GRANULE : own == 0;
+}
+
 HIDDEN bool bump_has_live(const struct part *part); /* in the current chunk */
+
+/* The current chunk, whose blocks are all free or given up, is as new, in time proportional to what was used. By the part's
+ * thread. */
+HIDDEN void bump_empty(struct part *part);
 
 /* A sealed chunk whose blocks are all free, or given up, leads nowhere any more; its run is the caller's. */
 HIDDEN void bump_bury(struct run *chunk);

@@ -9,22 +9,10 @@
 
 /* ---- slots ------------------------------------------------------------------------------------------------------- */
 
-#define FIRST_LOG 6 /* slots in the first segment; each is twice the one before, so an index finds its own by its log */
-#define SEGMENTS  (32 - FIRST_LOG)
+char *_Atomic lifetime_segments[LIFETIME_SEGMENTS];
+_Atomic uint32_t lifetimes_so_far;
 
-static char *_Atomic segments[SEGMENTS];
-static _Atomic uint32_t made;
-
-uint32_t lifetimes_made(void) { return atomic_load_explicit(&made, memory_order_acquire); }
-
-static size_t slots_in(unsigned segment) { return (size_t)1 << (FIRST_LOG + segment); }
-
-struct lifetime *lifetime_at(uint32_t index) {
-  size_t n = index - 1 + slots_in(0);
-  unsigned segment = log2_floor(n) - FIRST_LOG;
-  char *start = atomic_load_explicit(&segments[segment], memory_order_relaxed);
-  return (struct lifetime *)(void *)(start + (n - slots_in(segment)) * LIFETIME_SLOT);
-}
+static size_t slots_in(unsigned segment) { return (size_t)1 << (LIFETIME_FIRST_LOG + segment); }
 
 static char *make_segment(unsigned segment) {
   bool zero;
@@ -36,17 +24,17 @@ static char *make_segment(unsigned segment) {
 
 struct lifetime *lifetime_make(void) {
   uint32_t index = lifetimes_made() + 1;
-  unsigned segment = log2_floor(index - 1 + slots_in(0)) - FIRST_LOG;
-  if (segment >= SEGMENTS) return NULL;
-  if (!atomic_load_explicit(&segments[segment], memory_order_relaxed)) {
+  unsigned segment = log2_floor(index - 1 + slots_in(0)) - LIFETIME_FIRST_LOG;
+  if (segment >= LIFETIME_SEGMENTS) return NULL;
+  if (!atomic_load_explicit(&lifetime_segments[segment], memory_order_relaxed)) {
     char *start = make_segment(segment);
     if (!start) return NULL;
-    atomic_store_explicit(&segments[segment], start, memory_order_relaxed);
+    atomic_store_explicit(&lifetime_segments[segment], start, memory_order_relaxed);
   }
   struct lifetime *lifetime = lifetime_at(index);
   lifetime->index = index;
   /* Release: who sees the new number sees the segment. */
-  atomic_store_explicit(&made, index, memory_order_release);
+  atomic_store_explicit(&lifetimes_so_far, index, memory_order_release);
   return lifetime;
 }
 

@@ -30,13 +30,24 @@ struct lifetime {
  * back, so that an index always leads somewhere. */
 #define LIFETIME_SLOT 256
 
+/* They come in segments, each twice as long as the one before, so that an index finds its own by its logarithm. */
+#define LIFETIME_FIRST_LOG 6
+#define LIFETIME_SEGMENTS  (32 - LIFETIME_FIRST_LOG)
+extern HIDDEN char *_Atomic lifetime_segments[LIFETIME_SEGMENTS];
+extern HIDDEN _Atomic uint32_t lifetimes_so_far;
+
 /* The slot of an index that was made. */
-HIDDEN struct lifetime *lifetime_at(uint32_t index);
+INLINE struct lifetime *lifetime_at(uint32_t index) {
+  size_t n = index - 1 + ((size_t)1 << LIFETIME_FIRST_LOG);
+  unsigned log = log2_floor(n);
+  char *start = atomic_load_explicit(&lifetime_segments[log - LIFETIME_FIRST_LOG], memory_order_relaxed);
+  return (struct lifetime *)(void *)(start + (n - ((size_t)1 << log)) * LIFETIME_SLOT);
+}
 
 /* Slots from index 1 on, all zeros but index, one by one; NULL without memory. The caller sees to it that only one
  * thread makes one at a time. */
 HIDDEN struct lifetime *lifetime_make(void);
-HIDDEN uint32_t lifetimes_made(void);
+INLINE uint32_t lifetimes_made(void) { return atomic_load_explicit(&lifetimes_so_far, memory_order_acquire); }
 
 /* Asks for `bytes` more; false when a budget is in the way. NULL lifetimes have no limit. */
 HIDDEN bool lifetime_charge(struct lifetime *lifetime, size_t bytes);

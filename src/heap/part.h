@@ -84,7 +84,7 @@ struct part {
   uint64_t inverse[CLASSES];
 
   struct bump { /* heap/bump.h; of an epoch's part; its thread's alone, but for `end` */
-    char *at, *end;
+    char *at, *end, *start;  /* the next block, and the current chunk */
     struct chunk_bits *bits; /* of the current chunk */
     struct run *chunk;
     uint32_t count, gone;        /* blocks handed out from the current chunk, and freed by this thread */

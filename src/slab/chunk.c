@@ -2,7 +2,6 @@
 #include "slab/chunk.h"
 
 #include "slab/reserve.h"
-#include <string.h>
 
 struct run *chunk_new(uint32_t epoch) {
   bool zero;
@@ -18,18 +17,30 @@ struct run *chunk_new(uint32_t epoch) {
   return run;
 }
 
-static uint64_t word_at(const uint64_t *words, size_t i) { return __atomic_load_n(&words[i], __ATOMIC_RELAXED); }
+/* As anybody may read them at any time. */
+static struct chunk_bits bits_at(const struct run *run, size_t word) {
+  const struct chunk_bits *bits = chunk_bits(run) + word;
+  return (struct chunk_bits){__atomic_load_n(&bits->starts, __ATOMIC_RELAXED), __atomic_load_n(&bits->here, __ATOMIC_RELAXED),
+                             __atomic_load_n(&bits->elsewhere, __ATOMIC_RELAXED)};
+}
 
-static bool is_set(const uint64_t *words, uintptr_t p) { return word_at(words, chunk_word(p)) & chunk_bit(p); }
+static bool starts(const struct run *run, size_t offset) {
+  return bits_at(run, chunk_word(offset)).starts & chunk_bit(offset);
+}
+
+static bool is_freed(const struct run *run, size_t offset) {
+  struct chunk_bits bits = bits_at(run, chunk_word(offset));
+  return (bits.here | bits.elsewhere) & chunk_bit(offset);
+}
 
 /* Offset of the first start bit at or after `from`; GRANULE when there is none. */
-static size_t next_start(const struct chunk_bits *bits, size_t from) {
+static size_t next_start(const struct run *run, size_t from) {
   if (from >= GRANULE) return GRANULE;
   size_t i = chunk_word(from);
-  uint64_t word = word_at(bits->starts, i) & ~(chunk_bit(from) - 1);
+  uint64_t word = bits_at(run, i).starts & ~(chunk_bit(from) - 1);
   while (!word) {
     if (++i == CHUNK_WORDS) return GRANULE;
-    word = word_at(bits->starts, i);
+    word = bits_at(run, i).starts;
   }
   return (i * 64 + lowest_bit(word)) * CHUNK_UNIT;
 }
@@ -37,45 +48,40 @@ static size_t next_start(const struct chunk_bits *bits, size_t from) {
 static size_t offset_in(const struct run *run, const void *p) { return (size_t)((const char *)p - run_start(run)); }
 
 enum chunk_place chunk_place_of(const struct run *run, const void *p) {
-  const struct chunk_bits *bits = chunk_bits(run);
-  size_t offset = offset_in(run, p), next = next_start(bits, round_down(offset, CHUNK_UNIT) + CHUNK_UNIT);
+  size_t offset = offset_in(run, p), next = next_start(run, round_down(offset, CHUNK_UNIT) + CHUNK_UNIT);
   if (next == GRANULE) return CHUNK_NOWHERE;
-  if (offset % CHUNK_UNIT != 0 || !is_set(bits->starts, offset)) return CHUNK_INTERIOR;
-  return is_set(bits->here, offset) || is_set(bits->elsewhere, offset) ? CHUNK_FREED : CHUNK_LIVE;
+  if (offset % CHUNK_UNIT != 0 || !starts(run, offset)) return CHUNK_INTERIOR;
+  return is_freed(run, offset) ? CHUNK_FREED : CHUNK_LIVE;
 }
 
 size_t chunk_size_of(const struct run *run, const void *p) {
   size_t offset = offset_in(run, p);
-  return next_start(chunk_bits(run), offset + CHUNK_UNIT) - offset;
+  return next_start(run, offset + CHUNK_UNIT) - offset;
 }
 
 void *chunk_block_of(const struct run *run, const void *p) {
-  const struct chunk_bits *bits = chunk_bits(run);
   size_t at = round_down(offset_in(run, p), CHUNK_UNIT);
-  if (next_start(bits, at + CHUNK_UNIT) == GRANULE) return NULL;
-  while (!is_set(bits->starts, at)) at -= CHUNK_UNIT;
+  if (next_start(run, at + CHUNK_UNIT) == GRANULE) return NULL;
+  while (!starts(run, at)) at -= CHUNK_UNIT;
   return run_start(run) + at;
 }
 
 bool chunk_mark_freed(struct run *run, const void *p) {
-  struct chunk_bits *bits = chunk_bits(run);
   size_t offset = offset_in(run, p);
-  uint64_t bit = chunk_bit(offset);
-  uint64_t before = __atomic_fetch_or(&bits->elsewhere[chunk_word(offset)], bit, __ATOMIC_RELAXED);
-  return !(before & bit) && !is_set(bits->here, offset);
+  struct chunk_bits *bits = chunk_bits(run) + chunk_word(offset);
+  uint64_t bit = chunk_bit(offset), before = __atomic_fetch_or(&bits->elsewhere, bit, __ATOMIC_RELAXED);
+  return !((before | __atomic_load_n(&bits->here, __ATOMIC_RELAXED)) & bit);
 }
 
 void chunk_skip(struct run *run, const char *from, const char *to) {
-  struct chunk_bits *bits = chunk_bits(run);
   size_t old = offset_in(run, from), new = offset_in(run, to);
-  chunk_set(&bits->starts[chunk_word(new)], chunk_bit(new));
-  chunk_set(&bits->here[chunk_word(old)], chunk_bit(old));
+  chunk_set(&chunk_bits(run)[chunk_word(new)].starts, chunk_bit(new));
+  chunk_set(&chunk_bits(run)[chunk_word(old)].here, chunk_bit(old));
 }
 
 void chunk_each_live(const struct run *run, void (*visit)(void *, size_t, void *), void *argument) {
-  const struct chunk_bits *bits = chunk_bits(run);
-  for (size_t at = 0, next; (next = next_start(bits, at + CHUNK_UNIT)) != GRANULE; at = next)
-    if (!is_set(bits->here, at) && !is_set(bits->elsewhere, at)) visit(run_start(run) + at, next - at, argument);
+  for (size_t at = 0, next; (next = next_start(run, at + CHUNK_UNIT)) != GRANULE; at = next)
+    if (!is_freed(run, at)) visit(run_start(run) + at, next - at, argument);
 }
 
 static void count_one(void *block, size_t size, void *argument) {
@@ -89,12 +95,4 @@ struct chunk_live chunk_live(const struct run *run) {
   struct chunk_live live = {0, 0};
   chunk_each_live(run, count_one, &live);
   return live;
-}
-
-void chunk_clear(struct run *run, size_t used) {
-  struct chunk_bits *bits = chunk_bits(run);
-  size_t words = chunk_word(used) + 1;
-  memset(bits->starts, 0, words * sizeof *bits->starts);
-  memset(bits->here, 0, words * sizeof *bits->here);
-  memset(bits->elsewhere, 0, words * sizeof *bits->elsewhere);
 }

@@ -25,16 +25,17 @@
 #define CHUNK_CAPACITY (GRANULE - CHUNK_UNIT) /* bytes */
 #define CHUNK_SEALED   ((uint64_t)1 << 32)
 
+/* Of 64 units, side by side, because whoever needs one word needs the others. */
 struct chunk_bits {
-  uint64_t starts[CHUNK_WORDS], here[CHUNK_WORDS], elsewhere[CHUNK_WORDS];
+  uint64_t starts, here, elsewhere;
 };
-_Static_assert(sizeof(struct chunk_bits) == CHUNK_BITS_BYTES, "pages reserves as much for each granule");
+_Static_assert(CHUNK_WORDS * sizeof(struct chunk_bits) == CHUNK_BITS_BYTES, "pages reserves as much for each granule");
 
 INLINE struct chunk_bits *chunk_bits(const struct run *run) {
   return (struct chunk_bits *)(void *)(pages.chunk_bits + run_index(run) * CHUNK_BITS_BYTES);
 }
 
-/* The word and the bit of an address in any of the three arrays. */
+/* Where an address's bits are, and which. */
 INLINE size_t chunk_word(uintptr_t p) { return (p & (GRANULE - 1)) / (64 * CHUNK_UNIT); }
 INLINE uint64_t chunk_bit(uintptr_t p) { return (uint64_t)1 << (p / CHUNK_UNIT % 64); }
 
@@ -45,7 +46,7 @@ INLINE void chunk_set(uint64_t *word, uint64_t bit) {
 
 /* An empty chunk for the lifetime of that index, leading to no home. NULL without memory. */
 HIDDEN struct run *chunk_new(uint32_t epoch);
-INLINE void chunk_begin(struct run *run) { chunk_bits(run)->starts[0] = 1; } /* of a run whose bits are writable and 0 */
+INLINE void chunk_begin(struct run *run) { chunk_bits(run)->starts = 1; } /* of a run whose bits are writable and 0 */
 
 enum chunk_place { CHUNK_LIVE, CHUNK_FREED, CHUNK_INTERIOR, CHUNK_NOWHERE };
 
@@ -70,6 +71,8 @@ HIDDEN struct chunk_live chunk_live(const struct run *run);
 HIDDEN void chunk_each_live(const struct run *run, void (*visit)(void *block, size_t size, void *argument), void *argument);
 
 /* All bits 0 again; `used`: bytes from the start that blocks may have covered. */
-HIDDEN void chunk_clear(struct run *run, size_t used);
+INLINE void chunk_clear(struct chunk_bits *bits, size_t used) {
+  for (size_t i = 0, last = chunk_word(used); i <= last; i++) bits[i] = (struct chunk_bits){0, 0, 0};
+}
 
 #endif

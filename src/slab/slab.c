@@ -2,6 +2,7 @@
 #include "slab/slab.h"
 
 #include "os/os.h"
+#include "slab/reserve.h"
 #include <string.h>
 
 const struct chain_end chain_end;
@@ -38,8 +39,9 @@ _Static_assert(LARGEST_SLAB / 16 < UINT16_MAX, "a head is an offset in units of 
 size_t slab_bytes(unsigned class) { return granules_for(class) << GRANULE_SHIFT; }
 
 struct run *slab_new(unsigned class, uint32_t epoch) {
-  bool zero;
-  struct run *slab = pages_alloc(granules_for(class), GRANULE, RUN_SLAB, &zero);
+  bool zero = false;
+  struct run *slab = epoch && granules_for(class) == 1 ? reserve_take(RUN_SLAB) : NULL;
+  if (!slab) slab = pages_alloc(granules_for(class), GRANULE, RUN_SLAB, &zero);
   if (!slab) return NULL;
   slab->class = (uint8_t)class;
   slab->epoch = epoch;

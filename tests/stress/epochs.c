@@ -270,11 +270,12 @@ static void audit(struct worker *w, struct epoch *e) {
   for (struct epoch *child = epochs + 1; child < epochs + EPOCHS; child++)
     has_children |= atomic_load(&child->parent) == e->id;
   trace(w, AUDIT, e->id, NULL);
+  const bool done = close_done(e); /* before the question: a close of an ancestor may return at any moment */
   const int rc = tslab_epoch_info(e->id, &s);
   EXPECT(w, e, NULL, rc == 0 || rc == ESTALE, "info: 0 or ESTALE, not %d", rc);
   const bool is_open = rc == 0 && s.state == TSLAB_EPOCH_OPEN, by_itself = e->flags & TSLAB_EPOCH_AUTO_CLOSE;
   if (is_open) {
-    EXPECT(w, e, NULL, !close_done(e), "closing: a close of it or of its parent has returned");
+    EXPECT(w, e, NULL, !done, "closing: a close of it or of its parent has returned");
     EXPECT(w, e, NULL, !by_itself || !e->entered || e->switched || model.threads > 0, "closed by the last leave");
   } else {
     EXPECT(w, e, NULL, close_begun(e), "open: nobody closed it");
@@ -288,7 +289,9 @@ static void audit(struct worker *w, struct epoch *e) {
     return;
   }
   const bool exact = model.threads == 0;
-  EXPECT(w, e, NULL, is_open || !exact || model.blocks > 0 || has_children, "drained: closed, no block, nobody inside");
+  /* Who closes its parent may be in the middle of closing this one. When nobody is, clean_up asks the same. */
+  EXPECT(w, e, NULL, is_open || !exact || model.blocks > 0 || has_children || e->parent,
+         "drained: closed, no block, nobody inside");
   EXPECT(w, e, NULL, s.epoch == e->id && s.era == e->era && s.flags == e->flags && s.budget_bytes == e->budget,
          "info: its id, era, flags and budget, not %#llx, %llu, %llu, %llu", (unsigned long long)s.epoch,
          (unsigned long long)s.era, (unsigned long long)s.flags, (unsigned long long)s.budget_bytes);
@@ -713,6 +716,10 @@ static void exact_close(struct worker *w, struct epoch **tree, unsigned count, c
   trace(w, in_steps ? CLOSE_STEP : all->threads ? CLOSE_INSIDE : CLOSE, e->id, NULL);
   do rc = in_steps ? tslab_epoch_close_step(e->id, 2000, &r) : tslab_epoch_close(e->id, &r);
   while (rc == EAGAIN && in_steps && ++steps < 1000000);
+  if (gone(rc) && e->closers > 1) { /* a close of an ancestor came first */
+    while (count) audit(w, tree[--count]);
+    return;
+  }
   EXPECT(w, e, NULL, rc == 0, "close: 0, it was open, not %d after %u steps", rc, steps);
   check_report(w, e, &r, own, all);
   EXPECT(w, e, NULL, r.slabs_pinned > 0 || own->blocks == 0, "report: pinned slabs");
@@ -725,7 +732,25 @@ static void exact_close(struct worker *w, struct epoch **tree, unsigned count, c
   while (count) audit(w, tree[--count]); /* children first: they keep their parent in the table */
 }
 
-/* Destroys or resets: exclusive, the whole tree, all of it open. */
+/* Exclusive, after a destroy or reset of it or of an ancestor, which says itself whether it took the blocks: a close of
+ * an ancestor may have come between one epoch of the tree and the next. Blocks that were kept are the model's again. */
+static void settle_blocks(struct worker *w, struct epoch *e, bool must_take) {
+  tslab_epoch_status s;
+  const bool is_there = tslab_epoch_info(e->id, &s) == 0, kept = is_there && s.era == e->era;
+  EXPECT(w, e, NULL, !kept || !must_take, "ended, or one era older");
+  EXPECT(w, e, NULL, !is_there || s.era - e->era <= 1, "one era older at most, not %llu", (unsigned long long)s.era);
+  if (is_there) e->era = s.era;
+  for (unsigned j = 0; j < CELLS; j++) {
+    struct cell *c = &e->cells[j];
+    if (c->state != HELD) continue;
+    if (kept) {
+      claim(w, e, &c->b);
+      check_fill(w, e, &c->b, c->b.usable);
+    } else c->state = EMPTY;
+  }
+}
+
+/* Destroys or resets: exclusive, the whole tree, all of it open when the caller looked. */
 static void exact_destroy(struct worker *w, struct epoch **tree, unsigned count, const struct content *own,
                           const struct content *all) {
   struct epoch *const e = tree[0];
@@ -739,8 +764,8 @@ static void exact_destroy(struct worker *w, struct epoch **tree, unsigned count,
   if (!allowed || busy) {
     trace(w, BUSY_DESTROY, e->id, NULL);
     const int rc = reset ? tslab_epoch_reset(e->id, &r) : tslab_epoch_destroy(e->id, &r);
-    EXPECT(w, e, NULL, (!allowed && rc == EPERM) || (busy && rc == EBUSY), "%s: EPERM or EBUSY, not %d",
-           reset ? "reset" : "destroy", rc);
+    EXPECT(w, e, NULL, (!allowed && rc == EPERM) || (busy && rc == EBUSY) || (gone(rc) && e->closers > 0),
+           "%s: EPERM or EBUSY, not %d", reset ? "reset" : "destroy", rc);
     for (unsigned i = 0; i < count; i++) {
       for (unsigned j = 0; j < CELLS; j += 16) {
         const struct cell *c = &tree[i]->cells[j];
@@ -756,20 +781,19 @@ static void exact_destroy(struct worker *w, struct epoch **tree, unsigned count,
       if (c->state != HELD) continue;
       check_fill(w, tree[i], &c->b, c->b.usable);
       disclaim(w, tree[i], &c->b);
-      c->state = EMPTY;
     }
+  if (!reset)
+    for (unsigned i = 0; i < count; i++) mark(&tree[i]->close_begun, tree[i]->tag);
   trace(w, reset ? RESET : DESTROY, e->id, NULL);
   const int rc = reset ? tslab_epoch_reset(e->id, &r) : tslab_epoch_destroy(e->id, &r);
-  EXPECT(w, e, NULL, rc == 0, "%s: 0, not %d", reset ? "reset" : "destroy", rc);
-  check_report(w, e, &r, own, all);
+  EXPECT(w, e, NULL, rc == 0 || (gone(rc) && e->closers > 0), "%s: 0, nobody closes it or its parent, not %d",
+         reset ? "reset" : "destroy", rc);
+  if (rc == 0) check_report(w, e, &r, own, all);
+  for (unsigned i = 0; i < count; i++) settle_blocks(w, tree[i], rc == 0);
   for (unsigned i = count; i-- > 0;) {
-    tree[i]->era += reset;
-    if (!reset) {
-      close_begins(tree[i], false);
-      close_ended(tree[i]);
-    }
+    if (!reset && rc == 0) mark(&tree[i]->close_done, tree[i]->tag);
     audit(w, tree[i]);
-    EXPECT(w, tree[i], NULL, reset || !tree[i]->id, "ESTALE: it was destroyed");
+    EXPECT(w, tree[i], NULL, reset || rc != 0 || !tree[i]->id, "ESTALE: it was destroyed");
   }
 }
 
