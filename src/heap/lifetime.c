@@ -67,11 +67,16 @@ void lifetime_discharge(struct lifetime *lifetime, size_t bytes) {
 
 static struct run *run_at(uint32_t granule) { return granule ? pages.runs + granule : NULL; }
 
+/* Atomic for the look of whoever frees a neighbouring run: it lies where a free run's `back` does. */
+static void set_previous(struct run *run, uint32_t granule) {
+  __atomic_store_n(&run->previous_of_epoch, granule, __ATOMIC_RELAXED);
+}
+
 void lifetime_add(struct lifetime *lifetime, struct run *run) {
   lifetime_lock(lifetime);
-  run->previous_of_epoch = 0;
+  set_previous(run, 0);
   run->next_of_epoch = lifetime->first;
-  if (lifetime->first) run_at(lifetime->first)->previous_of_epoch = (uint32_t)run_index(run);
+  if (lifetime->first) set_previous(run_at(lifetime->first), (uint32_t)run_index(run));
   lifetime->first = (uint32_t)run_index(run);
   atomic_fetch_add_explicit(&lifetime->own, run_bytes(run), memory_order_relaxed);
   lifetime_unlock(lifetime);
@@ -81,8 +86,9 @@ void lifetime_unlist(struct lifetime *lifetime, struct run *run) {
   lifetime_lock(lifetime);
   if (run->previous_of_epoch) run_at(run->previous_of_epoch)->next_of_epoch = run->next_of_epoch;
   else lifetime->first = run->next_of_epoch;
-  if (run->next_of_epoch) run_at(run->next_of_epoch)->previous_of_epoch = run->previous_of_epoch;
-  run->next_of_epoch = run->previous_of_epoch = 0;
+  if (run->next_of_epoch) set_previous(run_at(run->next_of_epoch), run->previous_of_epoch);
+  set_previous(run, 0);
+  run->next_of_epoch = 0;
   lifetime_unlock(lifetime);
 }
 

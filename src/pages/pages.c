@@ -219,8 +219,10 @@ static struct run *merge_free(struct run *run) {
     bin_remove(after);
     run->granules += after->granules;
   }
-  if (g > own.first && run_at(g - 1)->back <= g - 1 - own.first) {
-    size_t head = g - 1 - run_at(g - 1)->back;
+  /* Once: in a run in use it is an epoch's, and others write it. */
+  uint32_t back = g > own.first ? __atomic_load_n(&run_at(g - 1)->back, __ATOMIC_RELAXED) : 0;
+  if (g > own.first && back <= g - 1 - own.first) {
+    size_t head = g - 1 - back;
     /* `back` of a granule in use may be stale, so what it leads to must agree. */
     if (run_at(head)->kind == RUN_FREE && head + run_at(head)->granules == g) {
       struct run *before = run_at(head);

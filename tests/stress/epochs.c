@@ -87,6 +87,7 @@ static struct worker {
 } workers[THREADS + 1];
 
 static _Atomic int stop;
+static pthread_barrier_t stopped;
 static _Atomic size_t bytes_in_use; /* relaxed, for the reason given in shadow.c */
 static _Atomic uint64_t next_tag = 1;
 static _Atomic tslab_epoch dead[DEAD];
@@ -210,12 +211,12 @@ static unsigned take_tree(struct epoch *e, struct epoch **tree) {
   for (unsigned i = 0; i < count && used(e); i++)
     for (struct epoch *child = epochs + 1; child < epochs + EPOCHS; child++) {
       if (atomic_load(&child->parent) != tree[i]->id) continue;
-      if (count < EPOCHS && pthread_rwlock_trywrlock(&child->lock) == 0) {
-        tree[count++] = child;
-        continue;
+      if (pthread_rwlock_trywrlock(&child->lock) != 0) {
+        while (count) unlock(tree[--count]);
+        return 0;
       }
-      while (count) unlock(tree[--count]);
-      return 0;
+      if (atomic_load(&child->parent) == tree[i]->id) tree[count++] = child;
+      else unlock(child); /* it drained before it was locked */
     }
   return count;
 }
@@ -978,6 +979,7 @@ static void step(struct worker *w) {
 static void *work(void *argument) {
   struct worker *const w = argument;
   while (!atomic_load_explicit(&stop, memory_order_relaxed)) step(w);
+  pthread_barrier_wait(&stopped); /* who dies is inside no more, and the model learns of it only in clean_up */
   if (w->dies_inside) return NULL;
   unwind(w, 0);
   share(&epochs[0]);
@@ -1064,6 +1066,7 @@ int main(int argc, char **argv) {
   uint64_t total[CALLS] = {0};
   setvbuf(stdout, NULL, _IOLBF, 0);
   for (unsigned i = 0; i < EPOCHS; i++) CHECK(pthread_rwlock_init(&epochs[i].lock, NULL) == 0);
+  CHECK(pthread_barrier_init(&stopped, NULL, THREADS) == 0);
   for (unsigned round = 1; round <= rounds; round++) run(round, seconds, total);
   for (unsigned call = 0; call < CALLS; call++) {
     printf("%12llu %s\n", (unsigned long long)total[call], names[call]);
