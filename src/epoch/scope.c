@@ -16,10 +16,16 @@ static struct {
   struct lock lock;
   struct thread *free;
   char *next, *end; /* granules that threads are cut from */
+  bool first_is_taken;
 } own;
+static struct thread first; /* most processes need no second one */
 
 static struct thread *cut_thread(void) {
   size_t size = round_up(sizeof(struct thread), CACHE_LINE);
+  if (!own.first_is_taken) {
+    own.first_is_taken = true;
+    return &first;
+  }
   if (own.next == NULL || own.next + size > own.end) {
     bool zero;
     struct run *run = pages_alloc(1, GRANULE, RUN_META, &zero);
@@ -30,6 +36,12 @@ static struct thread *cut_thread(void) {
   }
   struct thread *thread = (struct thread *)(void *)own.next;
   own.next += size;
+  return thread;
+}
+
+static struct thread *make_thread(void) {
+  struct thread *thread = cut_thread();
+  if (!thread) return NULL;
   thread->next = atomic_load_explicit(&all_threads, memory_order_relaxed);
   atomic_store_explicit(&all_threads, thread, memory_order_release); /* pairs with every walk of the list */
   return thread;
@@ -39,7 +51,7 @@ struct thread *thread_acquire(struct part *part) {
   lock_take(&own.lock);
   struct thread *thread = own.free;
   if (thread) own.free = thread->next_free;
-  else thread = cut_thread();
+  else thread = make_thread();
   lock_release(&own.lock);
   if (!thread) return NULL;
   thread->home = part;

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -25,24 +24,57 @@
 #define MREMAP_DONTUNMAP 4 /* Linux 5.7 */
 #endif
 
+/* ---- system calls ------------------------------------------------------------------------------------------------ */
+
+/* Made here and not by libc's wrappers: they leave errno alone, whatever comes back, and an idle process does not map the
+ * pages of libc that hold them. Negative: an error number. */
+#if defined(__x86_64__)
+static long call(long number, long a, long b, long c, long d, long e, long f) {
+  long result;
+  register long r10 __asm__("r10") = d;
+  register long r8 __asm__("r8") = e;
+  register long r9 __asm__("r9") = f;
+  __asm__ volatile("syscall"
+                   : "=a"(result)
+                   : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                   : "rcx", "r11", "memory");
+  return result;
+}
+#else
+static long call(long number, long a, long b, long c, long d, long e, long f) {
+  int kept = errno;
+  long result = syscall(number, a, b, c, d, e, f);
+  if (result == -1) result = -errno;
+  errno = kept;
+  return result;
+}
+#endif
+
+static void *map(void *at, size_t length, int protection, int flags) {
+  long got = call(SYS_mmap, (long)at, (long)length, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
+  return got < 0 && got > -4096 ? NULL : (void *)got;
+}
+
+static bool advise(void *at, size_t length, int advice) {
+  return call(SYS_madvise, (long)at, (long)length, advice, 0, 0, 0) == 0;
+}
+
+static bool protect(void *at, size_t length, int protection) {
+  return call(SYS_mprotect, (long)at, (long)length, protection, 0, 0, 0) == 0;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
 size_t os_page_size;
 
 void os_start(void) { os_page_size = getauxval(AT_PAGESZ); }
 
-static bool kept_errno(int kept, bool result) {
-  errno = kept;
-  return result;
-}
-
 void *os_reserve(void *hint, size_t length) {
-  int kept = errno;
-  void *at = mmap(hint, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (at != MAP_FAILED) {
-    madvise(at, length, MADV_NOHUGEPAGE); /* one 64-byte block must not cost 2 MiB under THP=always */
-    madvise(at, length, MADV_DONTDUMP);
-  }
-  errno = kept;
-  return at == MAP_FAILED ? NULL : at;
+  void *at = map(hint, length, PROT_NONE, 0);
+  if (!at) return NULL;
+  advise(at, length, MADV_NOHUGEPAGE); /* one 64-byte block must not cost 2 MiB under THP=always */
+  advise(at, length, MADV_DONTDUMP);
+  return at;
 }
 
 bool os_reserve_at(void *at, size_t length) {
@@ -52,56 +84,52 @@ bool os_reserve_at(void *at, size_t length) {
   return false;
 }
 
-void os_unreserve(void *at, size_t length) {
-  int kept = errno;
-  munmap(at, length);
-  errno = kept;
-}
+void os_unreserve(void *at, size_t length) { call(SYS_munmap, (long)at, (long)length, 0, 0, 0, 0); }
 
 bool os_commit(void *at, size_t length) {
-  int kept = errno;
-  bool done = mprotect(at, length, PROT_READ | PROT_WRITE) == 0;
-  if (done) madvise(at, length, MADV_DODUMP);
-  return kept_errno(kept, done);
+  bool done = protect(at, length, PROT_READ | PROT_WRITE);
+  if (done) advise(at, length, MADV_DODUMP);
+  return done;
 }
 
 bool os_purge(void *at, size_t length) {
-  int kept = errno;
-  bool done = madvise(at, length, MADV_DONTNEED) == 0 ||
-              madvise(at, length, MADV_DONTNEED_LOCKED) == 0; /* under mlockall */
-  return kept_errno(kept, done);
+  return advise(at, length, MADV_DONTNEED) || advise(at, length, MADV_DONTNEED_LOCKED); /* the latter under mlockall */
 }
 
 enum os_moved os_move(void *from, void *to, size_t length) {
-  int kept = errno;
-  void *got = mremap(from, length, length, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to);
-  errno = kept;
-  if (got == to) return MOVED;
+  long got = call(SYS_mremap, (long)from, (long)length, (long)length,
+                  MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, (long)to, 0);
+  if (got == (long)to) return MOVED;
   /* mremap unmaps the destination before it looks at the limits, and before 6.17 at whether the source is one
    * mapping. */
   return os_heal(to, length) ? NOT_MOVED : LOST;
 }
 
 bool os_heal(void *at, size_t length) {
-  int kept = errno;
-  void *got = mmap(at, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-  if (got == at) madvise(at, length, MADV_NOHUGEPAGE);
-  return kept_errno(kept, got == at);
+  void *got = map(at, length, PROT_READ | PROT_WRITE, MAP_FIXED);
+  if (got == at) advise(at, length, MADV_NOHUGEPAGE);
+  return got == at;
 }
 
+void os_populate(void *at, size_t length) { advise(at, length, MADV_POPULATE_WRITE); }
+
+bool os_forbid(void *at, size_t length) {
+  bool done = protect(at, length, PROT_NONE);
+  if (done) advise(at, length, MADV_DONTNEED);
+  return done;
+}
+
+/* ---- the machine and the process ---------------------------------------------------------------------------------- */
+
 size_t os_address_space_limit(void) {
-  int kept = errno;
-  struct rlimit limit;
-  bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-  errno = kept;
-  return limited ? limit.rlim_cur : SIZE_MAX;
+  struct rlimit64 limit;
+  bool known = call(SYS_prlimit64, 0, RLIMIT_AS, 0, (long)&limit, 0, 0) == 0;
+  return known && limit.rlim_cur != RLIM64_INFINITY ? limit.rlim_cur : SIZE_MAX;
 }
 
 size_t os_physical_memory(void) {
-  int kept = errno;
   struct sysinfo info = {0};
-  sysinfo(&info);
-  errno = kept;
+  call(SYS_sysinfo, (long)&info, 0, 0, 0, 0, 0);
   return info.totalram * info.mem_unit;
 }
 
@@ -112,66 +140,14 @@ uint64_t os_random(void) {
   return random;
 }
 
-void os_wait(_Atomic uint32_t *word, uint32_t value, unsigned milliseconds) {
-  int kept = errno;
-  struct timespec timeout = {.tv_sec = milliseconds / 1000, .tv_nsec = (long)(milliseconds % 1000) * 1000000};
-  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, milliseconds ? &timeout : NULL, NULL, 0);
-  errno = kept;
-}
-
-void os_yield(void) {
-  int kept = errno;
-  sched_yield();
-  errno = kept;
-}
-
-void os_wake(_Atomic uint32_t *word, int waiters) {
-  int kept = errno;
-  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, waiters, NULL, NULL, 0);
-  errno = kept;
-}
-
-bool os_barrier_everywhere(void) {
-  int kept = errno;
-  bool done = syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
-  if (!done && errno == EPERM) /* not registered yet */
-    done = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 &&
-           syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
-  return kept_errno(kept, done);
-}
-
-void os_populate(void *at, size_t length) {
-  int kept = errno;
-  madvise(at, length, MADV_POPULATE_WRITE);
-  errno = kept;
-}
-
-bool os_forbid(void *at, size_t length) {
-  int kept = errno;
-  bool done = mprotect(at, length, PROT_NONE) == 0;
-  if (done) madvise(at, length, MADV_DONTNEED);
-  return kept_errno(kept, done);
-}
-
-static uint64_t now(clockid_t clock) {
-  int kept = errno;
-  struct timespec time = {0};
-  clock_gettime(clock, &time);
-  errno = kept;
-  return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
-}
-
-uint64_t os_now_ns(void) { return now(CLOCK_MONOTONIC); }
-uint64_t os_now_coarse_ns(void) { return now(CLOCK_MONOTONIC_COARSE); }
+bool os_secure_mode(void) { return getauxval(AT_SECURE) != 0; }
 
 /* The second number of /proc/self/statm is resident pages. */
 size_t os_resident_bytes(void) {
-  int kept = errno;
   char text[128];
-  int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-  ssize_t length = file < 0 ? 0 : read(file, text, sizeof text - 1);
-  if (file >= 0) close(file);
-  errno = kept;
+  long file = call(SYS_openat, AT_FDCWD, (long)"/proc/self/statm", O_RDONLY | O_CLOEXEC, 0, 0, 0);
+  long length = file < 0 ? 0 : call(SYS_read, file, (long)text, sizeof text - 1, 0, 0, 0);
+  if (file >= 0) call(SYS_close, file, 0, 0, 0, 0, 0);
   if (length <= 0) return 0;
   text[length] = 0;
   const char *at = strchr(text, ' ');
@@ -180,4 +156,31 @@ size_t os_resident_bytes(void) {
   return resident * os_page_size;
 }
 
-bool os_secure_mode(void) { return getauxval(AT_SECURE) != 0; }
+/* ---- other threads ------------------------------------------------------------------------------------------------ */
+
+void os_wait(_Atomic uint32_t *word, uint32_t value, unsigned milliseconds) {
+  struct timespec timeout = {.tv_sec = milliseconds / 1000, .tv_nsec = (long)(milliseconds % 1000) * 1000000};
+  call(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, value, milliseconds ? (long)&timeout : 0, 0, 0);
+}
+
+void os_wake(_Atomic uint32_t *word, int waiters) { call(SYS_futex, (long)word, FUTEX_WAKE_PRIVATE, waiters, 0, 0, 0); }
+
+void os_yield(void) { call(SYS_sched_yield, 0, 0, 0, 0, 0, 0); }
+
+static bool membarrier(int command) { return call(SYS_membarrier, command, 0, 0, 0, 0, 0) == 0; }
+
+bool os_barrier_everywhere(void) {
+  return membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) ||
+         (membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) && membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED));
+}
+
+/* ---- time --------------------------------------------------------------------------------------------------------- */
+
+static uint64_t now(clockid_t clock) {
+  struct timespec time = {0};
+  clock_gettime(clock, &time); /* no system call, most times; these clocks do not fail */
+  return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+uint64_t os_now_ns(void) { return now(CLOCK_MONOTONIC); }
+uint64_t os_now_coarse_ns(void) { return now(CLOCK_MONOTONIC_COARSE); }

@@ -284,7 +284,7 @@ struct run *pages_alloc(size_t granules, size_t alignment, enum run_kind kind, b
   if (at) {
     bin_remove(found);
     *zero = dirty_count(at, at + granules) == 0;
-    dirty_set(at, at + granules, false);
+    if (!*zero) dirty_set(at, at + granules, false); /* a table of zeros stays unwritten */
     cut(found, at, granules);
     run = describe(at, granules, kind);
   }
