@@ -22,11 +22,14 @@
 #endif
 
 /* A load that other threads' atomic stores may race with, where nothing depends on its age. Plain, because compilers
- * fold a plain load into the instruction that uses it and an atomic one not; atomic where a race detector watches. */
+ * fold a plain load into the instruction that uses it and an atomic one not; atomic where a race detector watches. The
+ * store, of what one thread alone writes, for the same reason. */
 #if defined(__SANITIZE_THREAD__)
 #define LOAD_RACING(place) __atomic_load_n(&(place), __ATOMIC_RELAXED)
+#define STORE_RACING(place, value) __atomic_store_n(&(place), value, __ATOMIC_RELAXED)
 #else
 #define LOAD_RACING(place) (place)
+#define STORE_RACING(place, value) ((place) = (value))
 #endif
 
 /* Tells the processor that this thread spins. */

@@ -74,7 +74,7 @@ void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
   uint64_t id = epoch_id(e);
   id = ((id >> EPOCH_INDEX_BITS) + 1) << EPOCH_INDEX_BITS | e->lifetime.index;
   atomic_store_explicit(&e->id, id, memory_order_relaxed);
-  atomic_store_explicit(&e->state, EPOCH_OPEN, memory_order_relaxed);
+  atomic_store_explicit(&e->state, EPOCH_OPEN, memory_order_release);
   atomic_store_explicit(&e->open_id, id, memory_order_release); /* pairs with enter's load: then all of the above stands */
 }
 

@@ -49,7 +49,8 @@ INLINE uint32_t epoch_index(uint64_t id) { return (uint32_t)(id & (((uint64_t)1 
 INLINE struct epoch *epoch_at(uint32_t index) { return (struct epoch *)(void *)lifetime_at(index); }
 INLINE uint64_t epoch_id(const struct epoch *e) { return atomic_load_explicit(&e->id, memory_order_relaxed); }
 INLINE enum epoch_state epoch_state(const struct epoch *e) {
-  return (enum epoch_state)atomic_load_explicit(&e->state, memory_order_relaxed);
+  /* Acquire: pairs with epoch_begin, so that who sees it open sees its id and all else. */
+  return (enum epoch_state)atomic_load_explicit(&e->state, memory_order_acquire);
 }
 
 /* The slot that an id could be of, or NULL. Its id may be another. */
@@ -60,8 +61,9 @@ INLINE struct epoch *epoch_slot(uint64_t id) {
 
 /* 0 when `id` is open, else ESTALE or ESHUTDOWN. Under the lock, or as a hint. */
 INLINE int epoch_error(const struct epoch *e, uint64_t id) {
-  if (UNLIKELY(!e || epoch_id(e) != id)) return ESTALE;
-  enum epoch_state state = epoch_state(e);
+  if (UNLIKELY(!e)) return ESTALE;
+  enum epoch_state state = epoch_state(e); /* first: else it could be that of the slot's next incarnation */
+  if (UNLIKELY(epoch_id(e) != id)) return ESTALE;
   return LIKELY(state == EPOCH_OPEN) ? 0 : state == EPOCH_CLOSING ? ESHUTDOWN : ESTALE;
 }
 

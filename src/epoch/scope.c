@@ -78,7 +78,7 @@ static void forget_attached(struct attached *a) {
   struct epoch *e = a->epoch;
   uint64_t id = atomic_load_explicit(&a->id, memory_order_relaxed);
   epoch_lock(e);
-  if (epoch_id(e) == id && a->part->attached == a) {
+  if (epoch_id(e) == id && LOAD_RACING(a->part->attached) == a) { /* it may be another epoch's by now */
     scope_detach(e, a->part);
     ending_finish_if_done(e);
   } else {
@@ -151,6 +151,7 @@ unsigned scope_threads_inside(const struct epoch *e) {
 
 /* ---- attaching ---------------------------------------------------------------------------------------------------- */
 
+/* What is left of epochs that ended goes first, and costs nothing. */
 static void evict_oldest(struct thread *thread) {
   struct attached *oldest = NULL;
   unsigned idle = 0;
@@ -158,6 +159,10 @@ static void evict_oldest(struct thread *thread) {
     struct attached *a = &thread->attached[i];
     uint64_t id = atomic_load_explicit(&a->id, memory_order_relaxed);
     if (id == 0 || id == ATTACHED_SPARE || atomic_load_explicit(&a->entered, memory_order_relaxed) != 0) continue;
+    if (epoch_error(a->epoch, id) == ESTALE) {
+      atomic_store_explicit(&a->id, 0, memory_order_relaxed);
+      continue;
+    }
     idle++;
     if (!oldest || thread->clock - a->last_used > thread->clock - oldest->last_used) oldest = a;
   }
@@ -199,7 +204,7 @@ struct attached *scope_attach(struct thread *thread, struct epoch *e, uint64_t i
   a->epoch = e;
   atomic_store_explicit(&a->entered, 0, memory_order_relaxed);
   atomic_store_explicit(&a->id, id, memory_order_relaxed);
-  part->attached = a;
+  STORE_RACING(part->attached, a);
   return a;
 }
 
@@ -207,7 +212,7 @@ void scope_detach(struct epoch *e, struct part *part) {
   if (atomic_load_explicit(&part->slabs, memory_order_relaxed) != 0 && part->thread == current_thread && !part->closing)
     heap_rest(part);
   bump_leave(part, true);
-  part->attached = NULL;
+  STORE_RACING(part->attached, NULL);
   if (atomic_load_explicit(&part->slabs, memory_order_relaxed) != 0) {
     lock_take(&part->lock);
     part->live = false;

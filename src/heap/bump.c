@@ -13,7 +13,7 @@ static void set_part(struct run *chunk, struct part *part) {
 
 static void make_current(struct part *part, struct run *chunk, size_t used) {
   struct bump *bump = &part->bump;
-  bump->chunk = chunk;
+  STORE_RACING(bump->chunk, chunk);
   bump->bits = chunk_bits(chunk);
   bump->start = run_start(chunk);
   bump->at = run_start(chunk) + used;
@@ -21,7 +21,7 @@ static void make_current(struct part *part, struct run *chunk, size_t used) {
 }
 
 static void stop(struct bump *bump) {
-  bump->chunk = NULL;
+  STORE_RACING(bump->chunk, NULL);
   bump->start = bump->at = NULL;
   __atomic_store_n(&bump->end, NULL, __ATOMIC_RELAXED);
 }
@@ -35,7 +35,8 @@ void bump_restart(struct part *part) {
 void bump_start(struct part *part) {
   struct bump *bump = &part->bump;
   stop(bump);
-  bump->count = bump->gone = 0;
+  STORE_RACING(bump->count, 0);
+  bump->gone = 0;
   bump->off = false;
 }
 
@@ -58,7 +59,8 @@ void bump_empty(struct part *part) {
   if (freed_elsewhere(bump->chunk) != 0) atomic_store_explicit(&bump->chunk->word, 0, memory_order_relaxed);
   __atomic_store_n(&bump->allocations, bump->allocations + bump->count, __ATOMIC_RELAXED);
   __atomic_store_n(&bump->frees, bump->frees + bump->count, __ATOMIC_RELAXED);
-  bump->count = bump->gone = 0;
+  STORE_RACING(bump->count, 0);
+  bump->gone = 0;
   bump->at = bump->start;
   __atomic_store_n(&bump->end, bump->start + CHUNK_CAPACITY, __ATOMIC_RELAXED);
 }
@@ -111,7 +113,8 @@ static bool seal(struct part *part) {
   chunk->gone = bump->gone;
   count_blocks(part->lifetime, bump->count, bump->gone + freed_elsewhere(chunk));
   uint64_t added = CHUNK_SEALED + bump->count - bump->gone;
-  bump->count = bump->gone = 0;
+  STORE_RACING(bump->count, 0);
+  bump->gone = 0;
   return atomic_fetch_add_explicit(&chunk->word, added, memory_order_acq_rel) + added == CHUNK_SEALED;
 }
 
@@ -123,7 +126,7 @@ static bool unseal(struct bump *bump, struct run *chunk) {
     if (word <= CHUNK_SEALED || (int64_t)word < 0) return false;
   } while (!atomic_compare_exchange_weak_explicit(&chunk->word, &word, word - CHUNK_SEALED - handed_out,
                                                   memory_order_acq_rel, memory_order_relaxed));
-  bump->count = chunk->capacity;
+  STORE_RACING(bump->count, chunk->capacity);
   bump->gone = (uint32_t)chunk->gone;
   return true;
 }

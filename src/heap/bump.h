@@ -22,7 +22,7 @@ INLINE void *bump_take(struct part *part, size_t size) {
   uintptr_t at = (uintptr_t)part->bump.at, next = round_up(at + size, CHUNK_UNIT);
   if (UNLIKELY(next > (uintptr_t)LOAD_RACING(part->bump.end))) return NULL;
   part->bump.at = (char *)next;
-  part->bump.count++;
+  STORE_RACING(part->bump.count, part->bump.count + 1);
   chunk_set(&part->bump.bits[chunk_word(next)].starts, chunk_bit(next));
   return (void *)at;
 }

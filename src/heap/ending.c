@@ -74,7 +74,8 @@ static void forget(struct part *part, unsigned class, uint64_t live) {
   struct bin *bin = &part->bins[class];
   bump(&bin->frees, live);
   bin->retired += bin->slabs;
-  bin->first = bin->last = bin->listed = bin->slabs = 0;
+  __atomic_store_n(&bin->first, 0, __ATOMIC_RELAXED); /* for the look of bins.c without the lock */
+  bin->last = bin->listed = bin->slabs = 0;
   bin->depot_blocks = 0;
   bin->newest = bin->oldest = 0;
   bin->cap = 0;
