@@ -202,6 +202,7 @@ struct attached *scope_attach(struct thread *thread, struct epoch *e, uint64_t i
   struct attached *a = unused_entry(thread);
   a->part = part;
   a->epoch = e;
+  a->last_used = ++thread->clock;
   atomic_store_explicit(&a->entered, 0, memory_order_relaxed);
   atomic_store_explicit(&a->id, id, memory_order_relaxed);
   STORE_RACING(part->attached, a);
