@@ -55,7 +55,7 @@ struct thread *thread_acquire(struct part *part) {
   lock_release(&own.lock);
   if (!thread) return NULL;
   thread->home = part;
-  thread->recent = &thread->attached[0];
+  thread->recent = thread->before = &thread->attached[0];
   thread->depth = 0;
   thread->advanced = 0;
   thread->visiting = false;
@@ -248,15 +248,22 @@ static COLD struct attached *hold_slow(struct thread *thread, uint64_t id, int *
   return a;
 }
 
+/* NULL when the thread has no part of the epoch. */
+static struct attached *find(struct thread *thread, uint64_t id) {
+  struct attached *a = thread->before, *end = &thread->attached[thread->attached_count];
+  if (atomic_load_explicit(&a->id, memory_order_relaxed) != id)
+    for (a = thread->attached; a < end && atomic_load_explicit(&a->id, memory_order_relaxed) != id; a++) {}
+  if (a == end) return NULL;
+  thread->before = thread->recent;
+  thread->recent = a;
+  a->last_used = ++thread->clock;
+  return a;
+}
+
 struct attached *scope_hold(struct thread *thread, uint64_t id, int *error) {
   struct attached *a = thread->recent;
-  if (UNLIKELY(atomic_load_explicit(&a->id, memory_order_relaxed) != id)) {
-    unsigned i = 0;
-    while (i < thread->attached_count && atomic_load_explicit(&thread->attached[i].id, memory_order_relaxed) != id) i++;
-    if (i == thread->attached_count) return hold_slow(thread, id, error);
-    thread->recent = a = &thread->attached[i];
-    a->last_used = ++thread->clock;
-  }
+  if (UNLIKELY(atomic_load_explicit(&a->id, memory_order_relaxed) != id) && !(a = find(thread, id)))
+    return hold_slow(thread, id, error);
   set_entered(a, atomic_load_explicit(&a->entered, memory_order_relaxed) + 1);
   if (LIKELY(open_id_of(a->epoch) == id)) return a;
   scope_let_go(a);

@@ -34,7 +34,7 @@ struct scope {
 
 struct thread {
   struct part *home; /* of epoch 0 */
-  struct attached *recent;
+  struct attached *recent, *before; /* looked for last, and the one before that */
   unsigned depth, attached_count; /* entries of attached[] that were ever used */
   uint32_t clock;
   bool visiting;     /* current_part is no scope's, but that of one call that names its epoch */

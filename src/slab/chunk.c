@@ -18,31 +18,31 @@ struct run *chunk_new(uint32_t epoch) {
 }
 
 /* As anybody may read them at any time. */
-static struct chunk_bits bits_at(const struct run *run, size_t word) {
-  const struct chunk_bits *bits = chunk_bits(run) + word;
-  return (struct chunk_bits){__atomic_load_n(&bits->starts, __ATOMIC_RELAXED), __atomic_load_n(&bits->here, __ATOMIC_RELAXED),
-                             __atomic_load_n(&bits->elsewhere, __ATOMIC_RELAXED)};
+INLINE uint64_t load(const uint64_t *bits) { return __atomic_load_n(bits, __ATOMIC_RELAXED); }
+
+INLINE const struct chunk_bits *bits_of(const struct run *run, size_t offset) {
+  return chunk_bits(run) + chunk_word(offset);
 }
 
-static bool starts(const struct run *run, size_t offset) {
-  return bits_at(run, chunk_word(offset)).starts & chunk_bit(offset);
+INLINE bool starts(const struct run *run, size_t offset) {
+  return load(&bits_of(run, offset)->starts) & chunk_bit(offset);
 }
 
-static bool is_freed(const struct run *run, size_t offset) {
-  struct chunk_bits bits = bits_at(run, chunk_word(offset));
-  return (bits.here | bits.elsewhere) & chunk_bit(offset);
+INLINE bool is_freed(const struct run *run, size_t offset) {
+  const struct chunk_bits *bits = bits_of(run, offset);
+  return (load(&bits->here) | load(&bits->elsewhere)) & chunk_bit(offset);
 }
 
 /* Offset of the first start bit at or after `from`; GRANULE when there is none. */
-static size_t next_start(const struct run *run, size_t from) {
+INLINE size_t next_start(const struct run *run, size_t from) {
   if (from >= GRANULE) return GRANULE;
-  size_t i = chunk_word(from);
-  uint64_t word = bits_at(run, i).starts & ~(chunk_bit(from) - 1);
+  const struct chunk_bits *bits = bits_of(run, from), *end = chunk_bits(run) + CHUNK_WORDS;
+  uint64_t word = load(&bits->starts) & ~(chunk_bit(from) - 1);
   while (!word) {
-    if (++i == CHUNK_WORDS) return GRANULE;
-    word = bits_at(run, i).starts;
+    if (++bits == end) return GRANULE;
+    word = load(&bits->starts);
   }
-  return (i * 64 + lowest_bit(word)) * CHUNK_UNIT;
+  return ((size_t)(bits - chunk_bits(run)) * 64 + lowest_bit(word)) * CHUNK_UNIT;
 }
 
 static size_t offset_in(const struct run *run, const void *p) { return (size_t)((const char *)p - run_start(run)); }
