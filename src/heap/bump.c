@@ -83,7 +83,7 @@ static void release(struct run *chunk) {
 unsigned bump_blocks(const struct run *chunk) {
   const struct part *part = atomic_load_explicit(&chunk->part, memory_order_relaxed);
   bool current = part && __atomic_load_n(&part->bump.chunk, __ATOMIC_RELAXED) == chunk;
-  return current ? LOAD_RACING(part->bump.count) : chunk->capacity;
+  return current ? LOAD_RACING(part->bump.count) : LOAD_RACING(chunk->capacity);
 }
 
 struct bump_totals bump_totals(void) {
@@ -108,7 +108,7 @@ static void count_blocks(struct lifetime *lifetime, uint64_t bumped, uint64_t fr
 static bool seal(struct part *part) {
   struct bump *bump = &part->bump;
   struct run *chunk = bump->chunk;
-  chunk->capacity = (uint16_t)bump->count;
+  STORE_RACING(chunk->capacity, (uint16_t)bump->count);
   chunk->size = used_of(bump);
   chunk->gone = bump->gone;
   count_blocks(part->lifetime, bump->count, bump->gone + freed_elsewhere(chunk));

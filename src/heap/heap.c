@@ -82,7 +82,8 @@ void heap_overflow(struct part *part, unsigned class, void *block) {
   struct bin *bin = &part->bins[class];
   struct chain evicted[EVICTED + 1];
   unsigned count = 0;
-  part->count[class].now += ROOM_ONE - 1; /* the fast path counted a free that it then did not make */
+  /* The fast path counted a free that it then did not make. */
+  STORE_RACING(part->count[class].now, part->count[class].now + ROOM_ONE - 1);
   unsigned mallocs = list_settle(part, class);
   bump(&bin->overflows, 1);
   struct chain chain = list_chain(part, class);
@@ -96,7 +97,7 @@ void heap_overflow(struct part *part, unsigned class, void *block) {
   block_mark_free(block);
   block_words(block)[0] = part->list[class];
   part->list[class] = block;
-  part->count[class].now -= ROOM_ONE - 1;
+  STORE_RACING(part->count[class].now, part->count[class].now - (ROOM_ONE - 1));
   for (unsigned i = 0; i < count; i++) bins_return(&part->lock, evicted[i]);
 }
 

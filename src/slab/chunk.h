@@ -72,7 +72,11 @@ HIDDEN void chunk_each_live(const struct run *run, void (*visit)(void *block, si
 
 /* All bits 0 again; `used`: bytes from the start that blocks may have covered. */
 INLINE void chunk_clear(struct chunk_bits *bits, size_t used) {
-  for (size_t i = 0, last = chunk_word(used); i <= last; i++) bits[i] = (struct chunk_bits){0, 0, 0};
+  for (size_t i = 0, last = chunk_word(used); i <= last; i++) { /* status may be looking */
+    STORE_RACING(bits[i].starts, 0);
+    STORE_RACING(bits[i].here, 0);
+    STORE_RACING(bits[i].elsewhere, 0);
+  }
 }
 
 #endif
