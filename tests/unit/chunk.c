@@ -1,0 +1,132 @@
+/* chunk: what every address of a chunk is, which blocks are live and how large they are, against a list of the
+ * blocks that were put there; freed once; cleared without a trace. */
+#include "unit.h"
+
+#include "slab/chunk.h"
+
+enum { MOST = (int)(GRANULE / CHUNK_UNIT), EPOCH = 7 };
+
+static struct run *chunk;
+static char *at; /* of the next block */
+static struct block {
+  char *start;
+  size_t size;
+  bool freed;
+} blocks[MOST];
+static unsigned count;
+static uint64_t seed = 1;
+
+static void begin(void) {
+  chunk = chunk_new(EPOCH);
+  CHECK(chunk != NULL && chunk->kind == RUN_CHUNK && chunk->epoch == EPOCH && chunk->granules == 1);
+  CHECK_COUNT(pages_homes()[run_index(chunk)], ==, 0);
+  at = run_start(chunk);
+  count = 0;
+}
+
+/* As a part bumps: where the block ends, the next one may start. */
+static bool put(size_t size) {
+  char *const next = at + round_up(size, CHUNK_UNIT);
+  if (next > run_start(chunk) + CHUNK_CAPACITY) return false;
+  chunk_set(&chunk_bits(chunk)[chunk_word((uintptr_t)next)].starts, chunk_bit((uintptr_t)next));
+  blocks[count++] = (struct block){at, (size_t)(next - at), false};
+  at = next;
+  return true;
+}
+
+static void check_places(void) {
+  for (unsigned i = 0; i < count; i++) {
+    const struct block *b = &blocks[i];
+    CHECK_COUNT(chunk_place_of(chunk, b->start), ==, b->freed ? CHUNK_FREED : CHUNK_LIVE);
+    CHECK_COUNT(chunk_size_of(chunk, b->start), ==, b->size);
+    for (char *p = b->start; p < b->start + b->size; p++) CHECK(chunk_block_of(chunk, p) == b->start);
+    for (char *p = b->start + 1; p < b->start + b->size; p++)
+      CHECK_COUNT(chunk_place_of(chunk, p), ==, CHUNK_INTERIOR);
+  }
+  for (char *p = at; p < run_start(chunk) + GRANULE; p++) {
+    CHECK_COUNT(chunk_place_of(chunk, p), ==, CHUNK_NOWHERE);
+    CHECK(chunk_block_of(chunk, p) == NULL);
+  }
+}
+
+static void check_one(void *start, size_t size, void *next) {
+  unsigned *const i = next;
+  while (*i < count && blocks[*i].freed) ++*i;
+  CHECK(*i < count && start == blocks[*i].start && size == blocks[*i].size);
+  ++*i;
+}
+
+static void check_live(void) {
+  struct chunk_live live = {0, 0};
+  unsigned next = 0;
+  for (unsigned i = 0; i < count; i++) {
+    live.blocks += !blocks[i].freed;
+    live.bytes += blocks[i].freed ? 0 : blocks[i].size;
+  }
+  CHECK_COUNT(chunk_live(chunk).blocks, ==, live.blocks);
+  CHECK_COUNT(chunk_live(chunk).bytes, ==, live.bytes);
+  chunk_each_live(chunk, check_one, &next);
+  while (next < count && blocks[next].freed) next++;
+  CHECK_COUNT(next, ==, count);
+}
+
+/* By the part's thread, which may set its own bit, and by others; whoever comes second is told. */
+static void free_one(struct block *b) {
+  if (check_random(&seed) % 2) {
+    CHECK(chunk_mark_freed(chunk, b->start));
+  } else {
+    chunk_set(&chunk_bits(chunk)[chunk_word((uintptr_t)b->start)].here, chunk_bit((uintptr_t)b->start));
+  }
+  b->freed = true;
+  CHECK(!chunk_mark_freed(chunk, b->start));
+}
+
+static void end(void) {
+  chunk_clear(chunk_bits(chunk), (size_t)(at - run_start(chunk)));
+  for (unsigned i = 0; i < CHUNK_WORDS; i++) {
+    const struct chunk_bits *bits = &chunk_bits(chunk)[i];
+    CHECK_COUNT(bits->starts | bits->here | bits->elsewhere, ==, 0);
+  }
+  pages_free(chunk, false);
+}
+
+static void sizes(size_t least, size_t most) {
+  begin();
+  check_places();
+  while (put(least + check_random(&seed) % (most - least + 1))) {}
+  check_places();
+  check_live();
+  for (unsigned i = 0; i < count; i++)
+    if (check_random(&seed) % 3) free_one(&blocks[i]);
+  check_places();
+  check_live();
+  for (unsigned i = 0; i < count; i++)
+    if (!blocks[i].freed) free_one(&blocks[i]);
+  check_live();
+  end();
+}
+
+/* What an alignment skips is as a freed block. */
+static void skip(void) {
+  begin();
+  CHECK(put(100));
+  char *const to = at + 400;
+  chunk_skip(chunk, at, to);
+  blocks[count++] = (struct block){at, 400, true};
+  at = to;
+  CHECK(put(200));
+  check_places();
+  check_live();
+  end();
+}
+
+int main(void) {
+  start_floors();
+  for (int i = 0; i < 10; i++) sizes(1, 2000 / (i + 1));
+  sizes(1, 16);
+  sizes(16384, 16384);
+  sizes(CHUNK_CAPACITY, CHUNK_CAPACITY);
+  skip();
+  pages_check();
+  return 0;
+}

@@ -1,0 +1,102 @@
+/* handle: a number is valid until its block is claimed or its epoch forgets it, and no other number ever is; slots
+ * are used again under other numbers. */
+#include "unit.h"
+
+#include "epoch/handle.h"
+
+enum { MANY = 5000 };
+
+static tslab_handle handles[MANY];
+static char blocks[MANY];
+
+static struct epoch *open_one(void) {
+  int error;
+  const uint64_t id = epoch_open(&(tslab_epoch_options){.label = "handles"}, &error);
+  CHECK(id != 0);
+  return epoch_slot(id);
+}
+
+static void claim(tslab_handle handle, void *block, uint32_t index) {
+  uint32_t owner;
+  CHECK(handle_get(handle) == block && handle_claim(handle, &owner) == block && owner == index);
+  CHECK(handle_get(handle) == NULL && handle_claim(handle, &owner) == NULL);
+  handle_freed(index);
+}
+
+static void forget(struct epoch *e) {
+  handle_lock_quiet(e);
+  handle_forget_all(e);
+  epoch_unlock(e);
+}
+
+static void numbers(uint32_t index) {
+  for (int i = 0; i < MANY; i++) {
+    handles[i] = handle_make(index, &blocks[i]);
+    CHECK(handles[i] != 0);
+  }
+  for (int i = 0; i < MANY; i++) CHECK(handle_get(handles[i]) == &blocks[i]);
+  /* Any bit that differs makes it nobody's; by luck one in 65,536 would pass the check, and then meet no live slot. */
+  for (unsigned bit = 0; bit < 64; bit++) CHECK(handle_get(handles[7] ^ (uint64_t)1 << bit) == NULL);
+  CHECK(handle_get(0) == NULL && handle_get(UINT64_MAX) == NULL);
+  for (int i = 0; i < MANY; i += 2) claim(handles[i], &blocks[i], index);
+  for (int i = 0; i < MANY; i++) CHECK(handle_get(handles[i]) == (i % 2 ? &blocks[i] : NULL));
+}
+
+/* The slots that were given up serve again, so nothing new is made, and the old numbers stay stale. */
+static void slots_again(uint32_t index) {
+  static tslab_handle again[MANY];
+  for (int i = 0; i < MANY; i += 2) {
+    again[i] = handle_make(index, &blocks[i]);
+    CHECK((again[i] & ((1 << 26) - 1)) < MANY + 64);
+    CHECK(handle_get(handles[i]) == NULL && handle_get(again[i]) == &blocks[i]);
+  }
+  for (int i = 0; i < MANY; i++) claim(i % 2 ? handles[i] : again[i], &blocks[i], index);
+}
+
+/* The end of an epoch ends its handles and nobody else's; its tables serve the next. */
+static void forgetting(void) {
+  struct epoch *const one = open_one(), *const other = open_one();
+  const uint32_t index = one->lifetime.index;
+  const tslab_handle stays = handle_make(other->lifetime.index, &blocks[1]), zero = handle_make(0, &blocks[2]);
+  for (int i = 0; i < 100; i++) handles[i] = handle_make(index, &blocks[i]);
+  forget(one);
+  CHECK(one->handles == 0);
+  for (int i = 0; i < 100; i++) CHECK(handle_get(handles[i]) == NULL);
+  const tslab_handle next = handle_make(other->lifetime.index, &blocks[3]);
+  CHECK(handle_get(stays) == &blocks[1] && handle_get(zero) == &blocks[2] && handle_get(next) == &blocks[3]);
+  forget(other);
+  CHECK(handle_get(stays) == NULL && handle_get(next) == NULL);
+  claim(zero, &blocks[2], 0);
+}
+
+/* A slot that has used up its numbers is never used again. */
+static void generations(void) {
+  enum { ROUNDS = (1 << 22) / (TEST_SCALE > 1 ? 16 : 1) };
+  struct epoch *const e = open_one();
+  const uint32_t index = e->lifetime.index;
+  const tslab_handle first = handle_make(index, &blocks[0]);
+  tslab_handle last = first;
+  uint32_t owner;
+  for (int i = 0; i < ROUNDS; i++) {
+    CHECK(handle_claim(last, &owner) == &blocks[0]);
+    handle_freed(owner);
+    last = handle_make(index, &blocks[0]);
+    CHECK(last != first);
+  }
+  CHECK(handle_get(first) == NULL && handle_get(last) == &blocks[0]);
+  if (ROUNDS == 1 << 22) CHECK(((first ^ last) & ((1 << 26) - 1)) != 0); /* in another slot by now */
+  forget(e);
+}
+
+int main(void) {
+  start_floors();
+  numbers(0);
+  slots_again(0);
+  struct epoch *const e = open_one();
+  numbers(e->lifetime.index);
+  forget(e);
+  for (int i = 0; i < MANY; i++) CHECK(handle_get(handles[i]) == NULL);
+  forgetting();
+  generations();
+  return 0;
+}

@@ -1,0 +1,107 @@
+/* reserve: last in, first out, no more than the setting allows, none for longer than a second; what is given back to
+ * the kernel goes in one call for all neighbours. */
+#include "unit.h"
+
+#include "base/options.h"
+#include "slab/reserve.h"
+
+enum { MOST = 4 };
+
+static struct run *new_run(size_t granules) {
+  bool zero;
+  struct run *const run = pages_alloc(granules, GRANULE, RUN_CHUNK, &zero);
+  CHECK(run != NULL);
+  memset(run_start(run), 0x5c, run_bytes(run));
+  return run;
+}
+
+static void order(void) {
+  struct run *runs[MOST];
+  for (int i = 0; i < MOST; i++) {
+    runs[i] = new_run(1);
+    CHECK(reserve_put(runs[i]) && runs[i]->kind == RUN_RESERVED);
+    CHECK_COUNT(reserve_bytes(), ==, (i + 1) * GRANULE);
+  }
+  struct run *const one_more = new_run(1);
+  CHECK(!reserve_put(one_more) && one_more->kind == RUN_CHUNK);
+  for (int i = MOST; i-- > 0;) {
+    CHECK(reserve_take(RUN_CHUNK) == runs[i] && runs[i]->kind == RUN_CHUNK);
+    CHECK(runs[i]->next == 0 && runs[i]->previous == 0 && runs[i]->seen == 0);
+    CHECK_COUNT(*(unsigned char *)run_start(runs[i]), ==, 0x5c); /* resident: nobody cleared it */
+    pages_free(runs[i], false);
+  }
+  CHECK(reserve_take(RUN_CHUNK) == NULL);
+  CHECK_COUNT(reserve_bytes(), ==, 0);
+  struct run *const two = new_run(2);
+  CHECK(!reserve_put(two));
+  pages_free(one_more, false);
+  pages_free(two, false);
+}
+
+static void lending(void) {
+  struct run *runs[2] = {new_run(1), new_run(1)};
+  reserve_lend(MOST - 1);
+  CHECK(reserve_put(runs[0]) && !reserve_put(runs[1]));
+  CHECK_COUNT(reserve_bytes(), ==, MOST * GRANULE);
+  reserve_lend(1 - MOST);
+  CHECK(reserve_put(runs[1]));
+  CHECK_COUNT(reserve_empty(), ==, 2 * GRANULE);
+  CHECK_COUNT(reserve_bytes(), ==, 0);
+}
+
+/* Four ticks are a second. The older one goes first. */
+static void ageing(void) {
+  struct run *const old = new_run(1), *const young = new_run(1);
+  CHECK_COUNT(reserve_trim(100), ==, 0);
+  CHECK(reserve_put(old));
+  CHECK_COUNT(reserve_trim(102), ==, 0);
+  CHECK(reserve_put(young));
+  CHECK_COUNT(reserve_trim(104), ==, 0);
+  CHECK_COUNT(reserve_trim(105), ==, GRANULE);
+  CHECK(pages_run_of(run_start(old))->kind == RUN_FREE && young->kind == RUN_RESERVED);
+  CHECK_COUNT(reserve_trim(107), ==, GRANULE);
+  CHECK_COUNT(reserve_bytes(), ==, 0);
+}
+
+static void neighbours(void) {
+  struct run *runs[5];
+  struct returning r = {0};
+  struct run *const all = new_run(5);
+  for (size_t i = 5; i-- > 0;) { /* cut from the end into runs of one granule, none of them free in between */
+    runs[i] = all + i;
+    if (i == 0) break;
+    CHECK(pages_resize(all, i));
+    bool zero;
+    CHECK(pages_alloc(1, GRANULE, RUN_CHUNK, &zero) == runs[i]);
+  }
+  const size_t calls = pages_totals().purge_calls, returned = pages_totals().returned;
+  returning_keep(&r, runs[1]);
+  returning_keep(&r, runs[2]);
+  returning_keep(&r, runs[0]);
+  CHECK_COUNT(pages_totals().purge_calls, ==, calls);
+  returning_keep(&r, runs[4]); /* no neighbour */
+  CHECK_COUNT(pages_totals().purge_calls, ==, calls + 1);
+  CHECK_COUNT(r.returned, ==, 3 * GRANULE);
+  returning_flush(&r);
+  CHECK_COUNT(pages_totals().purge_calls, ==, calls + 2);
+  CHECK_COUNT(r.returned, ==, 4 * GRANULE);
+  CHECK_COUNT(pages_totals().returned - returned, ==, 4 * GRANULE);
+  CHECK_COUNT(r.recycled, ==, 0);
+  for (const char *p = run_start(runs[0]); p < run_start(runs[0]) + 3 * GRANULE; p++) CHECK_COUNT(*p, ==, 0);
+
+  returning_add(&r, runs[3]); /* there is room in the reserve */
+  CHECK_COUNT(r.recycled, ==, GRANULE);
+  CHECK_COUNT(reserve_empty(), ==, GRANULE);
+}
+
+int main(void) {
+  start_floors();
+  options.reserve_bytes = MOST * GRANULE;
+  order();
+  lending();
+  ageing();
+  pages_purge(UINT64_MAX, SIZE_MAX);
+  neighbours();
+  pages_check();
+  return 0;
+}

@@ -1,0 +1,126 @@
+/* scope: which part a thread's malloc goes to, how often it is inside, and what stays attached when it has left. */
+#include "unit.h"
+
+#include "epoch/ending.h"
+#include "epoch/scope.h"
+#include "front/front.h"
+#include <pthread.h>
+
+static uint64_t open_one(void) {
+  int error;
+  const uint64_t id = epoch_open(&(tslab_epoch_options){.label = "scope"}, &error);
+  CHECK(id != 0);
+  return id;
+}
+
+static struct part *part_of(uint64_t id) { return epoch_slot(id)->parts; }
+
+static void check_inside(uint64_t id, unsigned entered) {
+  CHECK_COUNT(scope_threads_inside(epoch_slot(id)), ==, entered > 0);
+  if (part_of(id) && part_of(id)->attached) CHECK_COUNT(part_of(id)->attached->entered, ==, entered);
+}
+
+static void check_current(struct part *part, uint64_t id, unsigned depth) {
+  CHECK(current_part == part && scope_current(current_thread) == id && current_thread->depth == depth);
+}
+
+static void nesting(void) {
+  struct thread *const me = current_thread;
+  const uint64_t a = open_one(), b = open_one();
+  check_current(me->home, 0, 0);
+  CHECK_COUNT(scope_leave(me, 0), ==, EINVAL);
+  CHECK(scope_enter(me, a) == 0 && part_of(a)->thread == me && part_of(a)->next_of_epoch == NULL);
+  check_current(part_of(a), a, 1);
+  CHECK(scope_enter(me, b) == 0 && scope_enter(me, a) == 0);
+  check_current(part_of(a), a, 3);
+  check_inside(a, 2), check_inside(b, 1);
+  CHECK(scope_enter(me, 0) == 0);
+  check_current(me->home, 0, 4);
+  CHECK_COUNT(scope_leave(me, a), ==, EINVAL);
+  check_current(me->home, 0, 4);
+  CHECK(scope_leave(me, 0) == 0 && scope_leave(me, a) == 0);
+  check_current(part_of(b), b, 2);
+  check_inside(a, 1), check_inside(b, 1);
+  CHECK(scope_switch(me, a) == 0);
+  check_current(part_of(a), a, 2);
+  check_inside(a, 2), check_inside(b, 0);
+  CHECK(scope_leave(me, a) == 0 && scope_leave(me, a) == 0);
+  check_current(me->home, 0, 0);
+  check_inside(a, 0);
+  while (me->depth < TSLAB_SCOPES) CHECK(scope_enter(me, a) == 0);
+  CHECK_COUNT(scope_enter(me, a), ==, EOVERFLOW);
+  check_inside(a, TSLAB_SCOPES);
+  while (me->depth > 0) CHECK(scope_leave(me, a) == 0);
+  ending_close(a, NULL), ending_close(b, NULL);
+  CHECK(scope_enter(me, a) == ESTALE && scope_switch(me, a) == ESTALE);
+  check_current(me->home, 0, 0);
+}
+
+/* The last few stay attached; what lies further back is detached, and goes when it holds nothing. */
+static void attachment(void) {
+  uint64_t ids[ATTACHED_IDLE + 3];
+  enum { COUNT = sizeof ids / sizeof ids[0] };
+  for (unsigned i = 0; i < COUNT; i++) {
+    ids[i] = open_one();
+    CHECK(scope_enter(current_thread, ids[i]) == 0 && scope_leave(current_thread, ids[i]) == 0);
+  }
+  for (unsigned i = 0; i < COUNT; i++) CHECK_COUNT(part_of(ids[i]) != NULL, ==, i >= COUNT - ATTACHED_IDLE);
+  struct part *const kept = part_of(ids[COUNT - 1]);
+  CHECK(scope_enter(current_thread, ids[COUNT - 1]) == 0 && current_part == kept);
+  CHECK(scope_leave(current_thread, ids[COUNT - 1]) == 0);
+  for (unsigned i = 0; i < COUNT; i++) CHECK(ending_close(ids[i], NULL) == 0);
+}
+
+static uint64_t shared;
+static struct part *theirs;
+
+static void *holds(void *unused) {
+  int error;
+  struct part *const part = front_part();
+  CHECK(part != NULL);
+  struct attached *const a = scope_hold(current_thread, shared, &error);
+  CHECK(a != NULL && a->entered == 1 && a->part->attached == a && current_part == part);
+  CHECK_COUNT(scope_threads_inside(epoch_slot(shared)), ==, 1);
+  theirs = a->part;
+  current_part = theirs;
+  CHECK(heap_refill(theirs, 5) != NULL); /* a slab, so that the part waits with the epoch */
+  current_part = part;
+  scope_let_go(a);
+  CHECK_COUNT(scope_threads_inside(epoch_slot(shared)), ==, 0);
+  return unused;
+}
+
+/* A part with slabs serves the next thread that comes by. */
+static void handing_on(void) {
+  pthread_t thread;
+  shared = open_one();
+  CHECK(pthread_create(&thread, NULL, holds, NULL) == 0 && pthread_join(thread, NULL) == 0);
+  CHECK(part_of(shared) == theirs && !theirs->attached && !theirs->live && theirs->slabs == 1);
+  CHECK(scope_enter(current_thread, shared) == 0 && current_part == theirs && theirs->thread == current_thread);
+  CHECK(scope_leave(current_thread, shared) == 0);
+  ending_close(shared, NULL);
+}
+
+/* Nobody comes in while it is shut; who is inside stays, and may go deeper once it is open again. */
+static void shut(void) {
+  const uint64_t id = open_one();
+  struct epoch *const e = epoch_slot(id);
+  CHECK(scope_enter(current_thread, id) == 0);
+  epoch_lock(e);
+  scope_shut(e);
+  CHECK(atomic_load(&e->open_id) == 0 && scope_threads_inside(e) == 1 && scope_is_inside(e->parts));
+  atomic_store(&e->open_id, id);
+  epoch_unlock(e);
+  CHECK(scope_enter(current_thread, id) == 0 && scope_leave(current_thread, id) == 0);
+  CHECK(scope_leave(current_thread, id) == 0);
+  ending_close(id, NULL);
+}
+
+int main(void) {
+  CHECK(front_part() != NULL && current_thread != NULL);
+  nesting();
+  attachment();
+  handing_on();
+  shut();
+  return 0;
+}

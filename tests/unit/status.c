@@ -1,0 +1,102 @@
+/* status: live blocks, bytes, runs and charges of an epoch that holds every kind of run, against what the test
+ * holds. */
+#include "unit.h"
+
+#include "epoch/ending.h"
+#include "epoch/scope.h"
+#include "epoch/status.h"
+#include "front/front.h"
+
+enum { MOST = 3000 };
+
+static uint64_t id;
+static struct block {
+  void *start;
+  size_t size;
+} blocks[MOST];
+static unsigned count;
+static uint64_t bytes;
+
+static tslab_epoch_status status(void) {
+  tslab_epoch_status s;
+  epoch_lock(epoch_slot(id));
+  status_of(epoch_slot(id), &s);
+  epoch_unlock(epoch_slot(id));
+  return s;
+}
+
+static void take(size_t size) {
+  void *const start = tslab_malloc(size);
+  CHECK(start != NULL && count < MOST);
+  blocks[count++] = (struct block){start, tslab_malloc_usable_size(start)};
+  bytes += blocks[count - 1].size;
+}
+
+static void give(unsigned i) {
+  bytes -= blocks[i].size;
+  tslab_free(blocks[i].start);
+  blocks[i] = blocks[--count];
+}
+
+static void check_live(unsigned inside) {
+  const tslab_epoch_status s = status();
+  CHECK_COUNT(s.live_blocks, ==, count);
+  CHECK_COUNT(s.live_bytes, ==, bytes);
+  CHECK_COUNT(s.threads_inside, ==, inside);
+  CHECK(s.slabs_pinned <= s.slabs && (s.slabs_pinned > 0) == (count > 0));
+  CHECK(s.committed_bytes % GRANULE == 0 && s.committed_bytes >= bytes && s.committed_bytes >= s.slabs * GRANULE);
+  CHECK_COUNT(s.charged_bytes, ==, s.committed_bytes);
+}
+
+static void check_head(void) {
+  int error;
+  const uint64_t parent = epoch_open(&(tslab_epoch_options){.label = "parent"}, &error);
+  id = epoch_open(&(tslab_epoch_options){.label = "status",
+                                         .budget_bytes = 64 * MiB,
+                                         .flags = TSLAB_EPOCH_DESTROYABLE,
+                                         .parent = parent},
+                  &error);
+  CHECK(parent != 0 && id != 0);
+  const tslab_epoch_status s = status();
+  CHECK(s.epoch == id && s.parent == parent && s.era == 0 && s.state == TSLAB_EPOCH_OPEN);
+  CHECK(strcmp(s.label, "status") == 0);
+  CHECK(s.flags == TSLAB_EPOCH_DESTROYABLE && s.budget_bytes == 64 * MiB);
+  CHECK_COUNT(s.live_blocks + s.slabs + s.committed_bytes + s.charged_bytes + s.refused + s.diverted, ==, 0);
+}
+
+static void check_survivor(void *start, size_t size, void *visited) {
+  unsigned i = 0;
+  while (i < count && blocks[i].start != start) i++;
+  CHECK(i < count && blocks[i].size == size);
+  ++*(unsigned *)visited;
+}
+
+int main(void) {
+  uint64_t seed = 1;
+  unsigned visited = 0;
+  CHECK(front_part() != NULL);
+  check_head();
+  CHECK(scope_enter(current_thread, id) == 0);
+  for (int i = 0; i < 500; i++) take(1 + check_random(&seed) % 900); /* chunks */
+  check_live(1);
+  while (count > 100) give((unsigned)(check_random(&seed) % count)); /* so that slabs come next */
+  for (int i = 0; i < 1000; i++) take(1 + check_random(&seed) % 900);
+  for (int i = 0; i < 10; i++) take(100000 * (size_t)(i + 1)); /* large blocks */
+  for (int i = 0; i < 400; i++) give((unsigned)(check_random(&seed) % count));
+  CHECK(epoch_slot(id)->parts->slabs > 0);
+  check_live(1); /* blocks on lists are not live, though they are in use to their slabs */
+  CHECK(scope_leave(current_thread, id) == 0);
+  check_live(0);
+  CHECK(ending_close(id, NULL) == 0 && status().state == TSLAB_EPOCH_CLOSING);
+  check_live(0);
+
+  epoch_lock(epoch_slot(id));
+  status_each_survivor(epoch_slot(id), check_survivor, &visited);
+  epoch_unlock(epoch_slot(id));
+  CHECK_COUNT(visited, ==, count);
+  while (count > 1) give(count - 1);
+  check_live(0);
+  give(0);
+  CHECK_COUNT(epoch_error(epoch_slot(id), id), ==, ESTALE);
+  return 0;
+}
