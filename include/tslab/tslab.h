@@ -71,20 +71,23 @@ TSLAB_API size_t tslab_purge(void);
 TSLAB_API const char *tslab_version(void);
 
 /* ---- epochs -----------------------------------------------------------------------------------------------------
- * An epoch is a named lifetime: a request, a frame, a batch, a session store. Inside its scope this thread's whole malloc
- * family, operators new and every library it calls allocate in it, and what is allocated in it shares slabs with nothing
- * else. Closing it recycles or returns all memory that holds no live block, at once; a block that outlives the close stays
- * valid, and its last neighbour's free gives the memory back. See docs/epochs.md for when to close, destroy or reset.
+ * An epoch is a named lifetime: a request, a frame, a batch, a session store. Inside its scope this thread's whole
+ * malloc family, operators new and every library it calls allocate in it, and what is allocated in it shares slabs with
+ * nothing else. Closing it recycles or returns all memory that holds no live block, at once; a block that outlives the
+ * close stays valid, and its last neighbour's free gives the memory back. docs/epochs.md says when to close, destroy or
+ * reset, and which calls of libc libtslab.so makes in epoch 0 whatever the scope.
  *
- * Any number may be open, and any number of threads inside one. Ids are never reused. Functions that take an id fail with
- * ESTALE when it names no epoch, or one that has drained; with ESHUTDOWN when it is closing. Errors of functions that
- * return int are returned; the others set errno. */
+ * Up to 16 million may exist at a time, and any number of threads be inside one. Ids are never reused. Functions that
+ * take an id fail with ESTALE when it names no epoch, or one that has ended; with ESHUTDOWN when it is closing. Errors
+ * of functions that return int are returned; the others set errno. */
 typedef uint64_t tslab_epoch;
 
 /* Plain malloc's epoch: always open, may be entered, cannot be closed, destroyed or reset (EPERM). */
 #define TSLAB_EPOCH_DEFAULT ((tslab_epoch)0)
 
-#define TSLAB_EPOCH_AUTO_CLOSE  ((uint32_t)1) /* closes when the last thread inside leaves */
+/* Closes when the last thread inside leaves its scope or switches away. Allocations by id (tslab_epoch_malloc) open no
+ * scope and close nothing. */
+#define TSLAB_EPOCH_AUTO_CLOSE  ((uint32_t)1)
 #define TSLAB_EPOCH_DESTROYABLE ((uint32_t)2) /* destroy and reset are allowed */
 
 #define TSLAB_EPOCH_LABEL 64 /* bytes of a label with its terminating 0; longer ones are cut */
@@ -92,23 +95,25 @@ typedef uint64_t tslab_epoch;
 
 typedef struct tslab_epoch_options {
   size_t struct_size;      /* sizeof(tslab_epoch_options) */
-  const char *label;       /* copied; NULL for none. Epochs of one label are summed in reports */
-  uint64_t budget_bytes;   /* 0 for none, else at least 64 KiB: bytes of slabs past which malloc in this epoch fails with
-                              ENOMEM; what its children hold counts too */
-  uint64_t prefault_bytes; /* made resident at open, so that the first allocations fault no page */
+  const char *label;       /* copied; NULL for none */
+  uint64_t budget_bytes;   /* 0 for none, else at least 64 KiB: bytes of slabs past which malloc in this epoch fails
+                              with ENOMEM; what its children hold counts too */
+  uint64_t prefault_bytes; /* made resident at open, so that the first small blocks fault no page */
   uint32_t flags;          /* TSLAB_EPOCH_... */
-  tslab_epoch parent;      /* 0 for none; closed, destroyed or reset with its parent, before it */
+  tslab_epoch parent;      /* 0 for none; closed, destroyed or reset with its parent, before it. A parent that is closed
+                              stays closing until its children have ended */
 } tslab_epoch_options;
 
-/* What close, destroy and reset did. Sizes in bytes, times in nanoseconds. */
+/* What close, destroy and reset did to this epoch; what its children held is not in it. Sizes in bytes, times in
+ * nanoseconds. */
 typedef struct tslab_epoch_report {
   uint64_t epoch;
-  uint64_t threads_inside; /* others and this one; while not 0 the live figures are upper bounds and the last one to leave
-                              completes the close */
+  uint64_t threads_inside; /* others and this one; while not 0 the live figures are of the moment, and the last one to
+                              leave completes the close */
   uint64_t live_blocks;    /* after close: those that survive; after destroy and reset: those that were given up */
   uint64_t live_bytes;
-  uint64_t slabs_pinned;   /* chunks, slabs and large blocks that hold a live block */
-  uint64_t bytes_recycled; /* put into the ready reserve, for the next epoch */
+  uint64_t slabs_pinned;   /* chunks, slabs and large blocks that hold a live block, or held what was given up */
+  uint64_t bytes_recycled; /* kept ready for the next epoch */
   uint64_t bytes_returned; /* given to the operating system */
   uint64_t rss_before;     /* 0 unless TSLAB_REPORT_RSS=1 */
   uint64_t rss_after;
@@ -126,14 +131,14 @@ typedef struct tslab_epoch_status {
   uint64_t flags;
   uint64_t age_ns;          /* since open, at the resolution of the coarse clock */
   uint64_t threads_inside;
-  uint64_t live_blocks;     /* exact when no thread is inside; else what their caches hold counts as live */
+  uint64_t live_blocks;     /* exact when no thread allocates or frees in it meanwhile */
   uint64_t live_bytes;
   uint64_t slabs;           /* chunks, slabs and large blocks held */
   uint64_t slabs_pinned;    /* those of them that hold a live block */
   uint64_t committed_bytes; /* of these */
   uint64_t budget_bytes;    /* 0: none */
   uint64_t charged_bytes;   /* committed_bytes and its children's */
-  uint64_t refused;         /* allocations that failed for the budget */
+  uint64_t refused;         /* allocations that failed for its budget or a parent's */
   uint64_t diverted;        /* mallocs inside its scope that went to epoch 0 because it was closing */
   uint64_t parent;
   uint64_t reserved[8];
@@ -143,20 +148,22 @@ typedef struct tslab_epoch_status {
 /* A new epoch. 0 with errno ENOMEM on failure: entering 0 is plain malloc, so a caller need not stop. */
 TSLAB_API tslab_epoch tslab_epoch_open(const char *label);
 
-/* As above; errno EINVAL for a struct_size or flag that this version does not know and for a budget below 64 KiB, ESTALE or
- * ESHUTDOWN for the parent. ENOMEM also when the budget or the parent's does not hold prefault_bytes. */
+/* As above; errno EINVAL for a struct_size or flag that this version does not know and for a budget below 64 KiB,
+ * ESTALE or ESHUTDOWN for the parent. ENOMEM also when the budget or the parent's does not hold prefault_bytes. */
 TSLAB_API tslab_epoch tslab_epoch_open_with(const tslab_epoch_options *options);
 
-/* From now on, until the matching leave, this thread allocates in `epoch`, which may be 0. Scopes nest. Writes nothing that
- * other threads write. ESHUTDOWN, ESTALE, EOVERFLOW past TSLAB_SCOPES, ENOMEM. */
+/* From now on, until the matching leave, this thread allocates in `epoch`, which may be 0. Scopes nest. Writes nothing
+ * that other threads write, but for a thread's first time in this epoch. ESHUTDOWN, ESTALE, EOVERFLOW past
+ * TSLAB_SCOPES, ENOMEM. */
 TSLAB_API int tslab_epoch_enter(tslab_epoch epoch);
 
-/* Ends the innermost scope, which must be `epoch`'s: else EINVAL, and nothing happens. */
+/* Ends the innermost scope, whose epoch `epoch` must be, as enter or the last switch set it: else EINVAL, and nothing
+ * happens. */
 TSLAB_API int tslab_epoch_leave(tslab_epoch epoch);
 
-/* Sets the epoch of the innermost scope (or of the thread, outside all scopes) and returns the one before: for fibers and
- * coroutines, whose scheduler restores it. On failure errno is set, nothing changes and the current epoch is returned; on
- * success errno is kept. */
+/* Sets the epoch of the innermost scope (or of the thread, outside all scopes) and returns the one before, which the
+ * thread leaves: for fibers and coroutines, whose scheduler restores it. On failure errno is set, nothing changes and
+ * the current epoch is returned; on success errno is kept. */
 TSLAB_API tslab_epoch tslab_epoch_switch(tslab_epoch epoch);
 
 /* For longjmp and exceptions: how many scopes this thread is in, and leaving those above `depth`. */
@@ -169,44 +176,49 @@ TSLAB_API tslab_epoch tslab_epoch_current(void);
 /* The epoch in which the block at p was allocated; 0 also for what is not ours. Async-signal-safe. */
 TSLAB_API tslab_epoch tslab_epoch_of(const void *p);
 
-/* malloc's family in a given epoch, from any thread, whatever scope it is in. NULL with errno ENOMEM (memory or budget),
- * ESHUTDOWN, ESTALE, or EINVAL for an alignment that is no power of two. */
+/* malloc's family in a given epoch, from any thread, whatever scope it is in. NULL with errno ENOMEM (memory or
+ * budget), ESHUTDOWN, ESTALE, or EINVAL for an alignment that is no power of two. */
 TSLAB_API TSLAB_ALLOC void *tslab_epoch_malloc(tslab_epoch epoch, size_t size);
 TSLAB_API TSLAB_ALLOC void *tslab_epoch_calloc(tslab_epoch epoch, size_t count, size_t size);
 TSLAB_API TSLAB_ALLOC void *tslab_epoch_aligned_alloc(tslab_epoch epoch, size_t alignment, size_t size);
 
-/* Stops new allocations (those of threads inside go to epoch 0 from their next slow path on), recycles or returns every slab
- * without a live block before it returns, leaves live blocks valid. Children are closed first. `out` may be NULL; then no
- * clock is read. ESHUTDOWN when it is closing already, and `out` is filled. EPERM, ESTALE. */
+/* Stops new allocations (those of threads inside go to epoch 0 from their next slow path on), recycles or returns every
+ * slab without a live block before it returns, leaves live blocks valid. Children are closed first. The epoch is
+ * closing until its last block is freed, its last child has ended and the last thread has left. `out` may be NULL; then
+ * no clock is read. ESHUTDOWN when it is closing already, and `out` says what is left. EPERM, ESTALE. */
 TSLAB_API int tslab_epoch_close(tslab_epoch epoch, tslab_epoch_report *out);
 
-/* The same in steps of about `max_ns`: EAGAIN until done. */
+/* The same in steps of about `max_ns`: EAGAIN until done. Children are closed whole, in the first step. ESHUTDOWN when
+ * it was closed, or its last step came. */
 TSLAB_API int tslab_epoch_close_step(tslab_epoch epoch, uint64_t max_ns, tslab_epoch_report *out);
 
-/* Ends the epoch with all blocks in it, freed or not: the caller vouches that nobody uses them. Needs
- * TSLAB_EPOCH_DESTROYABLE (else EPERM), of its children too. EBUSY and nothing done when a thread is inside. */
+/* Ends the epoch with all blocks in it, freed or not: the caller vouches that nobody uses them. Its open children are
+ * destroyed first; a child that is closing already keeps it closing too. Needs TSLAB_EPOCH_DESTROYABLE, of its children
+ * too (else EPERM). EBUSY and nothing done when a thread is inside. ESHUTDOWN, ESTALE. */
 TSLAB_API int tslab_epoch_destroy(tslab_epoch epoch, tslab_epoch_report *out);
 
-/* The same, and the epoch stays open, empty, one era older. The caller may be inside it; other threads not (EBUSY). */
+/* The same, and the epoch stays open, empty, one era older; its open children are reset first, and stay open too. The
+ * caller may be inside it and them; other threads not (EBUSY). */
 TSLAB_API int tslab_epoch_reset(tslab_epoch epoch, tslab_epoch_report *out);
 
-/* Leaves and closes the epoch that this thread entered by its last advance, if any, opens the next and enters it. `closed`
- * reports the close and may be NULL. 0 with errno on failure: then the last one is closed and nothing entered. */
+/* Leaves and closes the epoch that this thread entered by its last advance, if any, opens the next and enters it. That
+ * scope must be the innermost again: else its epoch closes with this thread inside. `closed` reports the close and may
+ * be NULL. 0 with errno on failure: then the last one is closed and nothing entered. */
 TSLAB_API tslab_epoch tslab_epoch_advance(const char *label, tslab_epoch_report *closed);
 
 /* ESTALE, or EINVAL when out is NULL. */
 TSLAB_API int tslab_epoch_info(tslab_epoch epoch, tslab_epoch_status *out);
 
-/* Visits every epoch that is open or closing, oldest slot first, epoch 0 not; stops when `visit` returns other than 0 and
- * returns that. `visit` may call anything. */
+/* Visits every epoch that is open or closing, oldest slot first, epoch 0 not; stops when `visit` returns other than 0
+ * and returns that. `visit` may call anything. */
 TSLAB_API int tslab_epoch_each(int (*visit)(const tslab_epoch_status *status, void *arg), void *arg);
 
 /* ---- handles ----------------------------------------------------------------------------------------------------
- * A handle stands for a block and is checked at every use: it frees exactly once whatever other threads do, and a stale,
- * foreign or never issued one touches nothing. 0 is never valid. The block must be freed through its handle. */
+ * A handle stands for a block and is checked at every use: it frees exactly once whatever other threads do, and a
+ * stale, foreign or never issued one touches nothing. 0 is never valid. The block must be freed through its handle. */
 typedef uint64_t tslab_handle;
 
-/* 0 with errno as tslab_epoch_malloc; *block is the block (NULL then). */
+/* 0 with errno as tslab_epoch_malloc; *block is the block (NULL then). `block` may not be NULL. */
 TSLAB_API tslab_handle tslab_handle_alloc(tslab_epoch epoch, size_t size, void **block);
 
 /* The block, or NULL when it was freed, or its epoch destroyed or reset. */
@@ -218,7 +230,8 @@ TSLAB_API bool tslab_handle_free(tslab_handle handle); /* whether this call free
  * other thread is inside the allocator; otherwise it lacks at most the calls that other threads make while it is
  * read. */
 
-/* The process as a whole. Sizes in bytes. allocations - frees = live_blocks over all classes and large blocks. */
+/* The process as a whole, all epochs included. Sizes in bytes. allocations - frees = live_blocks over all classes, the
+ * chunks of epochs, and large blocks. */
 typedef struct tslab_stats_global {
   uint64_t allocations;        /* blocks handed out since the start, realloc moves included */
   uint64_t frees;              /* blocks taken back */
@@ -230,21 +243,21 @@ typedef struct tslab_stats_global {
   uint64_t cached_bytes;
   uint64_t reserved_bytes;     /* address space, not memory */
   uint64_t committed_bytes;    /* made writable since the start */
-  uint64_t in_use_bytes;       /* runs of granules that hold slabs, large blocks or tables */
+  uint64_t in_use_bytes;       /* runs of granules that hold slabs, chunks, large blocks, tables or the reserve */
   uint64_t free_dirty_bytes;   /* free runs not yet given back */
   uint64_t returned_bytes;     /* given to the operating system since the start */
   uint64_t purge_calls;
   uint64_t purge_failures;
   uint64_t slabs_born;
   uint64_t slabs_retired;
-  uint64_t threads;            /* threads that hold a part now */
-  uint64_t parts;              /* parts ever made; a dead thread's part serves the next thread */
+  uint64_t threads;            /* threads that have allocated, and live */
+  uint64_t parts;              /* parts ever made, one for each thread and epoch; they serve the next when these end */
   uint64_t misuses;            /* reported and survived, TSLAB_ON_MISUSE=report */
-  uint64_t leaked_at_fork;     /* threads that a fork child does not have, whose lists it gave up */
+  uint64_t leaked_at_fork;     /* parts of threads that a fork child does not have, whose lists it gave up */
   uint64_t reserved[11];
 } tslab_stats_global;
 
-/* One size class. */
+/* One size class, in all epochs. Blocks in chunks, where an epoch's small blocks lie at first, are of none. */
 typedef struct tslab_class_stats {
   uint64_t object_size;        /* bytes; malloc_usable_size of its blocks */
   uint64_t allocations;
