@@ -20,8 +20,12 @@ static void report_begin(tslab_epoch_report *out, uint64_t id) {
   if (options.report_rss) out->rss_before = os_resident_bytes();
 }
 
-static void report_end(tslab_epoch_report *out) {
+static void report_end(tslab_epoch_report *out, int error) {
   if (!out) return;
+  if (error != 0 && error != ESHUTDOWN && error != EAGAIN) { /* nothing was done */
+    *out = (tslab_epoch_report){.epoch = out->epoch};
+    return;
+  }
   out->elapsed_ns = os_now_ns() - out->elapsed_ns;
   if (options.report_rss) out->rss_after = os_resident_bytes();
 }
@@ -61,6 +65,9 @@ static struct part *lone_part(const struct epoch *e) {
   if (!part || part->next_of_epoch || !is_mine(part) || options.on_destroy == DESTROY_TRAPS) return NULL;
   return atomic_load_explicit(&part->slabs, memory_order_relaxed) == 0 && bump_is_all(part) ? part : NULL;
 }
+
+/* What a spare recycles. */
+static size_t chunk_bytes(const struct epoch *e) { return e->parts && LOAD_RACING(e->parts->bump.chunk) ? GRANULE : 0; }
 
 static void empty_lone(struct epoch *e, struct part *part, struct chunk_live *given_up) {
   if (part->bump.chunk && part->bump.count > 0) {
@@ -124,8 +131,22 @@ static uint64_t child_after(const struct epoch *e, uint64_t id, uint64_t last) {
   return child;
 }
 
-static void close_children(struct epoch *e, uint64_t id) {
-  for (uint64_t child; (child = child_after(e, id, 0)) != 0;) ending_close(child, NULL);
+/* Under tree_lock: an open descendant, or 0. Also below a child that somebody else is closing just now. */
+static uint64_t open_below(const struct epoch *e) {
+  uint64_t found = 0;
+  for (uint32_t i = e->children; i && !found; i = epoch_at(i)->next_sibling)
+    found = epoch_state(epoch_at(i)) == EPOCH_OPEN ? epoch_id(epoch_at(i)) : open_below(epoch_at(i));
+  return found;
+}
+
+static void close_children(const struct epoch *e) {
+  for (;;) {
+    lock_take(&tree_lock);
+    uint64_t child = open_below(e);
+    lock_release(&tree_lock);
+    if (!child) return;
+    ending_close(child, NULL);
+  }
 }
 
 /* From here on what comes free goes back at once. */
@@ -135,21 +156,21 @@ static void end_closing(struct epoch *e, tslab_epoch_report *out) {
   ending_finish_if_done(e);
 }
 
-/* The children go first. `stepping` keeps the epoch from ending while the lock is given up for them. */
+/* The children go first. */
 static void close_children_first(struct epoch *e) {
   if (!epoch_has_children(e)) return;
-  bool was_stepping = e->stepping;
-  e->stepping = true;
+  e->descending = true;
   epoch_unlock(e);
-  close_children(e, epoch_id(e));
+  close_children(e);
   epoch_lock(e);
-  e->stepping = was_stepping;
+  e->descending = false;
 }
 
 /* An open epoch. Under the lock, which this releases. */
 static void close_open(struct epoch *e, tslab_epoch_report *out) {
+  size_t chunk = chunk_bytes(e);
   if (ends_as_spare(e, NULL, false)) {
-    if (out) out->bytes_recycled = GRANULE;
+    if (out) out->bytes_recycled = chunk;
     return;
   }
   begin_closing(e);
@@ -174,7 +195,7 @@ int ending_close(uint64_t id, tslab_epoch_report *out) {
     if (error == ESHUTDOWN) report_live(out, e);
     epoch_unlock(e);
   }
-  report_end(out);
+  report_end(out, error);
   return error;
 }
 
@@ -190,14 +211,17 @@ int ending_close_step(uint64_t id, uint64_t max_ns, tslab_epoch_report *out) {
   epoch_lock(e);
   error = epoch_error(e, id);
   bool ours = error == 0 || (error == ESHUTDOWN && e->stepping);
-  if (!ours) {
+  if (!ours || e->descending) {
+    if (ours) error = EAGAIN;
+    report_live(out, e);
     epoch_unlock(e);
+    report_end(out, error);
     return error;
   }
   if (error == 0) {
     begin_closing(e);
     e->stepping = true;
-    close_children_first(e);
+    close_children_first(e); /* nobody else goes on with it meanwhile */
   }
   bool done = close_parts(e, deadline_ns);
   if (done) lifetime_drop_ready(&e->lifetime);
@@ -210,14 +234,14 @@ int ending_close_step(uint64_t id, uint64_t max_ns, tslab_epoch_report *out) {
     report_bytes(out, &e->lifetime);
     epoch_unlock(e);
   }
-  report_end(out);
+  report_end(out, 0);
   return done ? 0 : EAGAIN;
 }
 
 /* ---- the end ------------------------------------------------------------------------------------------------------ */
 
 void ending_finish_if_done(struct epoch *e) {
-  bool done = epoch_state(e) == EPOCH_CLOSING && !e->stepping &&
+  bool done = epoch_state(e) == EPOCH_CLOSING && !e->stepping && !e->descending &&
               atomic_load_explicit(&e->lifetime.own, memory_order_acquire) == 0 && !epoch_has_children(e) &&
               scope_threads_inside(e) == 0;
   if (!done) {
@@ -249,7 +273,7 @@ void ending_left(struct epoch *e, uint64_t id) {
     lifetime_return_spilled(&e->lifetime, SIZE_MAX);
     ending_finish_if_done(e);
   } else {
-    bool closes = epoch_state(e) == EPOCH_OPEN && (e->flags & TSLAB_EPOCH_AUTO_CLOSE);
+    bool closes = epoch_state(e) == EPOCH_OPEN && atomic_load_explicit(&e->left, memory_order_relaxed);
     if (closes) {
       scope_shut(e);
       closes = scope_threads_inside(e) == 0;
@@ -369,16 +393,14 @@ static void tell_survivors(const struct epoch *e, const char *call) {
   status_each_survivor(e, show_survivor, &shown);
 }
 
-static int destroy_checked(struct epoch *e, uint64_t id, tslab_epoch_report *out) {
+static void destroy_checked(struct epoch *e, tslab_epoch_report *out) {
   begin_closing(e);
   close_parts(e, UINT64_MAX);
   lifetime_drop_ready(&e->lifetime);
   lifetime_return_spilled(&e->lifetime, SIZE_MAX);
   tell_survivors(e, "destroy");
   report_live(out, e);
-  (void)id;
   end_closing(e, out);
-  return 0;
 }
 
 int ending_destroy(uint64_t id, tslab_epoch_report *out) {
@@ -396,13 +418,15 @@ int ending_destroy(uint64_t id, tslab_epoch_report *out) {
   }
   if (error != 0) {
     epoch_unlock(e);
+    report_end(out, error);
     return error;
   }
+  size_t chunk = chunk_bytes(e);
   if (options.on_destroy == DESTROY_CHECKS) {
-    destroy_checked(e, id, out);
+    destroy_checked(e, out);
   } else if (ends_as_spare(e, out ? &given_up : NULL, true)) {
     report_given_up(out, given_up);
-    if (out) out->bytes_recycled = GRANULE;
+    if (out) out->bytes_recycled = chunk;
   } else {
     report_live(out, e);
     begin_closing(e);
@@ -410,7 +434,7 @@ int ending_destroy(uint64_t id, tslab_epoch_report *out) {
     end_closing(e, out);
   }
   if (epoch_has_children(e)) destroy_children(e, id);
-  report_end(out);
+  report_end(out, 0);
   return 0;
 }
 
@@ -436,6 +460,7 @@ int ending_reset(uint64_t id, tslab_epoch_report *out) {
   if (error != 0) {
     if (error == EBUSY) reopen(e, id);
     epoch_unlock(e);
+    report_end(out, error);
     return error;
   }
   if (options.on_destroy == DESTROY_CHECKS) {
@@ -455,6 +480,6 @@ int ending_reset(uint64_t id, tslab_epoch_report *out) {
   e->era++;
   reopen(e, id);
   epoch_unlock(e);
-  report_end(out);
+  report_end(out, 0);
   return 0;
 }

@@ -65,6 +65,7 @@ void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
   e->label[length] = 0;
   e->flags = flags;
   e->era = 0;
+  atomic_store_explicit(&e->left, false, memory_order_relaxed);
   e->opened_ns = os_now_coarse_ns();
   atomic_store_explicit(&e->diverted, 0, memory_order_relaxed);
   atomic_store_explicit(&e->lifetime.bumped, 0, memory_order_relaxed);
@@ -78,19 +79,26 @@ void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
   atomic_store_explicit(&e->open_id, id, memory_order_release); /* pairs with enter's load: then all of the above stands */
 }
 
-/* Open and a child in one step: who closes the parent finds it, or was first. */
-static int begin_as_child(struct epoch *e, const tslab_epoch_options *wanted) {
-  struct epoch *parent = wanted->parent ? epoch_slot(wanted->parent) : NULL;
-  if (parent) lock_take(&tree_lock);
-  epoch_lock(e);
-  int error = parent ? epoch_error(parent, wanted->parent) : wanted->parent ? ESTALE : 0;
+/* Under tree_lock. Who closes the parent, or keeps it as a spare, holds its lock: so it sees the child, or was first. */
+static int join(struct epoch *e, uint64_t parent_id) {
+  struct epoch *parent = epoch_slot(parent_id);
+  if (!parent) return ESTALE;
+  epoch_lock(parent);
+  int error = epoch_error(parent, parent_id);
+  if (error == 0) join_parent(e, parent);
+  epoch_unlock(parent);
+  return error;
+}
+
+/* Open and a child in one step for who walks the tree. Locks it, but after an error. */
+static int begin(struct epoch *e, const tslab_epoch_options *wanted) {
+  if (wanted->parent) lock_take(&tree_lock);
+  int error = wanted->parent ? join(e, wanted->parent) : 0;
   if (error == 0) {
-    if (parent) join_parent(e, parent);
+    epoch_lock(e);
     epoch_begin(e, wanted->label, wanted->flags);
-  } else {
-    epoch_unlock(e);
   }
-  if (parent) lock_release(&tree_lock);
+  if (wanted->parent) lock_release(&tree_lock);
   return error;
 }
 
@@ -102,7 +110,7 @@ uint64_t epoch_open(const tslab_epoch_options *wanted, int *error) {
   lifetime->budget = wanted->budget_bytes ? wanted->budget_bytes : SIZE_MAX;
   atomic_store_explicit(&lifetime->refused, 0, memory_order_relaxed);
   atomic_store_explicit(&lifetime->spilled, 0, memory_order_relaxed);
-  *error = begin_as_child(e, wanted);
+  *error = begin(e, wanted);
   if (*error != 0) {
     free_slot(e);
     return 0;

@@ -29,8 +29,10 @@ struct epoch {
   uint32_t flags;
   _Atomic uint8_t state;
   bool stepping;     /* closing by close_step */
+  bool descending;   /* who closes it has given up the lock for its children, and comes back: nobody else may end it */
   bool lent;         /* its chunk counts as reserve while it is spare (epoch/spare.h) */
   uint8_t spare_age; /* ticks of the scavenger */
+  _Atomic bool left; /* TSLAB_EPOCH_AUTO_CLOSE: a scope of it has ended, so the last thread to go closes it */
   struct part *parts;
   uint64_t era, opened_ns;
   _Atomic uint64_t diverted;

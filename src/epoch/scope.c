@@ -134,6 +134,10 @@ static uint64_t open_id_of(const struct epoch *e) {
   return atomic_load_explicit(&e->open_id, is_one_sided() ? memory_order_acquire : memory_order_seq_cst);
 }
 
+static bool has_left(const struct epoch *e) {
+  return atomic_load_explicit(&e->left, is_one_sided() ? memory_order_relaxed : memory_order_seq_cst);
+}
+
 void scope_shut(struct epoch *e) {
   atomic_exchange_explicit(&e->open_id, 0, memory_order_seq_cst);
   for (struct part *p = e->parts; p; p = p->next_of_epoch) {
@@ -280,14 +284,16 @@ static bool let_go(struct attached *a) {
 void scope_let_go(struct attached *a) {
   uint64_t id = atomic_load_explicit(&a->id, memory_order_relaxed);
   struct epoch *e = a->epoch;
-  if (let_go(a) && UNLIKELY(open_id_of(e) != id)) ending_left(e, id);
+  /* Who left last meanwhile saw us inside, and relies on us to see that it left. */
+  if (let_go(a) && UNLIKELY(open_id_of(e) != id || has_left(e))) ending_left(e, id);
 }
 
 /* The same at a scope's end, which an epoch may be waiting for. */
 static void leave(struct attached *a) {
   uint64_t id = atomic_load_explicit(&a->id, memory_order_relaxed);
   struct epoch *e = a->epoch;
-  if (let_go(a) && UNLIKELY(open_id_of(e) != id || (e->flags & TSLAB_EPOCH_AUTO_CLOSE))) ending_left(e, id);
+  if (UNLIKELY(e->flags & TSLAB_EPOCH_AUTO_CLOSE)) atomic_store_explicit(&e->left, true, memory_order_seq_cst);
+  if (let_go(a) && UNLIKELY(open_id_of(e) != id || has_left(e))) ending_left(e, id);
 }
 
 /* ---- scopes ------------------------------------------------------------------------------------------------------- */

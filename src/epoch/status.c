@@ -34,8 +34,9 @@ static void subtract_cached(struct part *part, struct live *from) {
   lock_take(&part->lock);
   for (unsigned class = 0; class < CLASSES; class++) {
     uint64_t cached = list_totals(part, class).length + part->bins[class].depot_blocks;
+    cached = min_size(cached, from->blocks); /* its thread may have taken more since the slabs were asked */
     from->blocks -= cached;
-    from->bytes -= cached * class_size(class);
+    from->bytes -= min_size(cached * class_size(class), from->bytes);
   }
   lock_release(&part->lock);
 }

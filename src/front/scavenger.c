@@ -8,6 +8,7 @@
 #include "front/front.h"
 
 #include "base/options.h"
+#include "epoch/ending.h"
 #include "epoch/spare.h"
 #include "os/os.h"
 #include <errno.h>
@@ -39,15 +40,28 @@ static bool was_quiet(struct part *part) {
   return quiet;
 }
 
+/* Of an epoch under its lock: who counts its blocks, or destroys it, must find each on a list or in its slab; and what comes
+ * free last here ends it. */
+static size_t tidy(struct part *part, bool now) {
+  struct lifetime *lifetime = __atomic_load_n(&part->lifetime, __ATOMIC_RELAXED);
+  struct epoch *e = (struct epoch *)(void *)lifetime;
+  size_t freed = 0;
+  if (e) epoch_lock(e);
+  if (__atomic_load_n(&part->lifetime, __ATOMIC_RELAXED) == lifetime) {
+    freed = heap_flush_dead(part);
+    if (now || was_quiet(part)) freed += heap_flush_depot(part, SIZE_MAX);
+    freed += heap_trim(part, now);
+  }
+  if (e) ending_finish_if_done(e);
+  return freed;
+}
+
 static size_t tick_once(void) {
   size_t freed = reserve_trim(++tick);
   spares_age(false);
   pages_set_tick(tick);
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
-    freed += heap_flush_dead(p);
-    if (was_quiet(p)) freed += heap_flush_depot(p, SIZE_MAX);
-    freed += heap_trim(p, false);
-  }
+  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
+    freed += tidy(p, false);
   return freed + pages_purge(tick - AGE + 1, SIZE_MAX);
 }
 
@@ -137,11 +151,8 @@ size_t front_purge(void) {
   if (!front_has_started()) return 0;
   size_t before = pages_totals().returned;
   if (current_part != &empty_part) heap_flush_lists(current_part);
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
-    heap_flush_dead(p);
-    heap_flush_depot(p, SIZE_MAX);
-    heap_trim(p, true);
-  }
+  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
+    tidy(p, true);
   spares_age(true);
   reserve_empty();
   pages_purge(UINT64_MAX, SIZE_MAX);

@@ -94,7 +94,7 @@ struct part *part_take_blank(struct lifetime *lifetime) {
   part->live = true;
   part->closing = false;
   part->thread = current_thread;
-  part->lifetime = lifetime;
+  __atomic_store_n(&part->lifetime, lifetime, __ATOMIC_RELAXED); /* for the scavenger's look */
   lock_release(&part->lock);
   return part;
 }
@@ -104,7 +104,7 @@ void part_give_back(struct part *part) {
   INVARIANT(1, part->slabs == 0 && part->depot_bytes == 0);
   part->live = false;
   part->thread = NULL;
-  part->lifetime = NULL;
+  __atomic_store_n(&part->lifetime, NULL, __ATOMIC_RELAXED);
   lock_release(&part->lock);
   lock_take(&parts_lock);
   part->next_dead = own.blank;
