@@ -118,19 +118,6 @@ static bool close_parts(struct epoch *e, uint64_t deadline_ns) {
   return true;
 }
 
-/* The open child after `last` (0: the first), or 0. An epoch with children does not end, so a slot that still has this id has
- * this epoch's. */
-static uint64_t child_after(const struct epoch *e, uint64_t id, uint64_t last) {
-  uint64_t child = 0;
-  lock_take(&tree_lock);
-  uint32_t i = last ? epoch_at(epoch_index(last))->next_sibling : e->children;
-  if (epoch_id(e) != id) i = 0;
-  for (; i && !child; i = epoch_at(i)->next_sibling)
-    if (epoch_state(epoch_at(i)) == EPOCH_OPEN) child = epoch_id(epoch_at(i));
-  lock_release(&tree_lock);
-  return child;
-}
-
 /* Under tree_lock: an open descendant, or 0. Also below a child that somebody else is closing just now. */
 static uint64_t open_below(const struct epoch *e) {
   uint64_t found = 0;
@@ -352,8 +339,28 @@ static int tree_destroyable(const struct epoch *e, bool caller_may_be_inside) {
   return 0;
 }
 
+/* An open child of the epoch with that id that this walk has not met, or 0. An epoch with children does not end, so a slot
+ * that still has the id has its children. */
+static uint64_t next_child(const struct epoch *e, uint64_t id, uint32_t mark) {
+  uint64_t child = 0;
+  lock_take(&tree_lock);
+  for (uint32_t i = epoch_id(e) == id ? e->children : 0; i && !child; i = epoch_at(i)->next_sibling) {
+    struct epoch *c = epoch_at(i);
+    if (epoch_state(c) == EPOCH_OPEN && c->reset_mark != mark) child = epoch_id(c);
+    c->reset_mark = mark;
+  }
+  lock_release(&tree_lock);
+  return child;
+}
+
+static uint32_t new_mark(void) {
+  static _Atomic uint32_t marks;
+  return atomic_fetch_add_explicit(&marks, 1, memory_order_relaxed) + 1;
+}
+
 static int destroy_children(struct epoch *e, uint64_t id) {
-  for (uint64_t child; (child = child_after(e, id, 0)) != 0;) {
+  uint32_t mark = new_mark();
+  for (uint64_t child; (child = next_child(e, id, mark)) != 0;) {
     int error = ending_destroy(child, NULL);
     if (error != 0 && error != ESTALE) return error; /* stale: somebody else ended it */
   }
@@ -361,7 +368,8 @@ static int destroy_children(struct epoch *e, uint64_t id) {
 }
 
 static int reset_children(struct epoch *e, uint64_t id) {
-  for (uint64_t child = 0; (child = child_after(e, id, child)) != 0;) {
+  uint32_t mark = new_mark();
+  for (uint64_t child; (child = next_child(e, id, mark)) != 0;) {
     int error = ending_reset(child, NULL);
     if (error != 0 && error != ESTALE) return error;
   }
@@ -464,6 +472,10 @@ int ending_reset(uint64_t id, tslab_epoch_report *out) {
     return error;
   }
   if (options.on_destroy == DESTROY_CHECKS) {
+    for (struct part *p = e->parts; p; p = p->next_of_epoch) {
+      heap_rest(p);
+      heap_flush_depot(p, SIZE_MAX);
+    }
     tell_survivors(e, "reset");
     report_live(out, e);
   } else if (rewinds(e, out ? &given_up : NULL)) {

@@ -2,6 +2,7 @@
 #include "epoch/epoch.h"
 
 #include "base/options.h"
+#include "epoch/ending.h"
 #include "os/os.h"
 #include <errno.h>
 #include <string.h>
@@ -85,6 +86,9 @@ static int join(struct epoch *e, uint64_t parent_id) {
   if (!parent) return ESTALE;
   epoch_lock(parent);
   int error = epoch_error(parent, parent_id);
+  unsigned depth = 1;
+  for (const struct lifetime *l = parent->lifetime.parent; l; l = l->parent) depth++;
+  if (error == 0 && depth > EPOCH_DEPTH) error = EOVERFLOW;
   if (error == 0) join_parent(e, parent);
   epoch_unlock(parent);
   return error;
@@ -122,7 +126,8 @@ uint64_t epoch_open(const tslab_epoch_options *wanted, int *error) {
   }
   *error = ENOMEM;
   atomic_store_explicit(&e->open_id, 0, memory_order_relaxed);
-  epoch_end(e);
+  struct epoch *parent = epoch_end(e);
+  if (parent) ending_after_free(parent->lifetime.index); /* which may be closing, and have waited for its last child */
   return 0;
 }
 

@@ -38,6 +38,7 @@ struct epoch {
   _Atomic uint64_t diverted;
   uint32_t children, next_sibling, previous_sibling; /* by index */
   uint32_t next_free;
+  uint32_t reset_mark; /* which reset of an ancestor came by last; under tree_lock */
   _Atomic uint32_t handles, freeing; /* tables of handles, and blocks that are
                                         freed through them just now: epoch/handle.h */
   uint32_t roomy; /* those of the tables that have an unused slot */
@@ -74,6 +75,8 @@ extern HIDDEN struct lock epoch_locks[EPOCH_LOCKS];
 INLINE void epoch_lock(const struct epoch *e) { lock_take(&epoch_locks[e->lifetime.index % EPOCH_LOCKS]); }
 INLINE void epoch_unlock(const struct epoch *e) { lock_release(&epoch_locks[e->lifetime.index % EPOCH_LOCKS]); }
 extern HIDDEN struct lock tree_lock;
+
+#define EPOCH_DEPTH 64 /* parents above an epoch, at most: what walks the tree calls itself */
 
 /* The id of a new epoch, without parts; `wanted` is checked but for its parent. 0 and *error. */
 HIDDEN uint64_t epoch_open(const tslab_epoch_options *wanted, int *error);

@@ -333,11 +333,18 @@ int scope_switch(struct thread *thread, uint64_t id) {
   return 0;
 }
 
+/* A spare that is lost to a fork child counts as reserve no more. */
+static void forget_lent(struct epoch *e) {
+  if (e->lent) reserve_lend(-1);
+  e->lent = false;
+}
+
 /* The other threads are gone; what they were inside of, nobody is any more. */
 static void bury_thread(struct thread *thread) {
   for (unsigned i = 0; i < thread->attached_count; i++) {
     struct attached *a = &thread->attached[i];
     atomic_store_explicit(&a->entered, 0, memory_order_relaxed);
+    if (atomic_load_explicit(&a->id, memory_order_relaxed) == ATTACHED_SPARE) forget_lent(a->epoch);
     if (atomic_load_explicit(&a->id, memory_order_relaxed) == 0 || a->part->attached != a) continue;
     bump_forsake(a->part);
     a->part->attached = NULL;
@@ -346,8 +353,32 @@ static void bury_thread(struct thread *thread) {
   atomic_store_explicit(&thread->spare, NULL, memory_order_relaxed); /* it is lost to the child, with its chunk */
 }
 
-void scopes_after_fork_child(void) {
+/* Spares that the scavenger had in its hands: one is the thread's again, more are lost to the child. */
+static void keep_one_spare(struct thread *thread) {
+  struct epoch *kept = NULL;
+  for (unsigned i = 0; i < thread->attached_count; i++) {
+    struct attached *a = &thread->attached[i];
+    if (atomic_load_explicit(&a->id, memory_order_relaxed) != ATTACHED_SPARE) continue;
+    if (!kept) {
+      kept = a->epoch;
+      continue;
+    }
+    forget_lent(a->epoch);
+    STORE_RACING(a->part->attached, NULL);
+    atomic_store_explicit(&a->id, 0, memory_order_relaxed);
+  }
+  atomic_store_explicit(&thread->spare, kept, memory_order_relaxed);
+}
+
+void scopes_before_fork(void) { lock_take(&own.lock); }
+
+void scopes_after_fork(bool child) {
+  if (!child) {
+    lock_release(&own.lock);
+    return;
+  }
   lock_reset(&own.lock);
   for (struct thread *t = atomic_load_explicit(&all_threads, memory_order_acquire); t; t = t->next)
     if (t != current_thread) bury_thread(t);
+  if (current_thread) keep_one_spare(current_thread);
 }

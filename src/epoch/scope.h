@@ -16,7 +16,7 @@
 #include "epoch/epoch.h"
 
 #define ATTACHED_IDLE 8 /* parts that stay attached without a scope */
-#define ATTACHED_MOST (TSLAB_SCOPES + 1 + ATTACHED_IDLE)
+#define ATTACHED_MOST (TSLAB_SCOPES + 1 + ATTACHED_IDLE + 1) /* the last is the spare's */
 #define ATTACHED_SPARE UINT64_MAX /* no epoch's id: the part belongs to the thread's spare epoch */
 
 struct attached {
@@ -74,6 +74,7 @@ HIDDEN struct attached *scope_attach(struct thread *thread, struct epoch *e, uin
 /* Under the epoch's lock: the part, inside which nobody is, serves no thread any more; with slabs it stays with the epoch. */
 HIDDEN void scope_detach(struct epoch *e, struct part *part);
 
-HIDDEN void scopes_after_fork_child(void);
+HIDDEN void scopes_before_fork(void);
+HIDDEN void scopes_after_fork(bool child);
 
 #endif

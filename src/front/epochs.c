@@ -239,10 +239,13 @@ int tslab_epoch_each(int (*visit)(const tslab_epoch_status *, void *), void *arg
 /* ---- handles ------------------------------------------------------------------------------------------------------ */
 
 tslab_handle tslab_handle_alloc(tslab_epoch epoch, size_t size, void **block) {
-  *block = tslab_epoch_malloc(epoch, size);
-  if (!*block) return 0;
-  tslab_handle handle = handle_make(pages_run_of(*block)->epoch, *block);
-  if (handle) return handle;
+  struct visit visit;
+  *block = NULL;
+  if (!visit_begin(&visit, epoch)) return 0;
+  void *made = entry_malloc(size); /* still inside: a destroy in between would leave the handle to the slot's next epoch */
+  tslab_handle handle = made ? handle_make(pages_run_of(made)->epoch, made) : 0;
+  *block = visit_end(&visit, made);
+  if (handle || !made) return handle;
   entry_free(*block);
   *block = NULL;
   errno = ENOMEM;

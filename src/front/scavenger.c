@@ -56,12 +56,25 @@ static size_t tidy(struct part *part, bool now) {
   return freed;
 }
 
+#define CHUNKS_A_TICK 64 /* of an epoch, whose lock is held meanwhile */
+
+/* An epoch owns nothing, or is at its place in the table: so this needs no lock of the epoch's. */
+static size_t purge_dead_pages(void) {
+  size_t freed = 0;
+  for (uint32_t i = 1, made = lifetimes_made(); i <= made; i++) {
+    struct lifetime *lifetime = lifetime_at(i);
+    if (atomic_load_explicit(&lifetime->own, memory_order_relaxed) > GRANULE) freed += bump_purge_dead(lifetime, CHUNKS_A_TICK);
+  }
+  return freed;
+}
+
 static size_t tick_once(void) {
   size_t freed = reserve_trim(++tick);
   spares_age(false);
   pages_set_tick(tick);
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
     freed += tidy(p, false);
+  freed += purge_dead_pages();
   return freed + pages_purge(tick - AGE + 1, SIZE_MAX);
 }
 

@@ -33,6 +33,7 @@ static void thread_dies(void *part) {
 
 static void before_fork(void) {
   epochs_before_fork();
+  scopes_before_fork();
   handles_before_fork();
   heap_before_fork();
 }
@@ -40,13 +41,14 @@ static void before_fork(void) {
 static void after_fork_parent(void) {
   heap_after_fork(false);
   handles_after_fork(false);
+  scopes_after_fork(false);
   epochs_after_fork(false);
 }
 
 static void after_fork_child(void) {
   heap_after_fork(true);
   handles_after_fork(true);
-  scopes_after_fork_child();
+  scopes_after_fork(true);
   epochs_after_fork(true);
   scavenger_after_fork_child();
   options.stats_at_exit = NULL; /* the file is the parent's */

@@ -1,6 +1,8 @@
 /* bump: see bump.h.                                                                                  floor: heap */
 #include "heap/bump.h"
 
+#include "os/os.h"
+
 static struct {
   _Atomic uint64_t allocations, frees; /* of chunks that are gone */
 } buried;
@@ -233,6 +235,69 @@ bool bump_free(struct run *chunk, void *p) {
   return true;
 }
 
+/* ---- dead pages --------------------------------------------------------------------------------------------------- */
+
+_Static_assert(GRANULE / 4096 <= 16, "the pages of a chunk fit into run->threshold, one bit each");
+
+static uint32_t pages_of(size_t from, size_t to) { /* that [from, to) touches */
+  size_t first = from / os_page_size, last = (to - 1) / os_page_size;
+  return (uint32_t)((((uint64_t)2 << last) - 1) & ~(((uint64_t)1 << first) - 1));
+}
+
+struct live_pages {
+  const char *start;
+  uint32_t mask;
+};
+
+static void mark_live(void *block, size_t size, void *pages_found) {
+  struct live_pages *live = pages_found;
+  size_t offset = (size_t)((const char *)block - live->start);
+  live->mask |= pages_of(offset, offset + size);
+}
+
+static size_t purge_pages(const struct run *chunk, uint32_t mask) {
+  size_t purged = 0;
+  while (mask) {
+    unsigned from = lowest_bit(mask), length = lowest_bit(~(mask >> from));
+    size_t bytes = length * os_page_size;
+    bool done = os_purge(run_start(chunk) + from * os_page_size, bytes);
+    pages_count_purge(bytes, done);
+    if (done) purged += bytes;
+    mask &= ~((((uint32_t)1 << length) - 1) << from);
+  }
+  return purged;
+}
+
+/* Blocks of a full chunk are never handed out again, so a page on which none lives is dead for good. run->previous is how
+ * many lived when it was purged last, run->next at the last look: it is time when an eighth is gone, or what is gone stood
+ * still. */
+static bool is_time(struct run *chunk) {
+  uint64_t word = atomic_load_explicit(&chunk->word, memory_order_relaxed);
+  if (word <= CHUNK_SEALED || (int64_t)word < 0 || chunk->size + CONTINUE_LEAST <= CHUNK_CAPACITY) return false;
+  uint32_t live = (uint32_t)(word - CHUNK_SEALED), looked = chunk->next, purged = chunk->previous;
+  if (purged == 0) purged = chunk->capacity;
+  chunk->next = live;
+  if (live == purged || (live + chunk->capacity / 8u > purged && live != looked)) return false;
+  chunk->previous = live;
+  return true;
+}
+
+size_t bump_purge_dead(struct lifetime *lifetime, unsigned most) {
+  size_t purged = 0;
+  lifetime_lock(lifetime); /* a chunk in the list is not used for anything else, even if its last block goes meanwhile */
+  for (struct run *run = lifetime_first(lifetime); run && most > 0; run = lifetime_next(run)) {
+    if (run->kind != RUN_CHUNK || !is_time(run)) continue;
+    struct live_pages live = {run_start(run), 0};
+    chunk_each_live(run, mark_live, &live);
+    uint32_t dead = pages_of(0, GRANULE) & ~live.mask & ~run->threshold;
+    run->threshold = (uint16_t)(run->threshold | dead);
+    purged += purge_pages(run, dead);
+    most--;
+  }
+  lifetime_unlock(lifetime);
+  return purged;
+}
+
 void bump_forsake(struct part *part) {
   struct run *chunk = part->bump.chunk;
   if (chunk) {
@@ -247,8 +312,9 @@ void bump_halt(struct part *part) { __atomic_store_n(&part->bump.end, NULL, __AT
 void bump_leave(struct part *part, bool to_continue) {
   struct bump *bump = &part->bump;
   struct run *current = bump->chunk;
+  /* Full, so that nobody continues it: said before it is sealed, for then whoever frees its last block releases it. */
+  if (current && !to_continue) bump->at = bump->start + CHUNK_CAPACITY;
   bool drained = current && seal(part);
-  if (current && !to_continue) current->size = CHUNK_CAPACITY;
   stop(bump);
   lifetime_lock(part->lifetime);
   for (struct run *run = lifetime_first(part->lifetime); run; run = lifetime_next(run))

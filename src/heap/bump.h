@@ -78,6 +78,9 @@ HIDDEN void bump_empty(struct part *part);
 /* A sealed chunk whose blocks are all free, or given up, leads nowhere any more; its run is the caller's. */
 HIDDEN void bump_bury(struct run *chunk);
 
+/* Gives pages of full chunks on which no block lives back to the kernel, in at most `most` chunks. Returns bytes. */
+HIDDEN size_t bump_purge_dead(struct lifetime *lifetime, unsigned most);
+
 HIDDEN unsigned bump_blocks(const struct run *chunk); /* handed out since it was empty; under the epoch's lifetime_lock */
 
 /* Blocks handed out and freed in chunks that are gone or were emptied; a chunk itself knows of the others. */

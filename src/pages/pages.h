@@ -40,7 +40,7 @@ struct run {
     uint64_t seen; /* free run: the tick at which it became free; slab: `word` at the scavenger's last visit */
     size_t size;   /* large block: usable bytes; chunk: bytes handed out when it was sealed */
   };
-  uint32_t next, previous; /* neighbours in the list that holds this run, by granule; 0 = none */
+  uint32_t next, previous; /* neighbours in the list that holds this run, by granule; 0 = none; chunk: see heap/bump.c */
   uint32_t granules;
   union {
     uint32_t back;              /* last granule of a free run: distance to its first */
@@ -49,7 +49,7 @@ struct run {
   uint32_t next_of_epoch;
   uint32_t epoch;     /* index of the lifetime it was born in; never changes while the run is in use */
   uint16_t capacity;  /* slab, sealed chunk: blocks */
-  uint16_t threshold; /* slab: free blocks that make it worth listing */
+  uint16_t threshold; /* slab: free blocks that make it worth listing; chunk: pages given back, one bit each */
   uint8_t kind;       /* enum run_kind */
   uint8_t class;      /* slab: size class */
   uint8_t was;        /* what lay here last, for a better word about a late free: class + 1, or LARGE_WAS, CHUNK_WAS */
