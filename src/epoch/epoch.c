@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-struct lock epoch_locks[EPOCH_LOCKS];
+struct lone_lock epoch_locks[EPOCH_LOCKS];
 struct lock tree_lock;
 
 static struct {
@@ -147,7 +147,7 @@ struct epoch *epoch_end(struct epoch *e) {
 
 void epochs_before_fork(void) {
   lock_take(&tree_lock);
-  for (unsigned i = 0; i < EPOCH_LOCKS; i++) lock_take(&epoch_locks[i]);
+  for (unsigned i = 0; i < EPOCH_LOCKS; i++) lock_take(&epoch_locks[i].lock);
   lock_take(&own.lock);
 }
 
@@ -155,8 +155,8 @@ void epochs_after_fork(bool child) {
   if (child) lock_reset(&own.lock);
   else lock_release(&own.lock);
   for (unsigned i = 0; i < EPOCH_LOCKS; i++)
-    if (child) lock_reset(&epoch_locks[i]);
-    else lock_release(&epoch_locks[i]);
+    if (child) lock_reset(&epoch_locks[i].lock);
+    else lock_release(&epoch_locks[i].lock);
   if (child) lock_reset(&tree_lock);
   else lock_release(&tree_lock);
 }

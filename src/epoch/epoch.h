@@ -71,9 +71,9 @@ INLINE int epoch_error(const struct epoch *e, uint64_t id) {
 }
 
 #define EPOCH_LOCKS 64
-extern HIDDEN struct lock epoch_locks[EPOCH_LOCKS];
-INLINE void epoch_lock(const struct epoch *e) { lock_take(&epoch_locks[e->lifetime.index % EPOCH_LOCKS]); }
-INLINE void epoch_unlock(const struct epoch *e) { lock_release(&epoch_locks[e->lifetime.index % EPOCH_LOCKS]); }
+extern HIDDEN struct lone_lock epoch_locks[EPOCH_LOCKS];
+INLINE void epoch_lock(const struct epoch *e) { lock_take(&epoch_locks[e->lifetime.index % EPOCH_LOCKS].lock); }
+INLINE void epoch_unlock(const struct epoch *e) { lock_release(&epoch_locks[e->lifetime.index % EPOCH_LOCKS].lock); }
 extern HIDDEN struct lock tree_lock;
 
 #define EPOCH_DEPTH 64 /* parents above an epoch, at most: what walks the tree calls itself */

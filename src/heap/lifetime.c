@@ -40,9 +40,9 @@ struct lifetime *lifetime_make(void) {
 
 /* ---- runs and their cost ------------------------------------------------------------------------------------------ */
 
-static struct lock locks[LIFETIME_LOCKS];
+static struct lone_lock locks[LIFETIME_LOCKS];
 
-static struct lock *lock_of(const struct lifetime *lifetime) { return &locks[lifetime->index % LIFETIME_LOCKS]; }
+static struct lock *lock_of(const struct lifetime *lifetime) { return &locks[lifetime->index % LIFETIME_LOCKS].lock; }
 
 void lifetime_lock(const struct lifetime *lifetime) { lock_take(lock_of(lifetime)); }
 void lifetime_unlock(const struct lifetime *lifetime) { lock_release(lock_of(lifetime)); }
@@ -188,11 +188,11 @@ struct run *lifetime_first(const struct lifetime *lifetime) { return run_at(life
 struct run *lifetime_next(const struct run *run) { return run_at(run->next_of_epoch); }
 
 void lifetimes_before_fork(void) {
-  for (unsigned i = 0; i < LIFETIME_LOCKS; i++) lock_take(&locks[i]);
+  for (unsigned i = 0; i < LIFETIME_LOCKS; i++) lock_take(&locks[i].lock);
 }
 
 void lifetimes_after_fork(bool child) {
   for (unsigned i = 0; i < LIFETIME_LOCKS; i++)
-    if (child) lock_reset(&locks[i]);
-    else lock_release(&locks[i]);
+    if (child) lock_reset(&locks[i].lock);
+    else lock_release(&locks[i].lock);
 }

@@ -12,6 +12,11 @@ struct lock {
   _Atomic uint32_t word;
 };
 
+/* One of many that several threads take at a time: on a line of its own. */
+struct lone_lock {
+  struct lock lock ALIGNED(CACHE_LINE);
+};
+
 HIDDEN COLD void lock_take_slow(struct lock *lock);
 HIDDEN COLD void lock_release_slow(struct lock *lock);
 
