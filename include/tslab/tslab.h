@@ -149,7 +149,8 @@ typedef struct tslab_epoch_status {
 TSLAB_API tslab_epoch tslab_epoch_open(const char *label);
 
 /* As above; errno EINVAL for a struct_size or flag that this version does not know and for a budget below 64 KiB,
- * ESTALE or ESHUTDOWN for the parent, EOVERFLOW for one with 64 above it. ENOMEM also when the budget or the parent's does not hold prefault_bytes. */
+ * ESTALE or ESHUTDOWN for the parent, EOVERFLOW for one with 64 above it. ENOMEM also when the budget or the parent's
+ * does not hold prefault_bytes. */
 TSLAB_API tslab_epoch tslab_epoch_open_with(const tslab_epoch_options *options);
 
 /* From now on, until the matching leave, this thread allocates in `epoch`, which may be 0. Scopes nest. Writes nothing

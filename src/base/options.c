@@ -39,7 +39,7 @@ static const struct row {
     {"SCAVENGER", WORDS, &options.scavenger, switch_words, 0, "0 or 1"},
     {"CACHE", BYTES, &options.cache_bytes, NULL, 64 * MiB, "bytes up to 64M, with K or M after the number if you like"},
     {"ON_DESTROY", WORDS, &options.on_destroy, on_destroy_words, 0, "destroy, check or trap"},
-    {"RESERVE", BYTES, &options.reserve_bytes, NULL, 1024 * MiB, "bytes up to 1024M, with K or M after the number if you like"},
+    {"RESERVE", BYTES, &options.reserve_bytes, NULL, 1024 * MiB, "bytes up to 1024M, K or M after it if you like"},
     {"REPORT_RSS", WORDS, &options.report_rss, switch_words, 0, "0 or 1"},
     {"STATS_AT_EXIT", PATH, &options.stats_at_exit, NULL, 0, "the path of a file"},
 };

@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* ---- reports ------------------------------------------------------------------------------------------------------ */
+/* ---- reports ----------------------------------------------------------------------------------------------------- */
 
 static void report_begin(tslab_epoch_report *out, uint64_t id) {
   if (!out) return;
@@ -54,12 +54,12 @@ static void report_bytes(tslab_epoch_report *out, struct lifetime *lifetime) {
   out->bytes_returned = atomic_load_explicit(&lifetime->returned, memory_order_relaxed);
 }
 
-/* ---- closing ------------------------------------------------------------------------------------------------------ */
+/* ---- closing ----------------------------------------------------------------------------------------------------- */
 
 static bool is_mine(const struct part *part) { return part->attached && part->thread == current_thread; }
 
-/* The epoch's only part, when it is attached to this thread and holds nothing but its chunk: the end of most requests. NULL
- * when it is not so. Under the lock. */
+/* The epoch's only part, when it is attached to this thread and holds nothing but its chunk: the end of most requests.
+ * NULL when it is not so. Under the lock. */
 static struct part *lone_part(const struct epoch *e) {
   struct part *part = e->parts;
   if (!part || part->next_of_epoch || !is_mine(part) || options.on_destroy == DESTROY_TRAPS) return NULL;
@@ -94,7 +94,8 @@ static void begin_closing(struct epoch *e) {
   atomic_store_explicit(&e->state, EPOCH_CLOSING, memory_order_relaxed);
 }
 
-/* Another thread is inside: it finds its chunk full, its lists last until they are empty, and its leave does the rest. */
+/* Another thread is inside: it finds its chunk full, its lists last until they are empty, and its leave
+ * does the rest. */
 static void halt(struct part *part) {
   lock_take(&part->lock);
   part->closing = true;
@@ -225,7 +226,7 @@ int ending_close_step(uint64_t id, uint64_t max_ns, tslab_epoch_report *out) {
   return done ? 0 : EAGAIN;
 }
 
-/* ---- the end ------------------------------------------------------------------------------------------------------ */
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
 
 void ending_finish_if_done(struct epoch *e) {
   bool done = epoch_state(e) == EPOCH_CLOSING && !e->stepping && !e->descending &&
@@ -271,7 +272,7 @@ void ending_left(struct epoch *e, uint64_t id) {
   }
 }
 
-/* ---- destroying --------------------------------------------------------------------------------------------------- */
+/* ---- destroying -------------------------------------------------------------------------------------------------- */
 
 /* Every run of the epoch, whatever it holds, goes. */
 static void take_apart(struct epoch *e) {
@@ -339,8 +340,8 @@ static int tree_destroyable(const struct epoch *e, bool caller_may_be_inside) {
   return 0;
 }
 
-/* An open child of the epoch with that id that this walk has not met, or 0. An epoch with children does not end, so a slot
- * that still has the id has its children. */
+/* An open child of the epoch with that id that this walk has not met, or 0. An epoch with children does not end, so a
+ * slot that still has the id has its children. */
 static uint64_t next_child(const struct epoch *e, uint64_t id, uint32_t mark) {
   uint64_t child = 0;
   lock_take(&tree_lock);

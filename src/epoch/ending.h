@@ -1,8 +1,8 @@
 /* ending: close, destroy and reset.                                                                  floor: epoch
  *
  * A close takes open_id away, then takes every part that no other thread is inside of: its lists go to its slabs, empty
- * slabs to the reserve and the kernel. Threads inside keep theirs until they leave. What is still live then keeps the epoch
- * closing; the free that brings its last run back ends it. */
+ * slabs to the reserve and the kernel. Threads inside keep theirs until they leave. What is still live then keeps the
+ * epoch closing; the free that brings its last run back ends it. */
 #ifndef TSLAB_EPOCH_ENDING_H
 #define TSLAB_EPOCH_ENDING_H
 

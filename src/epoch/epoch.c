@@ -15,7 +15,7 @@ static struct {
   uint32_t free; /* slots, through next_free */
 } own;
 
-/* ---- slots -------------------------------------------------------------------------------------------------------- */
+/* ---- slots ------------------------------------------------------------------------------------------------------- */
 
 static struct epoch *take_slot(void) {
   lock_take(&own.lock);
@@ -33,7 +33,7 @@ static void free_slot(struct epoch *e) {
   lock_release(&own.lock);
 }
 
-/* ---- the tree ----------------------------------------------------------------------------------------------------- */
+/* ---- the tree ---------------------------------------------------------------------------------------------------- */
 
 /* Under tree_lock. */
 static void join_parent(struct epoch *e, struct epoch *parent) {
@@ -58,7 +58,7 @@ static struct epoch *leave_tree(struct epoch *e) {
   return parent;
 }
 
-/* ---- opening and ending ------------------------------------------------------------------------------------------- */
+/* ---- opening and ending ------------------------------------------------------------------------------------------ */
 
 void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
   size_t length = label ? strnlen(label, TSLAB_EPOCH_LABEL - 1) : 0;
@@ -77,10 +77,12 @@ void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
   id = ((id >> EPOCH_INDEX_BITS) + 1) << EPOCH_INDEX_BITS | e->lifetime.index;
   atomic_store_explicit(&e->id, id, memory_order_relaxed);
   atomic_store_explicit(&e->state, EPOCH_OPEN, memory_order_release);
-  atomic_store_explicit(&e->open_id, id, memory_order_release); /* pairs with enter's load: then all of the above stands */
+  /* Pairs with enter's load: who sees it sees all of the above. */
+  atomic_store_explicit(&e->open_id, id, memory_order_release);
 }
 
-/* Under tree_lock. Who closes the parent, or keeps it as a spare, holds its lock: so it sees the child, or was first. */
+/* Under tree_lock. Who closes the parent, or keeps it as a spare, holds its lock: so it sees the child,
+ * or was first. */
 static int join(struct epoch *e, uint64_t parent_id) {
   struct epoch *parent = epoch_slot(parent_id);
   if (!parent) return ESTALE;
@@ -143,7 +145,7 @@ struct epoch *epoch_end(struct epoch *e) {
   return parent;
 }
 
-/* ---- fork and check ----------------------------------------------------------------------------------------------- */
+/* ---- fork and check ---------------------------------------------------------------------------------------------- */
 
 void epochs_before_fork(void) {
   lock_take(&tree_lock);

@@ -2,17 +2,19 @@
  *
  *   id = incarnation 40 | index 24          index: its slot in heap/lifetime.h, used again by the next incarnation
  *
- * open_id is the id while the epoch may be entered and 0 otherwise: the one word that enter compares. An epoch that closes
- * with blocks alive, or children that are, stays closing until the last is gone; then its slot is free and the id stale.
+ * open_id is the id while the epoch may be entered and 0 otherwise: the one word that enter compares. An epoch that
+ * closes with blocks alive, or children that are, stays closing until the last is gone; then its slot is free and the
+ * id stale.
  *
  * Its parts hang in a list. A part is attached to the thread that it serves (epoch/scope.h), or waits for one with the
- * slabs that a thread left. Who ends an epoch takes open_id away, makes sure that every thread sees it, and then may touch
- * every part whose thread is not inside.
+ * slabs that a thread left. Who ends an epoch takes open_id away, makes sure that every thread sees it, and then may
+ * touch every part whose thread is not inside.
  *
- * Invariant: state OPEN <=> open_id = id, but for a moment under the lock; ended epochs own no run and no part. epoch_check()
- * Threads:   all under the epoch's lock, of which there are EPOCH_LOCKS for all, but: open_id and id are read by anyone;
- *            children and siblings are under tree_lock. Locks, outermost first: tree_lock, an epoch's, then as docs/design.md
- *            says. */
+ * Invariant: state OPEN <=> open_id = id, but for a moment under the lock; ended epochs own no run and no part.
+ *            epoch_check()
+ * Threads:   all under the epoch's lock, of which there are EPOCH_LOCKS for all, but: open_id and id are read by
+ *            anyone; children and siblings are under tree_lock. Locks, outermost first: tree_lock, an epoch's, then as
+ *            docs/design.md says. */
 #ifndef TSLAB_EPOCH_EPOCH_H
 #define TSLAB_EPOCH_EPOCH_H
 

@@ -77,7 +77,7 @@ static uint32_t take_table(uint32_t index) {
   return number;
 }
 
-/* ---- owners ------------------------------------------------------------------------------------------------------- */
+/* ---- owners ------------------------------------------------------------------------------------------------------ */
 
 static void lock_owner(uint32_t index) {
   if (index) epoch_lock(epoch_at(index));
@@ -102,7 +102,7 @@ void handle_lock_quiet(struct epoch *e) {
   }
 }
 
-/* ---- the numbers -------------------------------------------------------------------------------------------------- */
+/* ---- the numbers ------------------------------------------------------------------------------------------------- */
 
 static uint64_t check_of(uint64_t rest) {
   uint64_t x = rest ^ os_random();
@@ -116,7 +116,8 @@ static tslab_handle encode(uint32_t index, uint32_t generation) {
   return rest | check_of(rest);
 }
 
-/* The table and slot that the number names, its owner locked, when the handle is valid; else NULL and nothing locked. */
+/* The table and slot that the number names, its owner locked, when the handle is valid; else NULL
+ * and nothing locked. */
 static struct slot *lock_slot(tslab_handle handle, struct table **table, uint32_t *owner) {
   uint64_t rest = handle & (((uint64_t)1 << (INDEX_BITS + GENERATION_BITS)) - 1);
   if (handle == 0 || (rest | check_of(rest)) != handle) return NULL;
@@ -135,7 +136,7 @@ static struct slot *lock_slot(tslab_handle handle, struct table **table, uint32_
   return NULL;
 }
 
-/* ---- making and ending -------------------------------------------------------------------------------------------- */
+/* ---- making and ending ------------------------------------------------------------------------------------------- */
 
 /* A table with an unused slot, as table + 1; 0 without memory. Under the owner's lock. */
 static uint32_t roomy_table(uint32_t index) {
@@ -234,5 +235,6 @@ void handles_after_fork(bool child) {
   lock_reset(&own.lock);
   lock_reset(&zero.lock);
   zero.freeing = 0;
-  for (uint32_t i = 1; i <= lifetimes_made(); i++) atomic_store_explicit(&epoch_at(i)->freeing, 0, memory_order_relaxed);
+  for (uint32_t i = 1; i <= lifetimes_made(); i++)
+    atomic_store_explicit(&epoch_at(i)->freeing, 0, memory_order_relaxed);
 }

@@ -2,9 +2,9 @@
  *
  *   handle = check 16 | generation 22 | index 26
  *
- * An index leads to a slot; slots come in tables of 32 that belong to one epoch at a time, so that its end can make all its
- * handles stale. A slot's generation goes up whenever its handle ends; a slot that has used up all of them is never used
- * again. The check is a keyed mixture of the rest: it keeps accidents out, not attackers.
+ * An index leads to a slot; slots come in tables of 32 that belong to one epoch at a time, so that its end can make all
+ * its handles stale. A slot's generation goes up whenever its handle ends; a slot that has used up all of them is never
+ * used again. The check is a keyed mixture of the rest: it keeps accidents out, not attackers.
  *
  * Threads: a table and its slots under its epoch's lock; which tables are free under a lock of their own. */
 #ifndef TSLAB_EPOCH_HANDLE_H
@@ -17,8 +17,8 @@ HIDDEN tslab_handle handle_make(uint32_t index, void *block);
 
 HIDDEN void *handle_get(tslab_handle handle);
 
-/* The block, which the caller alone may and must free now, and then say handle_freed; NULL when the handle is not valid (any
- * more). The epoch is not destroyed in between. */
+/* The block, which the caller alone may and must free now, and then say handle_freed; NULL when the handle is not valid
+ * (any more). The epoch is not destroyed in between. */
 HIDDEN void *handle_claim(tslab_handle handle, uint32_t *index);
 HIDDEN void handle_freed(uint32_t index);
 

@@ -10,7 +10,7 @@
 
 struct thread *_Atomic all_threads;
 
-/* ---- threads ------------------------------------------------------------------------------------------------------ */
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
 
 static struct {
   struct lock lock;
@@ -102,7 +102,7 @@ void thread_release(struct thread *thread) {
   lock_release(&own.lock);
 }
 
-/* ---- the two sides of a barrier ----------------------------------------------------------------------------------- */
+/* ---- the two sides of a barrier ---------------------------------------------------------------------------------- */
 
 /* Whether the barrier is all the other side's. Decided at the first attachment, before anybody could be inside. */
 enum { UNKNOWN, ONE_SIDED, TWO_SIDED };
@@ -153,7 +153,7 @@ unsigned scope_threads_inside(const struct epoch *e) {
   return inside;
 }
 
-/* ---- attaching ---------------------------------------------------------------------------------------------------- */
+/* ---- attaching --------------------------------------------------------------------------------------------------- */
 
 /* What is left of epochs that ended goes first, and costs nothing. */
 static void evict_oldest(struct thread *thread) {
@@ -296,7 +296,7 @@ static void leave(struct attached *a) {
   if (let_go(a) && UNLIKELY(open_id_of(e) != id || has_left(e))) ending_left(e, id);
 }
 
-/* ---- scopes ------------------------------------------------------------------------------------------------------- */
+/* ---- scopes ------------------------------------------------------------------------------------------------------ */
 
 static void make_current(struct thread *thread) {
   const struct scope *scope = &thread->scopes[thread->depth];

@@ -1,15 +1,15 @@
 /* scope: which epoch a thread's malloc goes to.                                                      floor: epoch
  *
- * A thread keeps parts of the epochs that it visited last attached, so that entering one again is a look at an array and
- * changing current_part. Enter and leave write only what is the thread's own:
+ * A thread keeps parts of the epochs that it visited last attached, so that entering one again is a look at an array
+ * and changing current_part. Enter and leave write only what is the thread's own:
  *
  *   enter:  entered++    | barrier |  open_id == id ?              ending:  open_id = 0  | barrier |  entered == 0 ?
  *
- * One of the two sees the other. The barrier of the right side is one on all threads, where the kernel offers that; then the
- * left one costs nothing. Else both are full fences.
+ * One of the two sees the other. The barrier of the right side is one on all threads, where the kernel offers that;
+ * then the left one costs nothing. Else both are full fences.
  *
- * Threads: everything in struct thread belongs to its thread, but: `entered` and `attached[].id` are read by others, and who
- * holds an epoch's lock may take an attached part away whose thread is not inside; spare is atomic. */
+ * Threads: everything in struct thread belongs to its thread, but: `entered` and `attached[].id` are read by others,
+ * and who holds an epoch's lock may take an attached part away whose thread is not inside; spare is atomic. */
 #ifndef TSLAB_EPOCH_SCOPE_H
 #define TSLAB_EPOCH_SCOPE_H
 
@@ -51,7 +51,8 @@ HIDDEN struct thread *thread_acquire(struct part *part); /* of epoch 0 */
 HIDDEN void thread_release(struct thread *thread);
 HIDDEN extern struct thread *_Atomic all_threads;
 
-/* The thread's part of the epoch, inside which it is from now on, once more. NULL and *error: ESTALE, ESHUTDOWN, ENOMEM. */
+/* The thread's part of the epoch, inside which it is from now on, once more. NULL and *error: ESTALE, ESHUTDOWN,
+ * ENOMEM. */
 HIDDEN struct attached *scope_hold(struct thread *thread, uint64_t id, int *error);
 HIDDEN void scope_let_go(struct attached *attached);
 
@@ -71,7 +72,8 @@ INLINE bool scope_is_inside(const struct part *part) {
 /* Under the epoch's lock: a new part for the thread, or one that another left. NULL without memory. */
 HIDDEN struct attached *scope_attach(struct thread *thread, struct epoch *e, uint64_t id);
 
-/* Under the epoch's lock: the part, inside which nobody is, serves no thread any more; with slabs it stays with the epoch. */
+/* Under the epoch's lock: the part, inside which nobody is, serves no thread any more; with slabs it stays with the
+ * epoch. */
 HIDDEN void scope_detach(struct epoch *e, struct part *part);
 
 HIDDEN void scopes_before_fork(void);

@@ -1,14 +1,14 @@
-/* spare: an epoch that ended empty, with its part and a chunk, kept by its thread for the next one it opens.   floor: epoch
+/* spare: an epoch that ended empty, kept by its thread for the next one that it opens.                floor: epoch
  *
- * So a request in its own epoch takes no lock but its epoch's and touches the memory that the last one left hot. The chunk
- * counts as reserve. The scavenger ends spares that were not used for a second. */
+ * So a request in its own epoch takes no lock but its epoch's and touches the memory that the last one left hot. Its
+ * chunk counts as reserve. The scavenger ends spares that were not used for a second. */
 #ifndef TSLAB_EPOCH_SPARE_H
 #define TSLAB_EPOCH_SPARE_H
 
 #include "epoch/scope.h"
 
-/* Under the lock: whether the epoch, whose one part is attached to the thread, could become its spare; and making it so once
- * it is empty, which releases the lock. */
+/* Under the lock: whether the epoch, whose one part is attached to the thread, could become its spare; and making it so
+ * once it is empty, which releases the lock. */
 HIDDEN bool spare_may_keep(const struct thread *thread, const struct epoch *e);
 HIDDEN void spare_keep(struct thread *thread, struct epoch *e);
 

@@ -7,7 +7,8 @@
 /* Under the epoch's lock. */
 HIDDEN void status_of(const struct epoch *e, tslab_epoch_status *out);
 
-/* Calls `visit` for each live block of an epoch inside which nobody is and whose lists are in its slabs. Under its lock. */
+/* Calls `visit` for each live block of an epoch inside which nobody is and whose lists are in its slabs. Under its
+ * lock. */
 HIDDEN void status_each_survivor(const struct epoch *e, void (*visit)(void *block, size_t size, void *arg), void *arg);
 
 #endif

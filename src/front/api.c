@@ -43,7 +43,8 @@ static void *refill(unsigned class) {
   give_up_list(class);
   struct part *part = current_part;
   void *block = heap_refill(part, class);
-  if (UNLIKELY(!block) && !epoch_refuses(part, slab_bytes(class))) { /* what other sizes hold free may be what is missing */
+  if (UNLIKELY(!block) && !epoch_refuses(part, slab_bytes(class))) {
+    /* What other sizes hold free may be what is missing. */
     front_purge();
     block = heap_refill(part, class);
   }

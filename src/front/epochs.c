@@ -20,7 +20,7 @@ static struct thread *self(void) {
   return current_thread;
 }
 
-/* ---- opening ------------------------------------------------------------------------------------------------------ */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static int check_options(const tslab_epoch_options *options) {
   if (!options || options->struct_size != sizeof *options || (options->flags & ~KNOWN_FLAGS)) return EINVAL;
@@ -46,7 +46,7 @@ tslab_epoch tslab_epoch_open(const char *label) {
   return tslab_epoch_open_with(&options);
 }
 
-/* ---- scopes ------------------------------------------------------------------------------------------------------- */
+/* ---- scopes ------------------------------------------------------------------------------------------------------ */
 
 int tslab_epoch_enter(tslab_epoch epoch) {
   struct thread *thread = self();
@@ -100,7 +100,7 @@ tslab_epoch tslab_epoch_advance(const char *label, tslab_epoch_report *closed) {
   return 0;
 }
 
-/* ---- allocating in a given epoch ---------------------------------------------------------------------------------- */
+/* ---- allocating in a given epoch --------------------------------------------------------------------------------- */
 
 /* Makes current_part the one of an epoch for one call. */
 struct visit {
@@ -175,7 +175,7 @@ void *front_aligned_elsewhere(size_t alignment, size_t size) {
   return divert() ? tslab_epoch_aligned_alloc(0, alignment, size) : NULL;
 }
 
-/* ---- ending ------------------------------------------------------------------------------------------------------- */
+/* ---- ending ------------------------------------------------------------------------------------------------------ */
 
 static int prepare_report(tslab_epoch id, tslab_epoch_report *out) {
   if (out) *out = (tslab_epoch_report){.epoch = id};
@@ -207,7 +207,7 @@ int tslab_epoch_reset(tslab_epoch epoch, tslab_epoch_report *out) {
   return error ? error : ending_reset(epoch, out);
 }
 
-/* ---- asking ------------------------------------------------------------------------------------------------------- */
+/* ---- asking ------------------------------------------------------------------------------------------------------ */
 
 int tslab_epoch_info(tslab_epoch epoch, tslab_epoch_status *out) {
   if (!out) return EINVAL;
@@ -236,13 +236,14 @@ int tslab_epoch_each(int (*visit)(const tslab_epoch_status *, void *), void *arg
   return 0;
 }
 
-/* ---- handles ------------------------------------------------------------------------------------------------------ */
+/* ---- handles ----------------------------------------------------------------------------------------------------- */
 
 tslab_handle tslab_handle_alloc(tslab_epoch epoch, size_t size, void **block) {
   struct visit visit;
   *block = NULL;
   if (!visit_begin(&visit, epoch)) return 0;
-  void *made = entry_malloc(size); /* still inside: a destroy in between would leave the handle to the slot's next epoch */
+  /* Still inside: a destroy in between would leave the handle to the slot's next epoch. */
+  void *made = entry_malloc(size);
   tslab_handle handle = made ? handle_make(pages_run_of(made)->epoch, made) : 0;
   *block = visit_end(&visit, made);
   if (handle || !made) return handle;

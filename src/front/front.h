@@ -23,8 +23,8 @@ HIDDEN void *front_calloc(size_t size);
 /* malloc in the epoch of that slot, or epoch 0 when it is closing: where realloc moves a block to. */
 HIDDEN void *front_malloc_in(uint32_t index, size_t size);
 
-/* What malloc and its aligned kin do when the current epoch is closing: inside its scope epoch 0 serves, and it is counted; a
- * call that names the epoch fails. */
+/* What malloc and its aligned kin do when the current epoch is closing: inside its scope epoch 0 serves, and it is
+ * counted; a call that names the epoch fails. */
 HIDDEN COLD void *front_malloc_elsewhere(size_t size);
 HIDDEN COLD void *front_aligned_elsewhere(size_t alignment, size_t size);
 

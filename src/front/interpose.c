@@ -1,9 +1,9 @@
 /* interpose: calls of libc whose memory outlives every scope are made in epoch 0.                    floor: front
  *
- * A thread's stack and its thread-local storage are kept for later threads, a loaded library and a list of exit handlers for
- * the process: in a request's epoch they would pin it, or dangle after its destroy. Outside a scope these jump straight to
- * libc's own, so that dlopen sees its true caller. In the shared library only: a static program has no next definition to
- * find. */
+ * A thread's stack and its thread-local storage are kept for later threads, a loaded library and a list of exit
+ * handlers for the process: in a request's epoch they would pin it, or dangle after its destroy. Outside a scope these
+ * jump straight to libc's own, so that dlopen sees its true caller. In the shared library only: a static program has no
+ * next definition to find. */
 #include "front/front.h"
 
 #include <dlfcn.h>

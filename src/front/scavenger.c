@@ -40,8 +40,8 @@ static bool was_quiet(struct part *part) {
   return quiet;
 }
 
-/* Of an epoch under its lock: who counts its blocks, or destroys it, must find each on a list or in its slab; and what comes
- * free last here ends it. */
+/* Of an epoch under its lock: who counts its blocks, or destroys it, must find each on a list or in its slab; and what
+ * comes free last here ends it. */
 static size_t tidy(struct part *part, bool now) {
   struct lifetime *lifetime = __atomic_load_n(&part->lifetime, __ATOMIC_RELAXED);
   struct epoch *e = (struct epoch *)(void *)lifetime;
@@ -63,7 +63,8 @@ static size_t purge_dead_pages(void) {
   size_t freed = 0;
   for (uint32_t i = 1, made = lifetimes_made(); i <= made; i++) {
     struct lifetime *lifetime = lifetime_at(i);
-    if (atomic_load_explicit(&lifetime->own, memory_order_relaxed) > GRANULE) freed += bump_purge_dead(lifetime, CHUNKS_A_TICK);
+    if (atomic_load_explicit(&lifetime->own, memory_order_relaxed) > GRANULE)
+      freed += bump_purge_dead(lifetime, CHUNKS_A_TICK);
   }
   return freed;
 }

@@ -212,7 +212,8 @@ static void retire(struct part *part, struct run *slab) {
   else pages_free(slab, clean);
 }
 
-/* One empty slab may stay listed while its epoch is open, or a thread at a slab's border would make and retire one all the time. */
+/* One empty slab may stay listed while its epoch is open, or a thread at a slab's border would make and retire one all
+ * the time. */
 static bool is_spare(const struct part *part, const struct bin *bin, struct run *slab) {
   uint32_t g = (uint32_t)run_index(slab);
   return !part->closing && (bin->first == 0 || bin->first == g) && (bin->last == 0 || bin->last == g);

@@ -98,7 +98,7 @@ struct bump_totals bump_totals(void) {
   return totals;
 }
 
-/* ---- chunks come and go ------------------------------------------------------------------------------------------- */
+/* ---- chunks come and go ------------------------------------------------------------------------------------------ */
 
 static void count_blocks(struct lifetime *lifetime, uint64_t bumped, uint64_t freed) {
   atomic_fetch_add_explicit(&lifetime->bumped, bumped, memory_order_relaxed);
@@ -120,8 +120,8 @@ static bool seal(struct part *part) {
   return atomic_fetch_add_explicit(&chunk->word, added, memory_order_acq_rel) + added == CHUNK_SEALED;
 }
 
-/* The reverse, for a chunk that has room. False when it lost its last block meanwhile and is being released, and for one
- * that a thread which did not survive fork left as it was. */
+/* The reverse, for a chunk that has room. False when it lost its last block meanwhile and is being released, and for
+ * one that a thread which did not survive fork left as it was. */
 static bool unseal(struct bump *bump, struct run *chunk) {
   uint64_t word = atomic_load_explicit(&chunk->word, memory_order_relaxed), handed_out = chunk->capacity - chunk->gone;
   do {
@@ -219,7 +219,7 @@ void *bump_aligned(struct part *part, size_t alignment, size_t size) {
   return bump_take(part, max_size(size, 1));
 }
 
-/* ---- freeing ------------------------------------------------------------------------------------------------------ */
+/* ---- freeing ----------------------------------------------------------------------------------------------------- */
 
 static void forget_one(struct run *chunk) {
   struct lifetime *lifetime = lifetime_at(chunk->epoch);
@@ -235,7 +235,7 @@ bool bump_free(struct run *chunk, void *p) {
   return true;
 }
 
-/* ---- dead pages --------------------------------------------------------------------------------------------------- */
+/* ---- dead pages -------------------------------------------------------------------------------------------------- */
 
 _Static_assert(GRANULE / 4096 <= 16, "the pages of a chunk fit into run->threshold, one bit each");
 
@@ -268,9 +268,9 @@ static size_t purge_pages(const struct run *chunk, uint32_t mask) {
   return purged;
 }
 
-/* Blocks of a full chunk are never handed out again, so a page on which none lives is dead for good. run->previous is how
- * many lived when it was purged last, run->next at the last look: it is time when an eighth is gone, or what is gone stood
- * still. */
+/* Blocks of a full chunk are never handed out again, so a page on which none lives is dead for good. run->previous is
+ * how many lived when it was purged last, run->next at the last look: it is time when an eighth is gone, or what is
+ * gone stood still. */
 static bool is_time(struct run *chunk) {
   uint64_t word = atomic_load_explicit(&chunk->word, memory_order_relaxed);
   if (word <= CHUNK_SEALED || (int64_t)word < 0 || chunk->size + CONTINUE_LEAST <= CHUNK_CAPACITY) return false;
@@ -284,7 +284,8 @@ static bool is_time(struct run *chunk) {
 
 size_t bump_purge_dead(struct lifetime *lifetime, unsigned most) {
   size_t purged = 0;
-  lifetime_lock(lifetime); /* a chunk in the list is not used for anything else, even if its last block goes meanwhile */
+  /* A chunk in the list is not used for anything else, even if its last block goes meanwhile. */
+  lifetime_lock(lifetime);
   for (struct run *run = lifetime_first(lifetime); run && most > 0; run = lifetime_next(run)) {
     if (run->kind != RUN_CHUNK || !is_time(run)) continue;
     struct live_pages live = {run_start(run), 0};

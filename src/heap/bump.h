@@ -3,7 +3,8 @@
  * A part of an epoch puts blocks of up to BUMP_MOST bytes one after the other into chunks (slab/chunk.h), so that a
  * request touches few pages and its end is O(1) for each chunk. Its lists stay empty meanwhile, and malloc and free
  * are the same instructions as ever: malloc finds an empty list, free no home, and both come here.
- * Once more than BUMP_LEAST bytes were handed out and over a quarter of the epoch's blocks freed, the part turns to slabs.
+ * Once more than BUMP_LEAST bytes were handed out and over a quarter of the epoch's blocks freed, the part turns to
+ * slabs.
  *
  * Threads: a part's bump belongs to the thread whose part it is; free of a sealed chunk to anyone. */
 #ifndef TSLAB_HEAP_BUMP_H
@@ -15,8 +16,8 @@
 #define BUMP_MOST  (16 * KiB)
 #define BUMP_LEAST (64 * KiB)
 
-/* A block of `size` bytes, or NULL: for size 0 and sizes above BUMP_MOST, where the chunk is full, and for parts that do not
- * bump. */
+/* A block of `size` bytes, or NULL: for size 0 and sizes above BUMP_MOST, where the chunk is full, and for parts that
+ * do not bump. */
 INLINE void *bump_take(struct part *part, size_t size) {
   if (UNLIKELY(size - 1 >= BUMP_MOST)) return NULL;
   uintptr_t at = (uintptr_t)part->bump.at, next = round_up(at + size, CHUNK_UNIT);
@@ -48,8 +49,8 @@ HIDDEN void *bump_aligned(struct part *part, size_t alignment, size_t size);
 /* A block of any chunk, by any thread. False: p is no live block, and nothing happened. */
 HIDDEN bool bump_free(struct run *chunk, void *p);
 
-/* The part has a new epoch, or none of its chunks any more: starts over. bump_restart: its epoch does, in the part's empty
- * chunk. */
+/* The part has a new epoch, or none of its chunks any more: starts over. bump_restart: its epoch does, in the part's
+ * empty chunk. */
 HIDDEN void bump_start(struct part *part);
 HIDDEN void bump_restart(struct part *part);
 
@@ -59,8 +60,8 @@ HIDDEN void bump_halt(struct part *part);
 /* In a fork child, of a thread that is not there: its current chunk, whose counts may be torn, is never released. */
 HIDDEN void bump_forsake(struct part *part);
 
-/* The part gives up its chunks, which stay with the epoch: from now on their frees are everybody's. The current one may be
- * continued by another part when `to_continue`. By the part's thread, or when it cannot run here. */
+/* The part gives up its chunks, which stay with the epoch: from now on their frees are everybody's. The current one may
+ * be continued by another part when `to_continue`. By the part's thread, or when it cannot run here. */
 HIDDEN void bump_leave(struct part *part, bool to_continue);
 
 /* Whether the epoch holds nothing but the part's current chunk, or nothing at all. */
@@ -71,8 +72,8 @@ INLINE bool bump_is_all(const struct part *part) {
 
 HIDDEN bool bump_has_live(const struct part *part); /* in the current chunk */
 
-/* The current chunk, whose blocks are all free or given up, is as new, in time proportional to what was used. By the part's
- * thread. */
+/* The current chunk, whose blocks are all free or given up, is as new, in time proportional to what was used. By the
+ * part's thread. */
 HIDDEN void bump_empty(struct part *part);
 
 /* A sealed chunk whose blocks are all free, or given up, leads nowhere any more; its run is the caller's. */
@@ -81,7 +82,8 @@ HIDDEN void bump_bury(struct run *chunk);
 /* Gives pages of full chunks on which no block lives back to the kernel, in at most `most` chunks. Returns bytes. */
 HIDDEN size_t bump_purge_dead(struct lifetime *lifetime, unsigned most);
 
-HIDDEN unsigned bump_blocks(const struct run *chunk); /* handed out since it was empty; under the epoch's lifetime_lock */
+/* Handed out since it was empty; under the epoch's lifetime_lock. */
+HIDDEN unsigned bump_blocks(const struct run *chunk);
 
 /* Blocks handed out and freed in chunks that are gone or were emptied; a chunk itself knows of the others. */
 struct bump_totals {

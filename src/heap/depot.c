@@ -16,7 +16,8 @@ static uint16_t take_record(struct part *part) {
 static void account(struct part *part, unsigned class, int blocks) {
   part->bins[class].depot_blocks += (uint32_t)blocks;
   size_t bytes = part->depot_bytes + (size_t)blocks * class_size(class);
-  __atomic_store_n(&part->depot_bytes, bytes, __ATOMIC_RELAXED); /* for those who only want to know whether it is much */
+  /* Atomic for those who only want to know whether it is much. */
+  __atomic_store_n(&part->depot_bytes, bytes, __ATOMIC_RELAXED);
 }
 
 static bool join(struct part *part, struct bin *bin, struct chain chain) {

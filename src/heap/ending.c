@@ -5,7 +5,7 @@
 #include "os/os.h"
 #include "slab/large.h"
 
-/* ---- closing ------------------------------------------------------------------------------------------------------ */
+/* ---- closing ----------------------------------------------------------------------------------------------------- */
 
 static struct chain take_list(struct part *part, unsigned class) {
   lock_take(&part->lock);
@@ -46,7 +46,7 @@ void heap_rest(struct part *part) {
     if (part->list[class] != CHAIN_END) bins_return(&part->lock, take_list(part, class));
 }
 
-/* ---- destroying --------------------------------------------------------------------------------------------------- */
+/* ---- destroying -------------------------------------------------------------------------------------------------- */
 
 /* Somebody may be purging holes of a slab, or settling it, without the lock. */
 static bool has_pending(const struct lifetime *lifetime) {
@@ -108,7 +108,7 @@ void heap_bury(struct run *run) {
   }
 }
 
-/* ---- large blocks ------------------------------------------------------------------------------------------------- */
+/* ---- large blocks ------------------------------------------------------------------------------------------------ */
 
 void *heap_large_alloc(struct part *part, size_t size, size_t alignment, bool *zero) {
   struct lifetime *lifetime = part->lifetime;

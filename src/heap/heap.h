@@ -34,8 +34,8 @@ HIDDEN size_t heap_flush_depot(struct part *part, size_t most);
 /* Moves the part's lists to the slabs too. By its own thread. */
 HIDDEN void heap_flush_lists(struct part *part);
 
-/* What a thread leaves behind: remote frees reach their slabs, and the lists too when no scavenger will come for them. By
- * the part's own thread, before part_release. */
+/* What a thread leaves behind: remote frees reach their slabs, and the lists too when no scavenger will come for them.
+ * By the part's own thread, before part_release. */
 HIDDEN void heap_leave(struct part *part);
 
 /* Moves a dead thread's lists to the slabs; nothing when the part has a thread. From any thread. Returns bytes
@@ -46,15 +46,16 @@ HIDDEN size_t heap_flush_dead(struct part *part);
 HIDDEN void *heap_large_alloc(struct part *part, size_t size, size_t alignment, bool *zero);
 HIDDEN void heap_large_free(struct run *run);
 
-/* The epoch of the part closes, and no other thread runs on the part: its lists and depot go to the slabs, and every slab
- * without a block in use goes. Stops when `deadline_ns` is past (UINT64_MAX: no clock is read): false, to be called again. */
+/* The epoch of the part closes, and no other thread runs on the part: its lists and depot go to the slabs, and every
+ * slab without a block in use goes. Stops when `deadline_ns` is past (UINT64_MAX: no clock is read): false, to be
+ * called again. */
 HIDDEN bool heap_close(struct part *part, uint64_t deadline_ns);
 
 /* The part's own thread leaves it for a while: its lists go to the slabs. */
 HIDDEN void heap_rest(struct part *part);
 
-/* The epoch of the part is destroyed or reset, and nobody runs on it: its blocks are counted as freed, and it forgets its
- * slabs, which are the caller's: to be taken apart by heap_bury. */
+/* The epoch of the part is destroyed or reset, and nobody runs on it: its blocks are counted as freed, and it forgets
+ * its slabs, which are the caller's: to be taken apart by heap_bury. */
 HIDDEN void heap_abandon(struct part *part);
 
 /* Any run of an epoch whose parts were abandoned: it is counted and leads nowhere any more. */

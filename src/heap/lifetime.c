@@ -38,7 +38,7 @@ struct lifetime *lifetime_make(void) {
   return lifetime;
 }
 
-/* ---- runs and their cost ------------------------------------------------------------------------------------------ */
+/* ---- runs and their cost ----------------------------------------------------------------------------------------- */
 
 static struct lone_lock locks[LIFETIME_LOCKS];
 
@@ -131,7 +131,7 @@ bool lifetime_return_spilled(struct lifetime *lifetime, size_t most) {
   return left != 0;
 }
 
-/* ---- prefaulting -------------------------------------------------------------------------------------------------- */
+/* ---- prefaulting ------------------------------------------------------------------------------------------------- */
 
 struct run *lifetime_take_ready(struct lifetime *lifetime, enum run_kind kind) {
   if (__atomic_load_n(&lifetime->ready, __ATOMIC_RELAXED) == 0) return NULL;
@@ -182,7 +182,7 @@ bool lifetime_prepare(struct lifetime *lifetime, size_t bytes) {
   return true;
 }
 
-/* ---- the list ----------------------------------------------------------------------------------------------------- */
+/* ---- the list ---------------------------------------------------------------------------------------------------- */
 
 struct run *lifetime_first(const struct lifetime *lifetime) { return run_at(lifetime->first); }
 struct run *lifetime_next(const struct run *run) { return run_at(run->next_of_epoch); }

@@ -1,7 +1,7 @@
 /* lifetime: what the heap must know of an epoch: the runs it holds and what they may cost.            floor: heap
  *
- * Every slab, chunk and large block of an epoch is in its lifetime's list and charged to it, and to its parents. Epoch 0
- * has no lifetime: NULL stands for it, and nothing here is done for it.
+ * Every slab, chunk and large block of an epoch is in its lifetime's list and charged to it, and to its parents. Epoch
+ * 0 has no lifetime: NULL stands for it, and nothing here is done for it.
  *
  * Invariant: own = bytes of the runs in the list; charged = own + what its children are charged.
  * Threads:   the list under the lifetime's lock, of which there are LIFETIME_LOCKS for all, so that fork can take them;
@@ -56,8 +56,8 @@ HIDDEN void lifetime_discharge(struct lifetime *lifetime, size_t bytes);
 /* The run, charged before, joins the list. */
 HIDDEN void lifetime_add(struct lifetime *lifetime, struct run *run);
 
-/* The run, which holds no live block and leads nowhere, leaves the list, and its memory goes to the reserve, or to common
- * use, or when that is too late to the kernel. After that the lifetime may end: it must not be touched.
+/* The run, which holds no live block and leads nowhere, leaves the list, and its memory goes to the reserve, or to
+ * common use, or when that is too late to the kernel. After that the lifetime may end: it must not be touched.
  * `clean`: every byte reads as zero. */
 HIDDEN void lifetime_release(struct lifetime *lifetime, struct run *run, bool clean);
 
@@ -68,8 +68,8 @@ HIDDEN void lifetime_settle(struct lifetime *lifetime, size_t bytes);
 /* As much memory as went to common use is given to the kernel, about `most` bytes of it. Whether some is left. */
 HIDDEN bool lifetime_return_spilled(struct lifetime *lifetime, size_t most);
 
-/* Charges and makes resident `bytes`, rounded up to granules, for its first chunks. False, and nothing done, without memory or
- * budget. */
+/* Charges and makes resident `bytes`, rounded up to granules, for its first chunks. False, and nothing done, without
+ * memory or budget. */
 HIDDEN bool lifetime_prepare(struct lifetime *lifetime, size_t bytes);
 HIDDEN struct run *lifetime_take_ready(struct lifetime *lifetime, enum run_kind kind); /* charged; NULL when none is */
 HIDDEN void lifetime_drop_ready(struct lifetime *lifetime);

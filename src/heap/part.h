@@ -17,8 +17,8 @@
  * Invariant: length(now) blocks on list; every block of list and depot is used as its slab counts.       part_check()
  * Threads:   the hot arrays, caps, counters and visits belong to the thread whose current part this is; inverse never
  *            changes; slabs and depot are under `lock`, which others take to settle a slab, to trim and to read.
- * A dead thread's part of epoch 0 waits in the pool, slabs and all, for the next thread; one of another epoch waits with
- * that epoch, and in a pool of its own once it is blank. */
+ * A dead thread's part of epoch 0 waits in the pool, slabs and all, for the next thread; one of another epoch waits
+ * with that epoch, and in a pool of its own once it is blank. */
 #ifndef TSLAB_HEAP_PART_H
 #define TSLAB_HEAP_PART_H
 
@@ -138,8 +138,8 @@ HIDDEN void part_release(struct part *part);
 HIDDEN struct part *part_take_blank(struct lifetime *lifetime);
 HIDDEN void part_give_back(struct part *part);
 
-/* The running thread as the epochs know it (epoch/scope.h); NULL before its birth. Here because fork asks whose parts are
- * whose. */
+/* The running thread as the epochs know it (epoch/scope.h); NULL before its birth. Here because fork asks whose parts
+ * are whose. */
 extern HIDDEN __thread struct thread *current_thread __attribute__((tls_model("initial-exec")));
 
 /* Around fork, by the forking thread: holds every lock, so that the child's copy is whole. In the child the parts of

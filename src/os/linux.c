@@ -26,8 +26,8 @@
 
 /* ---- system calls ------------------------------------------------------------------------------------------------ */
 
-/* Made here and not by libc's wrappers: they leave errno alone, whatever comes back, and an idle process does not map the
- * pages of libc that hold them. Negative: an error number. */
+/* Made here and not by libc's wrappers: they leave errno alone, whatever comes back, and an idle process does not map
+ * the pages of libc that hold them. Negative: an error number. */
 #if defined(__x86_64__)
 static long call(long number, long a, long b, long c, long d, long e, long f) {
   long result;
@@ -51,7 +51,8 @@ static long call(long number, long a, long b, long c, long d, long e, long f) {
 #endif
 
 static void *map(void *at, size_t length, int protection, int flags) {
-  long got = call(SYS_mmap, (long)at, (long)length, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
+  flags |= MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  long got = call(SYS_mmap, (long)at, (long)length, protection, flags, -1, 0);
   return got < 0 && got > -4096 ? NULL : (void *)got;
 }
 
@@ -119,7 +120,7 @@ bool os_forbid(void *at, size_t length) {
   return done;
 }
 
-/* ---- the machine and the process ---------------------------------------------------------------------------------- */
+/* ---- the machine and the process --------------------------------------------------------------------------------- */
 
 size_t os_address_space_limit(void) {
   struct rlimit64 limit;
@@ -156,7 +157,7 @@ size_t os_resident_bytes(void) {
   return resident * os_page_size;
 }
 
-/* ---- other threads ------------------------------------------------------------------------------------------------ */
+/* ---- other threads ----------------------------------------------------------------------------------------------- */
 
 void os_wait(_Atomic uint32_t *word, uint32_t value, unsigned milliseconds) {
   struct timespec timeout = {.tv_sec = milliseconds / 1000, .tv_nsec = (long)(milliseconds % 1000) * 1000000};
@@ -174,7 +175,7 @@ bool os_barrier_everywhere(void) {
          (membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) && membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED));
 }
 
-/* ---- time --------------------------------------------------------------------------------------------------------- */
+/* ---- time -------------------------------------------------------------------------------------------------------- */
 
 static uint64_t now(clockid_t clock) {
   struct timespec time = {0};

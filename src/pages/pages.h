@@ -5,8 +5,8 @@
  *     64 B a granule  1 bit a granule   1.5 KiB a granule         8 B a granule
  *
  * A granule is 64 KiB; granule g lies at base + (g << 16), the homes included. homes[g] says which part's list takes a
- * freed block of granule g (see heap/part.h); 0 when none does. runs[g] describes the run that starts at g. The chunk bits
- * belong to slab/chunk.h and become writable with the first chunk that needs them.
+ * freed block of granule g (see heap/part.h); 0 when none does. runs[g] describes the run that starts at g. The chunk
+ * bits belong to slab/chunk.h and become writable with the first chunk that needs them.
  *
  * Invariant: kind != 0 only at the first granule of a run; a free run's last granule points back to its first; no two
  * free runs touch; a granule whose dirty bit is clear reads as zero or is in use.                 pages_check()
@@ -40,7 +40,7 @@ struct run {
     uint64_t seen; /* free run: the tick at which it became free; slab: `word` at the scavenger's last visit */
     size_t size;   /* large block: usable bytes; chunk: bytes handed out when it was sealed */
   };
-  uint32_t next, previous; /* neighbours in the list that holds this run, by granule; 0 = none; chunk: see heap/bump.c */
+  uint32_t next, previous; /* neighbours in the list that holds it, by granule; 0 = none; chunk: see heap/bump.c */
   uint32_t granules;
   union {
     uint32_t back;              /* last granule of a free run: distance to its first */
@@ -93,8 +93,8 @@ HIDDEN void pages_free(struct run *run, bool clean);
 /* Grows or shrinks a run in use where it lies; false when the neighbour is not free. New granules are arbitrary. */
 HIDDEN bool pages_resize(struct run *run, size_t granules);
 
-/* Gives dirty free runs that became free before `tick` back to the kernel, the largest first and about `most` bytes, the
- * lock released around the system calls. Returns bytes given back. */
+/* Gives dirty free runs that became free before `tick` back to the kernel, the largest first and about `most` bytes,
+ * the lock released around the system calls. Returns bytes given back. */
 HIDDEN size_t pages_purge(uint64_t tick, size_t most);
 
 /* The scavenger's clock; a run that becomes free is stamped with it. */

@@ -4,16 +4,16 @@
  *           bump moves on ->
  *
  * One bit for each 16 bytes, outside the pages, says where a block starts, and two say that it was freed: one written
- * by the thread that allocates here, so that it needs no atomic instruction, one by all others. The place where the next
- * block would start has its start bit already, so every block has an end; it never reaches the last 16 bytes.
+ * by the thread that allocates here, so that it needs no atomic instruction, one by all others. The place where the
+ * next block would start has its start bit already, so every block has an end; it never reaches the last 16 bytes.
  *
- *   word, while its part allocates here:  - (blocks that others freed)             in the low 32 bits
+ *   word, while its part allocates here:  - (blocks that others freed)
  *   word, once sealed:                    SEALED | blocks that are live
  *
  * Who brings a sealed chunk's live count to 0 releases it (heap/bump.c).
  *
  * Invariant: starts = blocks + 1; freed bits are set only where a start bit is; all bits of a granule that is no chunk
- * are 0.                                                                                              chunk_check()
+ * are 0.
  * Threads: starts, here and gone belong to the part's thread; elsewhere and word to anyone (atomic). */
 #ifndef TSLAB_SLAB_CHUNK_H
 #define TSLAB_SLAB_CHUNK_H
@@ -69,7 +69,8 @@ struct chunk_live {
 HIDDEN struct chunk_live chunk_live(const struct run *run);
 
 /* Calls `visit` for each live block, in the order of addresses. */
-HIDDEN void chunk_each_live(const struct run *run, void (*visit)(void *block, size_t size, void *argument), void *argument);
+HIDDEN void chunk_each_live(const struct run *run, void (*visit)(void *block, size_t size, void *argument),
+                            void *argument);
 
 /* All bits 0 again; `used`: bytes from the start that blocks may have covered. */
 INLINE void chunk_clear(struct chunk_bits *bits, size_t used) {

@@ -132,7 +132,7 @@ bool slab_bury(struct run *slab) {
   return clean;
 }
 
-/* ---- which blocks are in use -------------------------------------------------------------------------------------- */
+/* ---- which blocks are in use ------------------------------------------------------------------------------------- */
 
 static void mark_free(const struct run *slab, struct chain chain, uint64_t *is_free) {
   size_t size = class_size(slab->class);

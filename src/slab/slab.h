@@ -72,8 +72,8 @@ HIDDEN size_t slab_purge_holes(struct run *slab);
 /* The start of the block that p lies in, or NULL when p lies in none. */
 HIDDEN void *slab_block_of(const struct run *slab, const void *p);
 
-/* Calls `visit` for every block that is neither on the slab's list nor unlinked: in use, or on a thread's list. Nobody else may
- * take from the slab or link units meanwhile; what is freed meanwhile may be visited. */
+/* Calls `visit` for every block that is neither on the slab's list nor unlinked: in use, or on a thread's list. Nobody
+ * else may take from the slab or link units meanwhile; what is freed meanwhile may be visited. */
 HIDDEN void slab_each_used(const struct run *slab, void (*visit)(void *block, size_t size, void *arg), void *arg);
 
 /* A slab in which no block is in use leads nowhere any more; its run is the caller's. Whether every byte of it reads as

@@ -1,5 +1,6 @@
 /* duel: one thread enters an epoch at the very moment at which another one destroys, resets or closes it. Either the
- * visitor was inside first, and its blocks are as good as ever, or it is told that the epoch has ended.    duel [long] */
+ * visitor was inside first, and its blocks are as good as ever, or it is told that the epoch has ended.  
+ *  duel [long] */
 #include "../check.h"
 
 #include <pthread.h>

@@ -1,5 +1,6 @@
 /* fork: threads allocate while main and others fork, again and again. Each child allocates, frees its own blocks and
- * its parent's, also those of threads that are gone, makes a thread of its own, and forks once itself.    fork [long] */
+ * its parent's, also those of threads that are gone, makes a thread of its own, and forks once itself.  
+ *  fork [long] */
 #include "../check.h"
 
 #include <pthread.h>

@@ -60,8 +60,8 @@ static void every_call_is_counted(void) {
   }
 }
 
-/* A list has room up to its cap, and for a quarter of it more when it is full already; then the next free must visit.
- * */
+/* A list has room up to its cap, and for a quarter of it more when it is full already; then the next
+ * free must visit. */
 static void room_ends(void) {
   reset();
   list_open(&part, CLASS);
