@@ -412,24 +412,30 @@ static void destroy_checked(struct epoch *e, tslab_epoch_report *out) {
   end_closing(e, out);
 }
 
-int ending_destroy(uint64_t id, tslab_epoch_report *out) {
-  struct epoch *e = epoch_slot(id);
-  struct chunk_live given_up = {0, 0};
+/* What destroy and reset begin with: the children are done, and nobody who must not be is inside or comes in. 0 with the
+ * lock held. */
+static int take(struct epoch *e, uint64_t id, bool reset, tslab_epoch_report *out) {
   int error = destroyable(e, id);
-  if (error == 0 && epoch_has_children(e)) error = for_children(e, id, false);
+  if (error == 0 && epoch_has_children(e)) error = for_children(e, id, reset);
   if (error != 0) return error;
   report_begin(out, id);
   handle_lock_quiet(e);
   error = destroyable(e, id);
-  if (error == 0 && !clear_of_threads(e, false)) {
+  if (error == 0 && !clear_of_threads(e, reset)) {
     reopen(e, id);
     error = EBUSY;
   }
-  if (error != 0) {
-    epoch_unlock(e);
-    report_end(out, error);
-    return error;
-  }
+  if (error == 0) return 0;
+  epoch_unlock(e);
+  report_end(out, error);
+  return error;
+}
+
+int ending_destroy(uint64_t id, tslab_epoch_report *out) {
+  struct epoch *e = epoch_slot(id);
+  struct chunk_live given_up = {0, 0};
+  int error = take(e, id, false, out);
+  if (error != 0) return error;
   size_t chunk = chunk_bytes(e);
   if (options.on_destroy == DESTROY_CHECKS) {
     destroy_checked(e, out);
@@ -459,19 +465,8 @@ static bool rewinds(struct epoch *e, struct chunk_live *given_up) {
 int ending_reset(uint64_t id, tslab_epoch_report *out) {
   struct epoch *e = epoch_slot(id);
   struct chunk_live given_up = {0, 0};
-  int error = destroyable(e, id);
-  if (error == 0 && epoch_has_children(e)) error = for_children(e, id, true);
+  int error = take(e, id, true, out);
   if (error != 0) return error;
-  report_begin(out, id);
-  handle_lock_quiet(e);
-  error = destroyable(e, id);
-  if (error == 0 && !clear_of_threads(e, true)) error = EBUSY;
-  if (error != 0) {
-    if (error == EBUSY) reopen(e, id);
-    epoch_unlock(e);
-    report_end(out, error);
-    return error;
-  }
   if (options.on_destroy == DESTROY_CHECKS) {
     for (struct part *p = e->parts; p; p = p->next_of_epoch) {
       heap_rest(p);

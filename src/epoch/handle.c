@@ -2,7 +2,6 @@
 #include "epoch/handle.h"
 
 #include "os/os.h"
-#include <string.h>
 
 #define INDEX_BITS      26
 #define GENERATION_BITS 22
@@ -47,13 +46,9 @@ static struct table *table_at(uint32_t number) {
 }
 
 static bool make_segment(unsigned segment) {
-  bool is_zero;
-  size_t bytes = sizeof(struct table) << (FIRST_LOG + segment);
-  struct run *run = pages_alloc(divide_up(bytes, GRANULE), GRANULE, RUN_META, &is_zero);
-  if (!run) return false;
-  if (!is_zero) memset(run_start(run), 0, run_bytes(run));
-  atomic_store_explicit(&own.segments[segment], (struct table *)(void *)run_start(run), memory_order_relaxed);
-  return true;
+  struct table *tables = pages_keep(sizeof(struct table) << (FIRST_LOG + segment));
+  atomic_store_explicit(&own.segments[segment], tables, memory_order_relaxed);
+  return tables != NULL;
 }
 
 /* A table for the owner, as table + 1; 0 without memory. Under the owner's lock. */

@@ -6,7 +6,6 @@
 #include "heap/fast.h"
 #include "os/os.h"
 #include <errno.h>
-#include <string.h>
 
 struct thread *_Atomic all_threads;
 
@@ -15,28 +14,15 @@ struct thread *_Atomic all_threads;
 static struct {
   struct lock lock;
   struct thread *free;
-  char *next, *end; /* granules that threads are cut from */
+  struct cuttings cuttings;
   bool first_is_taken;
 } own;
 static struct thread first; /* most processes need no second one */
 
 static struct thread *cut_thread(void) {
-  size_t size = round_up(sizeof(struct thread), CACHE_LINE);
-  if (!own.first_is_taken) {
-    own.first_is_taken = true;
-    return &first;
-  }
-  if (own.next == NULL || own.next + size > own.end) {
-    bool zero;
-    struct run *run = pages_alloc(1, GRANULE, RUN_META, &zero);
-    if (!run) return NULL;
-    own.next = run_start(run);
-    own.end = own.next + run_bytes(run);
-    if (!zero) memset(own.next, 0, run_bytes(run));
-  }
-  struct thread *thread = (struct thread *)(void *)own.next;
-  own.next += size;
-  return thread;
+  if (own.first_is_taken) return pages_cut(&own.cuttings, round_up(sizeof(struct thread), CACHE_LINE));
+  own.first_is_taken = true;
+  return &first;
 }
 
 static struct thread *make_thread(void) {

@@ -27,27 +27,33 @@ static exit_function *_Atomic next_exit;
 
 static bool is_in_scope(void) { return current_part->lifetime != NULL; }
 
+/* Past TSLAB_SCOPES the call is made in the scope's epoch after all. */
+static bool enter_default(void) { return scope_enter(current_thread, 0) == 0; }
+static void leave_default(bool entered) {
+  if (entered) scope_leave(current_thread, 0);
+}
+
 SHOWN int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
   if (LIKELY(!is_in_scope())) return NEXT(next_create, "pthread_create")(thread, attributes, start, argument);
-  bool entered = scope_enter(current_thread, 0) == 0;
+  bool entered = enter_default();
   int error = NEXT(next_create, "pthread_create")(thread, attributes, start, argument);
-  if (entered) scope_leave(current_thread, 0);
+  leave_default(entered);
   return error;
 }
 
 SHOWN void *dlopen(const char *file, int mode) {
   if (LIKELY(!is_in_scope())) return NEXT(next_open, "dlopen")(file, mode);
-  bool entered = scope_enter(current_thread, 0) == 0;
+  bool entered = enter_default();
   void *library = NEXT(next_open, "dlopen")(file, mode);
-  if (entered) scope_leave(current_thread, 0);
+  leave_default(entered);
   return library;
 }
 
 /* What atexit and the destructors of C++ statics call. */
 SHOWN int __cxa_atexit(void (*handler)(void *), void *argument, void *library) {
   if (LIKELY(!is_in_scope())) return NEXT(next_exit, "__cxa_atexit")(handler, argument, library);
-  bool entered = scope_enter(current_thread, 0) == 0;
+  bool entered = enter_default();
   int error = NEXT(next_exit, "__cxa_atexit")(handler, argument, library);
-  if (entered) scope_leave(current_thread, 0);
+  leave_default(entered);
   return error;
 }

@@ -3,7 +3,6 @@
 
 #include "os/os.h"
 
-#include <string.h>
 
 #define LIFETIME_LOCKS 64
 
@@ -14,20 +13,12 @@ _Atomic uint32_t lifetimes_so_far;
 
 static size_t slots_in(unsigned segment) { return (size_t)1 << (LIFETIME_FIRST_LOG + segment); }
 
-static char *make_segment(unsigned segment) {
-  bool zero;
-  size_t granules = divide_up(slots_in(segment) * LIFETIME_SLOT, GRANULE);
-  struct run *run = pages_alloc(granules, GRANULE, RUN_META, &zero);
-  if (!run) return NULL;
-  return zero ? run_start(run) : memset(run_start(run), 0, run_bytes(run));
-}
-
 struct lifetime *lifetime_make(void) {
   uint32_t index = lifetimes_made() + 1;
   unsigned segment = log2_floor(index - 1 + slots_in(0)) - LIFETIME_FIRST_LOG;
   if (segment >= LIFETIME_SEGMENTS) return NULL;
   if (!atomic_load_explicit(&lifetime_segments[segment], memory_order_relaxed)) {
-    char *start = make_segment(segment);
+    char *start = pages_keep(slots_in(segment) * LIFETIME_SLOT);
     if (!start) return NULL;
     atomic_store_explicit(&lifetime_segments[segment], start, memory_order_relaxed);
   }

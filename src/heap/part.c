@@ -2,7 +2,6 @@
 #include "heap/part.h"
 
 #include "heap/fast.h"
-#include <string.h>
 
 struct part empty_part = {.list = {[0 ... CLASSES - 1] = CHAIN_END}, .remote = {CHAIN_END, 0}};
 __thread struct part *current_part = &empty_part;
@@ -15,24 +14,15 @@ unsigned parts_given_up;
 static struct {
   struct part *pool;  /* dead threads' */
   struct part *blank; /* of ended epochs */
-  char *next, *end;  /* granules that parts are cut from */
+  struct cuttings cuttings;
   uint32_t made;
 } own;
 
 _Static_assert(sizeof(struct part) <= GRANULE / 4, "several parts to a granule");
 
 static struct part *cut_part(void) {
-  size_t size = sizeof(struct part);
-  if (own.next == NULL || own.next + size > own.end) {
-    bool zero;
-    struct run *run = pages_alloc(1, GRANULE, RUN_META, &zero);
-    if (!run) return NULL;
-    own.next = run_start(run);
-    own.end = own.next + run_bytes(run);
-    if (!zero) memset(own.next, 0, run_bytes(run));
-  }
-  struct part *part = (struct part *)(void *)own.next;
-  own.next += size;
+  struct part *part = pages_cut(&own.cuttings, sizeof(struct part));
+  if (!part) return NULL;
   part->index = ++own.made;
   part->unused_batch = 1;
   part->remote = EMPTY_CHAIN;

@@ -303,6 +303,24 @@ static void return_chunk_bits(const struct run *merged, size_t from, size_t to) 
   if (first < last) os_purge((void *)first, last - first);
 }
 
+void *pages_keep(size_t bytes) {
+  bool zero;
+  struct run *run = pages_alloc(divide_up(bytes, GRANULE), GRANULE, RUN_META, &zero);
+  if (!run) return NULL;
+  return zero ? run_start(run) : memset(run_start(run), 0, run_bytes(run));
+}
+
+void *pages_cut(struct cuttings *from, size_t bytes) {
+  if (from->next == NULL || from->next + bytes > from->end) {
+    from->next = pages_keep(GRANULE);
+    if (!from->next) return NULL;
+    from->end = from->next + GRANULE;
+  }
+  char *piece = from->next;
+  from->next += bytes;
+  return piece;
+}
+
 static void free_locked(struct run *run, bool clean) {
   size_t g = run_index(run), end = g + run->granules;
   if (run->moved) {

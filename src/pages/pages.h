@@ -84,6 +84,14 @@ HIDDEN bool pages_start(void);
  * arbitrary unless *zero. NULL when there is no memory. All fields but kind, granules, was and back are zero. */
 HIDDEN struct run *pages_alloc(size_t granules, size_t alignment, enum run_kind kind, bool *zero);
 
+/* Zeroed memory of our own, never given back: granules for it alone, or a piece of those that `from` remembers, which
+ * the caller locks. NULL without memory. */
+struct cuttings {
+  char *next, *end;
+};
+HIDDEN void *pages_keep(size_t bytes);
+HIDDEN void *pages_cut(struct cuttings *from, size_t bytes); /* at most a granule */
+
 /* A run in use becomes one of another kind, its fields as pages_alloc leaves them. By who holds it. */
 HIDDEN void pages_reuse(struct run *run, enum run_kind kind);
 

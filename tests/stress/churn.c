@@ -72,7 +72,7 @@ int main(int argc, char **argv) {
          (unsigned long long)after.committed_bytes >> 10, (unsigned long long)after.parts);
   /* 100 bytes lost with each thread would show. A sanitizer keeps more than that itself. */
   if (TEST_SCALE == 1) CHECK_COUNT(resident, <=, warm_resident + (4 << 20));
-  CHECK_COUNT(after.committed_bytes, <=, warm.committed_bytes + (12 << 20));
+  CHECK_COUNT(after.committed_bytes, <=, warm.committed_bytes + (8 << 20));
   CHECK_COUNT(after.parts, <=, WAVE + 1);
   CHECK_COUNT(after.threads, <=, 1);
   for (size_t i = 0; i < LEFT; i++) free_block(left[i]);
