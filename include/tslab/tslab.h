@@ -141,7 +141,8 @@ typedef struct tslab_epoch_status {
   uint64_t refused;         /* allocations that failed for its budget or a parent's */
   uint64_t diverted;        /* mallocs inside its scope that went to epoch 0 because it was closing */
   uint64_t parent;
-  uint64_t reserved[8];
+  uint64_t allocations;     /* in it since it was opened */
+  uint64_t reserved[7];
   char label[TSLAB_EPOCH_LABEL];
 } tslab_epoch_status;
 
@@ -229,10 +230,10 @@ TSLAB_API bool tslab_handle_free(tslab_handle handle); /* whether this call free
 /* ---- statistics -------------------------------------------------------------------------------------------------
  * Derived when read from what the slow paths know; nothing is counted on the fast path. Each figure is exact when no
  * other thread is inside the allocator; otherwise it lacks at most the calls that other threads make while it is
- * read. */
+ * read. docs/observability.md says what each means, and how a process is read from outside. */
 
 /* The process as a whole, all epochs included. Sizes in bytes. allocations - frees = live_blocks over all classes, the
- * chunks of epochs, and large blocks. */
+ * chunks of epochs, and large blocks; committed_bytes = in_use_bytes + free_dirty_bytes + free_clean_bytes. */
 typedef struct tslab_stats_global {
   uint64_t allocations;        /* blocks handed out since the start, realloc moves included */
   uint64_t frees;              /* blocks taken back */
@@ -255,10 +256,26 @@ typedef struct tslab_stats_global {
   uint64_t parts;              /* parts ever made, one for each thread and epoch; they serve the next when these end */
   uint64_t misuses;            /* reported and survived, TSLAB_ON_MISUSE=report */
   uint64_t leaked_at_fork;     /* parts of threads that a fork child does not have, whose lists it gave up */
-  uint64_t reserved[11];
+  uint64_t free_clean_bytes;   /* free runs that the operating system has back, or never gave */
+  uint64_t reserve_bytes;      /* kept ready for the next epochs; in use, by the figures above */
+  uint64_t resident_bytes;     /* of the whole process; 0 where /proc does not say */
+  uint64_t slow_allocations;   /* calls that the fast path did not serve */
+  uint64_t slow_frees;         /* visits of a slow path by free that did more than put the block by */
+  uint64_t samples;            /* allocations timed end to end, one in about TSLAB_SAMPLE */
+  uint64_t requested_bytes;    /* of live blocks of classes, as asked for: an estimate from the samples */
+  uint64_t requested_error;    /* its standard error */
+  uint64_t epochs_open;        /* epoch 0 not counted */
+  uint64_t epochs_closing;
+  uint64_t epochs_opened;      /* since the start */
+  uint64_t epochs_ended;
+  uint64_t bytes_recycled;     /* by ends of epochs: kept ready for the next */
+  uint64_t bytes_returned;     /* by ends of epochs: given to the operating system */
+  uint64_t reserved[13];
 } tslab_stats_global;
 
-/* One size class, in all epochs. Blocks in chunks, where an epoch's small blocks lie at first, are of none. */
+/* One size class, in all epochs. Blocks in chunks, where an epoch's small blocks lie at first, are of none.
+ * What served it: allocations = from_list + from_depot + from_slab + from_remote + from_fresh + from_adopted +
+ * from_reserve + from_run + from_map. Names after seed figures say what they count here. */
 typedef struct tslab_class_stats {
   uint64_t object_size;        /* bytes; malloc_usable_size of its blocks */
   uint64_t allocations;
@@ -272,15 +289,144 @@ typedef struct tslab_class_stats {
   uint64_t refills;            /* visits of malloc's slow path */
   uint64_t overflows;          /* visits of free's slow path */
   uint64_t remote_frees;       /* frees of a block whose slab belongs to another part */
-  uint64_t reserved[4];
+  uint64_t from_list;          /* allocations served by the thread's list: the fast path */
+  uint64_t from_depot;         /* by the thread's put-by lists */
+  uint64_t from_slab;          /* by blocks that came back to one of the thread's slabs */
+  uint64_t from_remote;        /* the same, among them blocks that other threads freed */
+  uint64_t from_fresh;         /* by pages of a slab that were not in use before, or were given back */
+  uint64_t from_adopted;       /* by a slab that a dead thread left */
+  uint64_t from_reserve;       /* by a new slab out of the reserve */
+  uint64_t from_run;           /* by a new slab in memory that was free */
+  uint64_t from_map;           /* by a new slab for which address space had to be made writable */
+  uint64_t slabs_recycled;     /* of those retired: kept ready for the next epoch */
+  uint64_t lock_fast_acquire;  /* locks of parts taken for this class at the first try */
+  uint64_t lock_contended;     /* and not at the first try */
+  uint64_t bitmap_alloc_attempts;       /* takings of a slab's free blocks by malloc's slow path: one CAS each */
+  uint64_t bitmap_alloc_cas_retries;    /* CAS that failed there */
+  uint64_t bitmap_free_attempts;        /* pushes of freed blocks to slabs of other parts: one CAS each */
+  uint64_t bitmap_free_cas_retries;
+  uint64_t current_partial_cas_attempts; /* tries to take over a partial slab that a dead thread left */
+  uint64_t current_partial_cas_failures;
+  uint64_t samples;                     /* allocations of this class timed end to end */
+  uint64_t sampled_requested_bytes;     /* what they asked for, in all */
+  uint64_t sampled_requested_squares;   /* and squared, for its error */
+  uint64_t reserved[15];
 } tslab_class_stats;
+
+#define TSLAB_BUCKETS 48
+
+/* Where calls spent their time: one row for each way that a call can take; those that the fast path served appear as
+ * the samples of them. Histograms: bucket i counts times up to tslab_bucket_ns(i). */
+typedef struct tslab_path_stats {
+  char name[32];
+  uint64_t entries;            /* calls; for the fast path: samples */
+  uint64_t wall_ns_sum;
+  uint64_t wall_ns_max;
+  uint64_t samples;            /* those of them that were sampled, one in about TSLAB_SAMPLE */
+  uint64_t sampled_wall_ns_sum;
+  uint64_t cpu_samples;        /* those of them whose thread time was taken too, one in TSLAB_SAMPLE_CPU */
+  uint64_t cpu_wall_ns_sum;    /* wall time of these */
+  uint64_t cpu_ns_sum;
+  uint64_t wait_ns_sum;        /* wall - cpu */
+  uint64_t lock_wait_ns_sum;   /* of all entries: waiting for locks */
+  uint64_t reserved[2];
+  uint64_t buckets[TSLAB_BUCKETS];
+} tslab_path_stats;
+
+/* The upper bound of a histogram's bucket in nanoseconds, UINT64_MAX for the last. */
+TSLAB_API uint64_t tslab_bucket_ns(unsigned bucket);
+
+/* One thread. `repair` stands for what malloc's slow path mends before it can serve: collecting what other threads
+ * freed, adopting what a dead thread left, purging and trying again. */
+typedef struct tslab_thread_stats {
+  uint64_t thread_id;          /* as gettid; 0 for those that are gone, together */
+  uint64_t alive;
+  uint64_t allocations;        /* in epoch 0 */
+  uint64_t frees;
+  uint64_t cached_bytes;
+  uint64_t slow_allocations;
+  uint64_t slow_frees;
+  uint64_t slow_wall_ns_sum;
+  uint64_t alloc_samples;      /* allocations timed end to end */
+  uint64_t alloc_wall_ns_sum;
+  uint64_t alloc_wall_ns_max;
+  uint64_t alloc_cpu_samples;  /* those of them whose thread time was taken; the sums below are theirs */
+  uint64_t alloc_cpu_ns_sum;
+  uint64_t alloc_cpu_ns_max;
+  uint64_t alloc_wait_ns_sum;  /* wall - cpu */
+  uint64_t alloc_wait_ns_max;
+  uint64_t repair_count;
+  uint64_t repair_wall_ns_sum;
+  uint64_t repair_wall_ns_max;
+  uint64_t repair_cpu_samples;
+  uint64_t repair_cpu_ns_sum;
+  uint64_t repair_cpu_ns_max;
+  uint64_t repair_wait_ns_sum;
+  uint64_t repair_wait_ns_max;
+  uint64_t repair_reason_remote;   /* blocks of other threads' frees were collected */
+  uint64_t repair_reason_adopt;    /* a dead thread's slab was adopted */
+  uint64_t repair_reason_purge;    /* memory was refused, given back, and asked for again */
+  uint64_t repair_reason_other;    /* a damaged list was given up */
+  uint64_t reserved[4];
+} tslab_thread_stats;
+
+/* All epochs of one label, those that ended included. */
+typedef struct tslab_label_stats {
+  char label[TSLAB_EPOCH_LABEL];
+  uint64_t opened;
+  uint64_t ended;
+  uint64_t open;               /* now, the closing ones too */
+  uint64_t allocations;
+  uint64_t live_blocks;        /* allocations - live_blocks were freed, or given up */
+  uint64_t live_bytes;
+  uint64_t committed_bytes;
+  uint64_t bytes_recycled;     /* by its epochs that ended */
+  uint64_t bytes_returned;
+  uint64_t refused;            /* allocations that failed for a budget */
+  uint64_t diverted;           /* mallocs that went to epoch 0 because the epoch was closing */
+  uint64_t samples;            /* allocations inside its scopes timed end to end */
+  uint64_t sampled_wall_ns_sum;
+  uint64_t sampled_wall_ns_max;
+  uint64_t cpu_samples;
+  uint64_t cpu_ns_sum;
+  uint64_t wait_ns_sum;
+  uint64_t slow_allocations;
+  uint64_t lock_fast_acquire;
+  uint64_t lock_contended;
+  uint64_t bitmap_alloc_cas_retries;
+  uint64_t bitmap_free_cas_retries;
+  uint64_t reserved[2];
+} tslab_label_stats;
+
+/* One kind of lock, all its instances together. */
+typedef struct tslab_lock_stats {
+  char name[32];
+  uint64_t fast;               /* taken at the first try */
+  uint64_t contended;
+  uint64_t wait_ns;            /* waited by those that were */
+  uint64_t hold_ns;            /* held, while TSLAB_LOCK_TIMES=1 */
+  uint64_t reserved[8];
+} tslab_lock_stats;
 
 /* `struct_size` is sizeof the caller's struct: older callers get the fields they know. 0, or EINVAL when `out` is NULL
  * or struct_size is not a positive multiple of 128. */
 TSLAB_API int tslab_stats(tslab_stats_global *out, size_t struct_size);
 
-/* Class `index` counts from 0. ERANGE past the last one: loop until then. EINVAL as above. */
+/* Row `index` counts from 0. ERANGE past the last one: loop until then. EINVAL as above. */
 TSLAB_API int tslab_stats_class(unsigned index, tslab_class_stats *out, size_t struct_size);
+TSLAB_API int tslab_stats_path(unsigned index, tslab_path_stats *out, size_t struct_size);
+TSLAB_API int tslab_stats_label(unsigned index, tslab_label_stats *out, size_t struct_size);
+TSLAB_API int tslab_stats_lock(unsigned index, tslab_lock_stats *out, size_t struct_size);
+
+/* The calling thread's. EINVAL as above. */
+TSLAB_API int tslab_stats_thread(tslab_thread_stats *out, size_t struct_size);
+
+/* tslab_epoch_info's, for an open or closing epoch. ESTALE, EINVAL. */
+TSLAB_API int tslab_stats_epoch(tslab_epoch epoch, tslab_epoch_status *out, size_t struct_size);
+
+/* All of it as one JSON object (docs/observability.md has the schema), handed to `write` in pieces; stops when that
+ * returns other than 0, and returns that. `write` may allocate. */
+TSLAB_API int tslab_stats_json(int (*write)(const char *piece, size_t length, void *arg), void *arg);
 
 #ifdef __cplusplus
 }

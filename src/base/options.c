@@ -8,11 +8,15 @@
 struct options options = {
     .on_misuse = MISUSE_ABORT,
     .scavenger = 1,
+    .publish = 1,
     .cache_bytes = 2 * MiB,
     .on_destroy = DESTROY_DESTROYS,
     .reserve_bytes = 1 * MiB,
     .report_rss = 0,
     .stats_at_exit = NULL,
+    .sample = 1024,
+    .sample_cpu = 16,
+    .lock_times = 0,
 };
 
 struct choice {
@@ -37,10 +41,14 @@ static const struct row {
 } rows[] = {
     {"ON_MISUSE", WORDS, &options.on_misuse, on_misuse_words, 0, "abort or report"},
     {"SCAVENGER", WORDS, &options.scavenger, switch_words, 0, "0 or 1"},
+    {"PUBLISH", WORDS, &options.publish, switch_words, 0, "0 or 1"},
     {"CACHE", BYTES, &options.cache_bytes, NULL, 64 * MiB, "bytes up to 64M, with K or M after the number if you like"},
     {"ON_DESTROY", WORDS, &options.on_destroy, on_destroy_words, 0, "destroy, check or trap"},
     {"RESERVE", BYTES, &options.reserve_bytes, NULL, 1024 * MiB, "bytes up to 1024M, K or M after it if you like"},
     {"REPORT_RSS", WORDS, &options.report_rss, switch_words, 0, "0 or 1"},
+    {"SAMPLE", BYTES, &options.sample, NULL, 1 * MiB, "a number up to 1M, 0 for no samples"},
+    {"SAMPLE_CPU", BYTES, &options.sample_cpu, NULL, 1 * MiB, "a number up to 1M, 0 for never"},
+    {"LOCK_TIMES", WORDS, &options.lock_times, switch_words, 0, "0 or 1"},
     {"STATS_AT_EXIT", PATH, &options.stats_at_exit, NULL, 0, "the path of a file"},
 };
 

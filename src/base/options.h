@@ -12,11 +12,15 @@ enum on_destroy { DESTROY_DESTROYS, DESTROY_CHECKS, DESTROY_TRAPS };
 struct options {
   size_t on_misuse;          /* enum on_misuse */
   size_t scavenger;          /* 0: no thread of ours, memory goes back only by malloc_trim and when plenty is free */
+  size_t publish;            /* the figures, in shared memory; by the scavenger */
   size_t cache_bytes;        /* free blocks one thread may keep in its depot */
   size_t on_destroy;         /* enum on_destroy */
   size_t reserve_bytes;      /* memory of ended epochs that stays ready for the next */
   size_t report_rss;         /* whether reports of epochs read the resident size */
   const char *stats_at_exit; /* path, or NULL */
+  size_t sample;             /* one allocation in about so many is timed end to end; 0: none */
+  size_t sample_cpu;         /* of one sample in about so many, the thread's time is taken too; 0: of none */
+  size_t lock_times;         /* whether locks count how long they are held */
 };
 
 HIDDEN extern struct options options;

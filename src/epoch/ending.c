@@ -484,6 +484,7 @@ int ending_reset(uint64_t id, tslab_epoch_report *out) {
     handle_forget_all(e);
     destroy_all(e);
     report_bytes(out, &e->lifetime);
+    epoch_count_bytes(e);
   }
   e->era++;
   reopen(e, id);

@@ -3,6 +3,7 @@
 
 #include "base/options.h"
 #include "epoch/ending.h"
+#include "heap/label.h"
 #include "os/os.h"
 #include <errno.h>
 #include <string.h>
@@ -10,27 +11,28 @@
 struct lone_lock epoch_locks[EPOCH_LOCKS];
 struct lock tree_lock;
 
+struct lock slots_lock;
+
 static struct {
-  struct lock lock;
   uint32_t free; /* slots, through next_free */
 } own;
 
 /* ---- slots ------------------------------------------------------------------------------------------------------- */
 
 static struct epoch *take_slot(void) {
-  lock_take(&own.lock);
+  lock_take(&slots_lock);
   struct epoch *e = own.free ? epoch_at(own.free) : NULL;
   if (e) own.free = e->next_free;
   else if (lifetimes_made() < ((uint32_t)1 << EPOCH_INDEX_BITS) - 1) e = (struct epoch *)(void *)lifetime_make();
-  lock_release(&own.lock);
+  lock_release(&slots_lock);
   return e;
 }
 
 static void free_slot(struct epoch *e) {
-  lock_take(&own.lock);
+  lock_take(&slots_lock);
   e->next_free = own.free;
   own.free = e->lifetime.index;
-  lock_release(&own.lock);
+  lock_release(&slots_lock);
 }
 
 /* ---- the tree ---------------------------------------------------------------------------------------------------- */
@@ -60,10 +62,52 @@ static struct epoch *leave_tree(struct epoch *e) {
 
 /* ---- opening and ending ------------------------------------------------------------------------------------------ */
 
-void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
-  size_t length = label ? strnlen(label, TSLAB_EPOCH_LABEL - 1) : 0;
-  if (length) memcpy(e->label, label, length);
+/* Mostly a slot's next epoch is called as the one before. */
+static void set_label(struct epoch *e, const char *label) {
+  if (LIKELY(strncmp(e->label, label, TSLAB_EPOCH_LABEL - 1) == 0)) return;
+  struct label *before = &labels[e->lifetime.label];
+  label_add(&before->opened, e->opened_here);
+  label_add(&before->allocations, e->allocated_here);
+  label_add(&before->recycled, e->recycled_here);
+  STORE_RACING(e->opened_here, 0);
+  STORE_RACING(e->allocated_here, 0);
+  STORE_RACING(e->recycled_here, 0);
+  size_t length = strnlen(label, TSLAB_EPOCH_LABEL - 1);
+  memcpy(e->label, label, length);
   e->label[length] = 0;
+  STORE_RACING(e->lifetime.label, label_row(e->label));
+}
+_Static_assert(TSLAB_EPOCH_LABEL == LABEL_BYTES, "a label fits into a row");
+
+uint64_t epoch_allocations(const struct epoch *e) {
+  uint64_t sum = LOAD_RACING(e->allocations) + atomic_load_explicit(&e->lifetime.large, memory_order_relaxed);
+  for (const struct part *p = e->parts; p; p = p->next_of_epoch) sum += part_handed_out(p) - p->before;
+  return sum;
+}
+
+void epoch_count_allocations(struct epoch *e) {
+  STORE_RACING(e->allocated_here, e->allocated_here + epoch_allocations(e));
+  STORE_RACING(e->allocations, 0);
+  if (UNLIKELY(atomic_load_explicit(&e->lifetime.large, memory_order_relaxed) != 0))
+    atomic_store_explicit(&e->lifetime.large, 0, memory_order_relaxed);
+  for (struct part *p = e->parts; p; p = p->next_of_epoch) p->before = part_handed_out(p);
+}
+
+void epoch_count_bytes(struct epoch *e) {
+  struct label *label = &labels[e->lifetime.label];
+  label_add(&label->recycled, atomic_exchange_explicit(&e->lifetime.recycled, 0, memory_order_relaxed));
+  label_add(&label->returned, atomic_exchange_explicit(&e->lifetime.returned, 0, memory_order_relaxed));
+}
+
+static void count_refusals(struct epoch *e) {
+  struct label *label = &labels[e->lifetime.label];
+  label_add(&label->refused, atomic_exchange_explicit(&e->lifetime.refused, 0, memory_order_relaxed));
+  label_add(&label->diverted, atomic_exchange_explicit(&e->diverted, 0, memory_order_relaxed));
+}
+
+void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
+  set_label(e, label ? label : "");
+  STORE_RACING(e->opened_here, e->opened_here + 1);
   e->flags = flags;
   e->era = 0;
   atomic_store_explicit(&e->left, false, memory_order_relaxed);
@@ -134,6 +178,9 @@ uint64_t epoch_open(const tslab_epoch_options *wanted, int *error) {
 }
 
 struct epoch *epoch_end(struct epoch *e) {
+  epoch_count_allocations(e);
+  epoch_count_bytes(e);
+  count_refusals(e);
   INVARIANT(1, e->parts == NULL && atomic_load(&e->lifetime.own) == 0 && e->lifetime.first == 0);
   atomic_store_explicit(&e->state, EPOCH_ENDED, memory_order_relaxed);
   bool was_lent = e->lent;
@@ -150,12 +197,14 @@ struct epoch *epoch_end(struct epoch *e) {
 void epochs_before_fork(void) {
   lock_take(&tree_lock);
   for (unsigned i = 0; i < EPOCH_LOCKS; i++) lock_take(&epoch_locks[i].lock);
-  lock_take(&own.lock);
+  lock_take(&slots_lock);
+  labels_before_fork();
 }
 
 void epochs_after_fork(bool child) {
-  if (child) lock_reset(&own.lock);
-  else lock_release(&own.lock);
+  labels_after_fork(child);
+  if (child) lock_reset(&slots_lock);
+  else lock_release(&slots_lock);
   for (unsigned i = 0; i < EPOCH_LOCKS; i++)
     if (child) lock_reset(&epoch_locks[i].lock);
     else lock_release(&epoch_locks[i].lock);

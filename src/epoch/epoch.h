@@ -44,6 +44,8 @@ struct epoch {
   _Atomic uint32_t handles, freeing; /* tables of handles, and blocks that are
                                         freed through them just now: epoch/handle.h */
   uint32_t roomy; /* those of the tables that have an unused slot */
+  uint64_t allocations; /* of this incarnation, by parts that serve it no more */
+  uint64_t opened_here, allocated_here, recycled_here; /* for its label's row, which has them once the label changes */
   char label[TSLAB_EPOCH_LABEL];
 };
 _Static_assert(sizeof(struct epoch) <= LIFETIME_SLOT, "lies in a lifetime's slot");
@@ -76,12 +78,21 @@ INLINE int epoch_error(const struct epoch *e, uint64_t id) {
 extern HIDDEN struct lone_lock epoch_locks[EPOCH_LOCKS];
 INLINE void epoch_lock(const struct epoch *e) { lock_take(&epoch_locks[e->lifetime.index % EPOCH_LOCKS].lock); }
 INLINE void epoch_unlock(const struct epoch *e) { lock_release(&epoch_locks[e->lifetime.index % EPOCH_LOCKS].lock); }
-extern HIDDEN struct lock tree_lock;
+extern HIDDEN struct lock tree_lock, slots_lock;
 
 #define EPOCH_DEPTH 64 /* parents above an epoch, at most: what walks the tree calls itself */
 
 /* The id of a new epoch, without parts; `wanted` is checked but for its parent. 0 and *error. */
 HIDDEN uint64_t epoch_open(const tslab_epoch_options *wanted, int *error);
+
+/* Blocks handed out in it since it was opened. Under the lock. */
+HIDDEN uint64_t epoch_allocations(const struct epoch *e);
+
+/* At the end of an incarnation. Under the lock: what it handed out counts for its label, its parts begin anew. */
+HIDDEN void epoch_count_allocations(struct epoch *e);
+
+/* What it recycled and returned counts for its label, and is 0 again. */
+HIDDEN void epoch_count_bytes(struct epoch *e);
 
 /* Sets what every incarnation starts with, its id last. */
 HIDDEN void epoch_begin(struct epoch *e, const char *label, uint32_t flags);

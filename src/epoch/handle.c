@@ -25,16 +25,17 @@ struct table {
 #define FIRST_LOG 4
 #define SEGMENTS  (INDEX_BITS - 5 - FIRST_LOG)
 
+struct lock handles_lock;
+
 static struct {
-  struct lock lock;
   struct table *_Atomic segments[SEGMENTS];
   _Atomic uint32_t made;
   uint32_t free; /* table + 1 */
 } own;
 
-/* Epoch 0's tables; every other epoch has its own list and lock. */
+/* Epoch 0's tables, under handles_zero_lock; every other epoch has its own list and lock. */
+struct lock handles_zero_lock;
 static struct {
-  struct lock lock;
   _Atomic uint32_t tables, freeing;
   uint32_t roomy;
 } zero;
@@ -53,7 +54,7 @@ static bool make_segment(unsigned segment) {
 
 /* A table for the owner, as table + 1; 0 without memory. Under the owner's lock. */
 static uint32_t take_table(uint32_t index) {
-  lock_take(&own.lock);
+  lock_take(&handles_lock);
   uint32_t number = own.free, made = atomic_load_explicit(&own.made, memory_order_relaxed);
   if (number) {
     own.free = table_at(number - 1)->next;
@@ -67,7 +68,7 @@ static uint32_t take_table(uint32_t index) {
       atomic_store_explicit(&own.made, number, memory_order_release);
     }
   }
-  lock_release(&own.lock);
+  lock_release(&handles_lock);
   if (number) atomic_store_explicit(&table_at(number - 1)->owner, index + 1, memory_order_relaxed);
   return number;
 }
@@ -76,12 +77,12 @@ static uint32_t take_table(uint32_t index) {
 
 static void lock_owner(uint32_t index) {
   if (index) epoch_lock(epoch_at(index));
-  else lock_take(&zero.lock);
+  else lock_take(&handles_zero_lock);
 }
 
 static void unlock_owner(uint32_t index) {
   if (index) epoch_unlock(epoch_at(index));
-  else lock_release(&zero.lock);
+  else lock_release(&handles_zero_lock);
 }
 
 static _Atomic uint32_t *tables_of(uint32_t index) { return index ? &epoch_at(index)->handles : &zero.tables; }
@@ -209,26 +210,26 @@ void handle_forget_tables(struct epoch *e) {
       if (table->slots[i].block) end_slot(table, &table->slots[i]);
     atomic_store_explicit(&table->owner, 0, memory_order_relaxed);
     if (table->unused == 0) continue; /* used up for ever */
-    lock_take(&own.lock);
+    lock_take(&handles_lock);
     table->next = own.free;
     own.free = number;
-    lock_release(&own.lock);
+    lock_release(&handles_lock);
   }
 }
 
 void handles_before_fork(void) {
-  lock_take(&zero.lock);
-  lock_take(&own.lock);
+  lock_take(&handles_zero_lock);
+  lock_take(&handles_lock);
 }
 
 void handles_after_fork(bool child) {
   if (!child) {
-    lock_release(&own.lock);
-    lock_release(&zero.lock);
+    lock_release(&handles_lock);
+    lock_release(&handles_zero_lock);
     return;
   }
-  lock_reset(&own.lock);
-  lock_reset(&zero.lock);
+  lock_reset(&handles_lock);
+  lock_reset(&handles_zero_lock);
   zero.freeing = 0;
   for (uint32_t i = 1; i <= lifetimes_made(); i++)
     atomic_store_explicit(&epoch_at(i)->freeing, 0, memory_order_relaxed);

@@ -34,4 +34,7 @@ HIDDEN void handle_lock_quiet(struct epoch *e);
 HIDDEN void handles_before_fork(void);
 HIDDEN void handles_after_fork(bool child);
 
+/* Which of the two protects what: handle.c. */
+extern HIDDEN struct lock handles_lock, handles_zero_lock;
+
 #endif

@@ -11,8 +11,9 @@ struct thread *_Atomic all_threads;
 
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
 
+struct lock threads_lock;
+
 static struct {
-  struct lock lock;
   struct thread *free;
   struct cuttings cuttings;
   bool first_is_taken;
@@ -34,11 +35,11 @@ static struct thread *make_thread(void) {
 }
 
 struct thread *thread_acquire(struct part *part) {
-  lock_take(&own.lock);
+  lock_take(&threads_lock);
   struct thread *thread = own.free;
   if (thread) own.free = thread->next_free;
   else thread = make_thread();
-  lock_release(&own.lock);
+  lock_release(&threads_lock);
   if (!thread) return NULL;
   thread->home = part;
   thread->recent = thread->before = &thread->attached[0];
@@ -82,10 +83,10 @@ void thread_release(struct thread *thread) {
     if (atomic_load_explicit(&a->id, memory_order_acquire) != 0) forget_attached(a);
   }
   thread->attached_count = 0;
-  lock_take(&own.lock);
+  lock_take(&threads_lock);
   thread->next_free = own.free;
   own.free = thread;
-  lock_release(&own.lock);
+  lock_release(&threads_lock);
 }
 
 /* ---- the two sides of a barrier ---------------------------------------------------------------------------------- */
@@ -174,6 +175,7 @@ static struct part *waiting_part(struct epoch *e) {
     lock_take(&p->lock); /* who flushes a part that serves nobody holds it */
     p->live = true;
     p->thread = current_thread;
+    p->tally = current_part->tally;
     lock_release(&p->lock);
     return p;
   }
@@ -211,6 +213,7 @@ void scope_detach(struct epoch *e, struct part *part) {
     lock_release(&part->lock);
     return;
   }
+  STORE_RACING(e->allocations, e->allocations + part_handed_out(part) - part->before);
   for (struct part **link = &e->parts;; link = &(*link)->next_of_epoch)
     if (*link == part) {
       *link = part->next_of_epoch;
@@ -356,14 +359,14 @@ static void keep_one_spare(struct thread *thread) {
   atomic_store_explicit(&thread->spare, kept, memory_order_relaxed);
 }
 
-void scopes_before_fork(void) { lock_take(&own.lock); }
+void scopes_before_fork(void) { lock_take(&threads_lock); }
 
 void scopes_after_fork(bool child) {
   if (!child) {
-    lock_release(&own.lock);
+    lock_release(&threads_lock);
     return;
   }
-  lock_reset(&own.lock);
+  lock_reset(&threads_lock);
   for (struct thread *t = atomic_load_explicit(&all_threads, memory_order_acquire); t; t = t->next)
     if (t != current_thread) bury_thread(t);
   if (current_thread) keep_one_spare(current_thread);

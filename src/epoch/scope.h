@@ -50,6 +50,7 @@ struct thread {
 HIDDEN struct thread *thread_acquire(struct part *part); /* of epoch 0 */
 HIDDEN void thread_release(struct thread *thread);
 HIDDEN extern struct thread *_Atomic all_threads;
+HIDDEN extern struct lock threads_lock;
 
 /* The thread's part of the epoch, inside which it is from now on, once more. NULL and *error: ESTALE, ESHUTDOWN,
  * ENOMEM. */

@@ -18,6 +18,8 @@ bool spare_may_keep(const struct thread *thread, const struct epoch *e) {
 
 void spare_keep(struct thread *thread, struct epoch *e) {
   struct part *part = e->parts;
+  epoch_count_allocations(e);
+  if (part->bump.chunk) STORE_RACING(e->recycled_here, e->recycled_here + GRANULE);
   if (part->bump.chunk && !e->lent) {
     reserve_lend(1);
     e->lent = true;

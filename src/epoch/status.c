@@ -76,6 +76,7 @@ void status_of(const struct epoch *e, tslab_epoch_status *out) {
       .refused = atomic_load_explicit(&lifetime->refused, memory_order_relaxed),
       .diverted = atomic_load_explicit(&e->diverted, memory_order_relaxed),
       .parent = parent ? epoch_id(parent) : 0,
+      .allocations = epoch_allocations(e),
   };
   memcpy(out->label, e->label, sizeof out->label);
 }

@@ -17,7 +17,9 @@ static void *no_memory(void) {
 /* The fast path failed although there is a list: its head was freed twice or written to since. The list is given up. */
 static COLD void give_up_list(unsigned class) {
   void *bad = heap_take_bad_list(current_part, class);
-  if (bad) misuse_freed(bad);
+  if (!bad) return;
+  tally_stage(tally_here(), PATH_DAMAGED);
+  misuse_freed(bad);
 }
 
 static bool is_closing(const struct part *part) { return part->lifetime && lifetime_is_closing(part->lifetime); }
@@ -33,38 +35,59 @@ static bool epoch_refuses(struct part *part, size_t bytes) {
   return false;
 }
 
-/* A thread without a part gets one, perhaps with a dead thread's lists; else the list is empty, or bad. */
-static void *refill(unsigned class) {
-  if (current_part == &empty_part) {
-    if (!front_part()) return NULL;
-    void *left = fast_pop(current_part, class, (uintptr_t)pages.base);
-    if (left) return left;
-  }
-  give_up_list(class);
+static void *refill_again(unsigned class, size_t size) {
   struct part *part = current_part;
-  void *block = heap_refill(part, class);
-  if (UNLIKELY(!block) && !epoch_refuses(part, slab_bytes(class))) {
-    /* What other sizes hold free may be what is missing. */
-    front_purge();
-    block = heap_refill(part, class);
+  void *block = heap_refill(part, class, size);
+  if (LIKELY(block != NULL) || epoch_refuses(part, slab_bytes(class))) return block;
+  /* What other sizes hold free may be what is missing. */
+  tally_stage(tally_here(), PATH_PURGE);
+  front_purge();
+  return heap_refill(part, class, size);
+}
+
+/* A thread without a part gets one, perhaps with a dead thread's lists; else the list is empty, or bad. */
+static void *refill(unsigned class, size_t size) {
+  struct timing timing;
+  bool is_born = false;
+  uint64_t start = ticks_now();
+  if (UNLIKELY(current_part == &empty_part)) {
+    if (!front_part()) return NULL;
+    is_born = true;
   }
-  if (block) scavenger_notice(part);
+  sample_begin(&timing);
+  if (UNLIKELY(is_born)) {
+    timing.start = start;
+    tally_stage(tally_here(), PATH_BIRTH);
+  }
+  void *block = UNLIKELY(is_born) ? fast_pop(current_part, class, (uintptr_t)pages.base) : NULL;
+  if (LIKELY(!block)) {
+    give_up_list(class);
+    block = refill_again(class, size);
+  }
+  sample_end(&timing, size, block ? class_size(class) : 0);
+  if (block) scavenger_notice(current_part);
   return block;
 }
 
 static void *large(size_t size, size_t alignment, bool *zero) {
+  struct timing timing;
   if (!front_part() || size > pages_most() || alignment > pages_most()) return NULL;
   struct part *part = current_part;
+  sample_begin(&timing);
   void *block = heap_large_alloc(part, size, alignment, zero);
-  if (block || epoch_refuses(part, large_run_bytes(size))) return block;
-  front_purge();
-  return heap_large_alloc(part, size, alignment, zero);
+  if (UNLIKELY(!block) && !epoch_refuses(part, large_run_bytes(size))) {
+    tally_stage(tally_here(), PATH_PURGE);
+    front_purge();
+    block = heap_large_alloc(part, size, alignment, zero);
+  }
+  sample_end(&timing, size, block ? large_run_bytes(size) : 0);
+  return block;
 }
 
-static void *small(unsigned class) {
-  if (UNLIKELY(current_part == &empty_part)) return refill(class);
+static void *small(unsigned class, size_t size) {
+  if (UNLIKELY(current_part == &empty_part)) return refill(class, size);
   void *block = fast_pop(current_part, class, (uintptr_t)pages.base);
-  return LIKELY(block != NULL) ? block : refill(class);
+  return LIKELY(block != NULL) ? block : refill(class, size);
 }
 
 /* Before the process has started the class tables are empty. */
@@ -72,13 +95,22 @@ static unsigned class_for(size_t size) { return front_start() ? class_of(size) :
 
 /* By class or as a large block. */
 static void *by_size(size_t size, bool *zero) {
-  if (size <= DIRECT_MAX) return refill(class_for(size)); /* the list was tried */
-  return size <= SMALL_MAX ? small(class_for(size)) : large(size, GRANULE, zero);
+  if (size <= DIRECT_MAX) return refill(class_for(size), size); /* the list was tried */
+  return size <= SMALL_MAX ? small(class_for(size), size) : large(size, GRANULE, zero);
+}
+
+/* The chunk is full, or there is none, or the call is to be a sample. */
+static void *bump_timed(size_t size) {
+  struct timing timing;
+  sample_begin(&timing);
+  void *block = bump_refill(current_part, size);
+  if (block) sample_end(&timing, size, round_up(max_size(size, 1), CHUNK_UNIT));
+  return block;
 }
 
 /* Inside the scope of an epoch, whose chunk is full, or which has none. */
 static NOINLINE void *malloc_in_scope(size_t size, bool *zero) {
-  void *block = bump_refill(current_part, size);
+  void *block = bump_timed(size);
   if (!block && !is_closing(current_part)) block = by_size(size, zero);
   return block || !is_closing(current_part) ? block : front_malloc_elsewhere(size);
 }
@@ -111,7 +143,7 @@ HOT void *front_calloc(size_t size) {
 
 static void *aligned(size_t alignment, size_t size, bool *zero) {
   unsigned class = class_of_aligned(size, alignment);
-  return class < CLASSES ? small(class) : large(max_size(size, 1), alignment, zero);
+  return class < CLASSES ? small(class, size) : large(max_size(size, 1), alignment, zero);
 }
 
 static void *aligned_in_scope(size_t alignment, size_t size) {
@@ -149,10 +181,17 @@ static void free_at_home(struct part *own, void *p) {
   current_part = part;
 }
 
+static void free_large(struct run *run) {
+  struct timing timing;
+  sample_begin_path(&timing);
+  heap_large_free(run);
+  sample_end_path(&timing, PATH_LARGE_FREE);
+}
+
 static void free_elsewhere(struct run *run, void *p) {
   struct part *own = current_thread ? current_thread->home : &empty_part;
   uint32_t epoch = run->epoch;
-  if (run->kind == RUN_LARGE) heap_large_free(run);
+  if (run->kind == RUN_LARGE) free_large(run);
   else if (run->kind == RUN_SLAB && own != current_part && part_class_of(own, pages_homes()[granule_of(p)]) < CLASSES)
     free_at_home(own, p);
   else if (run->kind == RUN_SLAB) heap_free_remote(own, run, p);
@@ -175,8 +214,11 @@ HOT void front_free(void *p) {
 
 void front_free_full(void *p) {
   unsigned class = (unsigned)part_class_of(current_part, pages_homes()[granule_of(p)]);
+  struct timing timing;
   if (!class_starts_block((uintptr_t)p, class_inverse(class))) misuse_interior("free", p);
+  sample_begin_path(&timing);
   heap_overflow(current_part, class, p);
+  sample_end_path(&timing, PATH_PUT_BY);
   scavenger_notice(current_part);
 }
 

@@ -169,10 +169,22 @@ static bool divert(void) {
   return true;
 }
 
-void *front_malloc_elsewhere(size_t size) { return divert() ? tslab_epoch_malloc(0, size) : NULL; }
+void *front_malloc_elsewhere(size_t size) {
+  struct timing timing;
+  if (!divert()) return NULL;
+  sample_begin_path(&timing);
+  void *block = tslab_epoch_malloc(0, size);
+  sample_end_path(&timing, PATH_DIVERTED);
+  return block;
+}
 
 void *front_aligned_elsewhere(size_t alignment, size_t size) {
-  return divert() ? tslab_epoch_aligned_alloc(0, alignment, size) : NULL;
+  struct timing timing;
+  if (!divert()) return NULL;
+  sample_begin_path(&timing);
+  void *block = tslab_epoch_aligned_alloc(0, alignment, size);
+  sample_end_path(&timing, PATH_DIVERTED);
+  return block;
 }
 
 /* ---- ending ------------------------------------------------------------------------------------------------------ */

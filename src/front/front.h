@@ -6,6 +6,7 @@
 #include "heap/fast.h"
 #include "heap/heap.h"
 #include "heap/misuse.h"
+#include "heap/sample.h"
 #include "slab/large.h"
 
 /* ---- the slow paths that the inlined fast ones leave to; api.h -------------------------------------------------- */

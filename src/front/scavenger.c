@@ -4,12 +4,16 @@
  * was to do. Every tick, for each part: the depot of a thread that did not come by since the last tick goes to the
  * slabs, slabs that stood still are retired or their holes purged; then free runs older than AGE go back to the kernel.
  * So what is not used again within about a second is returned. It takes the locks that slow paths take, one at a time
- * and for a moment. Where no thread can be made, slow paths purge when more than INLINE_NOTICE lies free. */
+ * and for a moment. Where no thread can be made, slow paths purge when more than INLINE_NOTICE lies free.
+ *
+ * It also publishes (front/publish.h): then it is born, or woken, by the first slow path after `due_ns`, and stays up
+ * while slow paths are visited, so that these look at a clock only while it is asleep or unborn. */
 #include "front/front.h"
 
 #include "base/options.h"
 #include "epoch/ending.h"
 #include "epoch/spare.h"
+#include "front/publish.h"
 #include "os/os.h"
 #include <errno.h>
 #include <pthread.h>
@@ -24,17 +28,23 @@
 #define TICK_MS       250
 #define AGE           2 /* ticks */
 #define IDLE_TICKS    4
+#define PUBLISH_NS    UINT64_C(1000000000)  /* at most so old when a slow path comes by */
+#define RETRY_NS      UINT64_C(60000000000) /* where it is not possible */
 #define STACK_BYTES   (256 * KiB) /* static TLS of every loaded library lies in it too */
 
 enum state { UNBORN, BUSY, ASLEEP, LEAVING, IMPOSSIBLE };
 static _Atomic uint32_t state;
 static pthread_t scavenger;
 static uint64_t tick = 1;
+static bool visited; /* a thread came by a slow path since the last tick */
+static _Atomic uint64_t due_ns; /* on the coarse clock; 0: not known yet */
+static _Atomic uint32_t *_Atomic witness; /* holds 0 in a child, however it was made; NULL until the first birth */
 
 static bool was_quiet(struct part *part) {
   lock_take(&part->lock);
   uint64_t visits = __atomic_load_n(&part->visits, __ATOMIC_RELAXED);
   bool quiet = !part->live || visits == part->seen_visits;
+  visited |= part->live && visits != part->seen_visits;
   part->seen_visits = visits;
   lock_release(&part->lock);
   return quiet;
@@ -71,6 +81,7 @@ static size_t purge_dead_pages(void) {
 
 static size_t tick_once(void) {
   size_t freed = reserve_trim(++tick);
+  visited = false;
   spares_age(false);
   pages_set_tick(tick);
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
@@ -79,7 +90,15 @@ static size_t tick_once(void) {
   return freed + pages_purge(tick - AGE + 1, SIZE_MAX);
 }
 
+/* Whether it is worth staying up for. */
+static bool publish(void) {
+  bool done = publish_now();
+  atomic_store_explicit(&due_ns, os_now_coarse_ns() + (done ? PUBLISH_NS : RETRY_NS), memory_order_relaxed);
+  return done && visited;
+}
+
 static void sleep_until_woken(void) {
+  publish_rest();
   uint32_t busy = BUSY;
   if (!atomic_compare_exchange_strong(&state, &busy, ASLEEP)) return;
   uint32_t asleep = ASLEEP; /* a notice given between the last look and the exchange was lost */
@@ -88,9 +107,10 @@ static void sleep_until_woken(void) {
 }
 
 static void *run(void *unused) {
+  if (!atomic_load(&witness)) atomic_store(&witness, os_fork_witness());
   for (int idle = 0; atomic_load(&state) != LEAVING;) {
     os_wait(&state, BUSY, TICK_MS);
-    if (tick_once() != 0 || pages_free_dirty() != 0 || reserve_bytes() != 0) idle = 0;
+    if ((tick_once() != 0) | publish() || pages_free_dirty() != 0 || reserve_bytes() != 0) idle = 0;
     else idle++;
     if (idle < IDLE_TICKS) continue;
     sleep_until_woken();
@@ -119,6 +139,29 @@ static bool create_thread(void) {
   return done;
 }
 
+static bool is_copy(void) {
+  _Atomic uint32_t *word = atomic_load_explicit(&witness, memory_order_relaxed);
+  return word && atomic_load_explicit(word, memory_order_relaxed) == 0;
+}
+
+/* In a child that no handler saw, which believes in its parent's scavenger. */
+static COLD uint32_t start_over(uint32_t seen) {
+  if (!atomic_compare_exchange_strong(&state, &seen, IMPOSSIBLE)) return seen;
+  publish_after_fork(true);
+  scavenger_after_fork_child();
+  return UNBORN;
+}
+
+static COLD bool is_due(void) {
+  uint64_t due = atomic_load_explicit(&due_ns, memory_order_relaxed);
+  if (due == UINT64_MAX) return false;
+  uint64_t now = os_now_coarse_ns();
+  if (due != 0 && now < due) return false;
+  bool wanted = publish_is_wanted();
+  if (due == 0 || !wanted) atomic_store_explicit(&due_ns, wanted ? now + PUBLISH_NS : UINT64_MAX, memory_order_relaxed);
+  return due != 0 && wanted;
+}
+
 static COLD void start_or_wake(uint32_t seen) {
   int kept = errno;
   if (seen == ASLEEP) {
@@ -126,21 +169,25 @@ static COLD void start_or_wake(uint32_t seen) {
   } else if (seen == UNBORN) {
     /* BUSY before the thread exists: the creation itself allocates and comes by here. */
     uint32_t next = options.scavenger ? BUSY : IMPOSSIBLE;
+    _Atomic uint32_t *word = atomic_load(&witness);
+    if (word) atomic_store(word, 1);
     struct part *part = current_part;
     if (current_thread) current_part = current_thread->home; /* the thread outlives every scope */
     if (atomic_compare_exchange_strong(&state, &seen, next) && next == BUSY && !create_thread())
       atomic_store(&state, IMPOSSIBLE);
     current_part = part;
-  } else if (seen == IMPOSSIBLE && pages_free_dirty() > INLINE_NOTICE) {
-    pages_purge(UINT64_MAX, SIZE_MAX);
+  } else if (seen == IMPOSSIBLE) {
+    atomic_store_explicit(&due_ns, UINT64_MAX, memory_order_relaxed);
+    if (pages_free_dirty() > INLINE_NOTICE) pages_purge(UINT64_MAX, SIZE_MAX);
   }
   errno = kept;
 }
 
 static void notice(bool enough) {
   uint32_t seen = atomic_load_explicit(&state, memory_order_relaxed);
+  if (UNLIKELY(is_copy()) && seen != UNBORN) seen = start_over(seen);
   if (LIKELY(seen == BUSY)) return;
-  if ((enough || pages_free_dirty() + reserve_bytes() > NOTICE) && front_is_ready()) start_or_wake(seen);
+  if ((enough || pages_free_dirty() + reserve_bytes() > NOTICE || is_due()) && front_is_ready()) start_or_wake(seen);
 }
 
 static size_t depot_bytes(const struct part *part) { return __atomic_load_n(&part->depot_bytes, __ATOMIC_RELAXED); }
@@ -156,10 +203,14 @@ void scavenger_stop(void) {
   } while (!atomic_compare_exchange_weak(&state, &seen, LEAVING));
   os_wake(&state, 1);
   pthread_join(scavenger, NULL);
+  publish_end();
   atomic_store(&state, UNBORN);
 }
 
-void scavenger_after_fork_child(void) { atomic_store(&state, UNBORN); }
+void scavenger_after_fork_child(void) {
+  atomic_store(&due_ns, 0);
+  atomic_store(&state, UNBORN);
+}
 
 size_t front_purge(void) {
   if (!front_has_started()) return 0;

@@ -7,6 +7,7 @@
 
 #include "base/options.h"
 #include "epoch/handle.h"
+#include "front/publish.h"
 #include "os/os.h"
 #include <errno.h>
 #include <pthread.h>
@@ -32,6 +33,7 @@ static void thread_dies(void *part) {
 }
 
 static void before_fork(void) {
+  publish_before_fork();
   epochs_before_fork();
   scopes_before_fork();
   handles_before_fork();
@@ -43,6 +45,7 @@ static void after_fork_parent(void) {
   handles_after_fork(false);
   scopes_after_fork(false);
   epochs_after_fork(false);
+  publish_after_fork(false);
 }
 
 static void after_fork_child(void) {
@@ -50,6 +53,7 @@ static void after_fork_child(void) {
   handles_after_fork(true);
   scopes_after_fork(true);
   epochs_after_fork(true);
+  publish_after_fork(true);
   scavenger_after_fork_child();
   options.stats_at_exit = NULL; /* the file is the parent's */
 }
@@ -92,6 +96,7 @@ struct part *front_part(void) {
 __attribute__((constructor)) static void process_starts(int count, char **arguments, char **environment) {
   (void)count, (void)arguments;
   if (!os_secure_mode()) options_read(environment);
+  lock_times = options.lock_times;
   int kept = errno;
   front_part();
   pthread_atfork(before_fork, after_fork_parent, after_fork_child);
@@ -100,6 +105,7 @@ __attribute__((constructor)) static void process_starts(int count, char **argume
 }
 
 __attribute__((destructor)) static void process_ends(void) {
+  publish_at_exit();
   void *twice = current_part == &empty_part ? NULL : heap_find_double(current_part);
   if (twice) misuse_freed(twice);
   if (options.stats_at_exit) stats_write_file(options.stats_at_exit);

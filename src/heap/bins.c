@@ -1,7 +1,9 @@
 /* bins: see bins.h.                                                                                  floor: heap */
 #include "heap/bins.h"
 
+#include "heap/label.h"
 #include "heap/misuse.h"
+#include "heap/sample.h"
 
 /* ---- a bin's list of slabs; all under part->lock ----------------------------------------------------------------- */
 
@@ -67,12 +69,25 @@ static bool unlist(struct run *slab) {
   return true;
 }
 
+/* By the part's own thread. */
+static void count_take(const struct part *part, unsigned class, struct slab_how how) {
+  struct class_tally *tally = &part->tally->classes[class];
+  tally_stage(part->tally, how.remote ? PATH_REMOTE : PATH_SLAB);
+  tally_add(&tally->take_attempts, 1);
+  if (LIKELY(how.retries == 0)) return;
+  tally_add(&tally->take_retries, how.retries);
+  if (part->lifetime) label_add(&labels[part->lifetime->label].take_retries, how.retries);
+}
+
 /* What the first slab of the list has: its free blocks if any, else a unit more. A slab that keeps unlinked units stays
  * in the list, behind those with free blocks, so that touched pages are used up first. */
-static struct chain take_from(struct bin *bin, struct run *slab, unsigned wanted) {
+static struct chain take_from(struct part *part, struct bin *bin, struct run *slab, unsigned wanted) {
   bool stays = slab->unlinked != 0;
-  struct chain chain = slab_take(slab, stays);
+  struct slab_how how = {0};
+  struct chain chain = slab_take(slab, stays, &how);
+  count_take(part, slab->class, how);
   if (chain.count == 0 && stays) {
+    tally_stage(part->tally, PATH_FRESH);
     chain = slab_link(slab, wanted);
     stays = slab->unlinked != 0 || !unlist(slab);
   }
@@ -84,7 +99,7 @@ static struct chain take_from(struct bin *bin, struct run *slab, unsigned wanted
 static struct chain take_own(struct part *part, unsigned class, unsigned wanted) {
   struct bin *bin = &part->bins[class];
   struct chain chain = EMPTY_CHAIN;
-  while (chain.count == 0 && bin->first) chain = take_from(bin, slab_at(bin->first), wanted);
+  while (chain.count == 0 && bin->first) chain = take_from(part, bin, slab_at(bin->first), wanted);
   return chain;
 }
 
@@ -92,9 +107,15 @@ static struct chain take_own(struct part *part, unsigned class, unsigned wanted)
  * those who thought them local, which is correct, only slower. */
 static bool adopt(struct part *part, unsigned class) {
   if (part->lifetime || atomic_load_explicit(&dead_parts, memory_order_relaxed) == 0) return false;
+  struct class_tally *tally = &part->tally->classes[class];
   for (struct part *dead = atomic_load_explicit(&all_parts, memory_order_acquire); dead; dead = dead->next_part) {
     struct bin *bin = &dead->bins[class];
-    if (__atomic_load_n(&bin->first, __ATOMIC_RELAXED) == 0 || !lock_try(&dead->lock)) continue;
+    if (__atomic_load_n(&bin->first, __ATOMIC_RELAXED) == 0) continue;
+    tally_add(&tally->adopt_attempts, 1);
+    if (!lock_try(&dead->lock)) {
+      tally_add(&tally->adopt_failures, 1);
+      continue;
+    }
     struct run *slab = bin->first && !dead->live && !dead->lifetime ? slab_at(bin->first) : NULL;
     if (slab) {
       unlink_slab(bin, slab);
@@ -103,22 +124,29 @@ static bool adopt(struct part *part, unsigned class) {
       insert_last(&part->bins[class], slab);
     }
     lock_release(&dead->lock);
-    if (slab) return true;
+    if (slab) {
+      tally_stage(part->tally, PATH_ADOPTED);
+      return true;
+    }
+    tally_add(&tally->adopt_failures, 1);
   }
   return false;
 }
 
-static struct run *new_slab(struct lifetime *lifetime, unsigned class) {
-  if (!lifetime) return slab_new(class, 0);
+static struct run *new_slab(struct lifetime *lifetime, unsigned class, struct pages_how *how) {
+  if (!lifetime) return slab_new(class, 0, how);
   if (lifetime_is_closing(lifetime) || !lifetime_charge(lifetime, slab_bytes(class))) return NULL;
-  struct run *slab = slab_new(class, lifetime->index);
+  struct run *slab = slab_new(class, lifetime->index, how);
   if (slab) lifetime_add(lifetime, slab);
   else lifetime_discharge(lifetime, slab_bytes(class));
   return slab;
 }
 
 static bool make_slab(struct part *part, unsigned class) {
-  struct run *slab = new_slab(part->lifetime, class);
+  struct pages_how how = {0};
+  struct run *slab = new_slab(part->lifetime, class, &how);
+  tally_stage(part->tally, how.mapped ? PATH_MAP : how.ready ? PATH_RESERVE : PATH_RUN);
+  part->tally->waited += how.waited;
   if (!slab) return false;
   atomic_fetch_or_explicit(&slab->word, SLAB_LISTED, memory_order_relaxed);
   give_home(part, slab);
@@ -144,13 +172,23 @@ struct group {
   unsigned count;
 };
 
+static void count_push(const struct run *slab, struct slab_how how) {
+  struct class_tally *tally = &tally_here()->classes[slab->class];
+  if (how.remote) tally_add(&tally->push_attempts, 1);
+  if (LIKELY(how.retries == 0)) return;
+  tally_add(&tally->push_retries, how.retries);
+  if (slab->epoch) label_add(&labels[lifetime_at(slab->epoch)->label].push_retries, how.retries);
+}
+
 /* Under the lock, although the push needs none: fork waits for it, so that a child's copy of the slab's list is
  * whole. */
 static void push_group(struct lock *gate, struct group *group) {
   struct run *slab = group->slab;
   if (!slab) return;
+  struct slab_how how = {.remote = gate != &part_of(slab)->lock};
   lock_take(gate);
-  bool settle = slab_push(slab, group->head, group->tail, group->count);
+  bool settle = slab_push(slab, group->head, group->tail, group->count, &how);
+  count_push(slab, how); /* before it may be settled, and gone */
   lock_release(gate);
   if (settle) bins_settle(slab);
   group->slab = NULL;
@@ -207,9 +245,10 @@ static void retire(struct part *part, struct run *slab) {
   if (word_of(slab) & SLAB_LISTED) unlink_slab(bin, slab);
   lose(part, slab);
   bin->retired++;
+  unsigned class = slab->class;
   bool clean = slab_bury(slab);
-  if (part->lifetime) lifetime_release(part->lifetime, slab, clean);
-  else pages_free(slab, clean);
+  if (!part->lifetime) pages_free(slab, clean);
+  else if (lifetime_release(part->lifetime, slab, clean)) tally_add(&tally_here()->classes[class].recycled, 1);
 }
 
 /* One empty slab may stay listed while its epoch is open, or a thread at a slab's border would make and retire one all

@@ -1,6 +1,8 @@
 /* bump: see bump.h.                                                                                  floor: heap */
 #include "heap/bump.h"
 
+#include "base/options.h"
+#include "heap/sample.h"
 #include "os/os.h"
 
 static struct {
@@ -13,16 +15,31 @@ static void set_part(struct run *chunk, struct part *part) {
   atomic_store_explicit(&chunk->part, part, memory_order_relaxed);
 }
 
+/* Where blocks end: the chunk's end, or already here when the next one is to be a sample. */
+static void set_end(struct bump *bump) {
+  bump->armed = options.sample && tally_here()->bump_countdown <= 0;
+  __atomic_store_n(&bump->end, bump->armed ? bump->at : bump->start + CHUNK_CAPACITY, __ATOMIC_RELAXED);
+}
+
+/* The end of the chunk is its end again, if it is not halted. */
+static void disarm(struct bump *bump) {
+  char *armed = bump->at;
+  bump->armed = false;
+  __atomic_compare_exchange_n(&bump->end, &armed, bump->start + CHUNK_CAPACITY, false, __ATOMIC_RELAXED,
+                              __ATOMIC_RELAXED);
+}
+
 static void make_current(struct part *part, struct run *chunk, size_t used) {
   struct bump *bump = &part->bump;
   STORE_RACING(bump->chunk, chunk);
   bump->bits = chunk_bits(chunk);
   bump->start = run_start(chunk);
   bump->at = run_start(chunk) + used;
-  __atomic_store_n(&bump->end, run_start(chunk) + CHUNK_CAPACITY, __ATOMIC_RELAXED);
+  set_end(bump);
 }
 
 static void stop(struct bump *bump) {
+  bump->armed = false;
   STORE_RACING(bump->chunk, NULL);
   bump->start = bump->at = NULL;
   __atomic_store_n(&bump->end, NULL, __ATOMIC_RELAXED);
@@ -61,10 +78,11 @@ void bump_empty(struct part *part) {
   if (freed_elsewhere(bump->chunk) != 0) atomic_store_explicit(&bump->chunk->word, 0, memory_order_relaxed);
   __atomic_store_n(&bump->allocations, bump->allocations + bump->count, __ATOMIC_RELAXED);
   __atomic_store_n(&bump->frees, bump->frees + bump->count, __ATOMIC_RELAXED);
+  tally_here()->bump_countdown -= bump->count;
   STORE_RACING(bump->count, 0);
   bump->gone = 0;
   bump->at = bump->start;
-  __atomic_store_n(&bump->end, bump->start + CHUNK_CAPACITY, __ATOMIC_RELAXED);
+  set_end(bump);
 }
 
 void bump_bury(struct run *chunk) {
@@ -115,6 +133,8 @@ static bool seal(struct part *part) {
   chunk->gone = bump->gone;
   count_blocks(part->lifetime, bump->count, bump->gone + freed_elsewhere(chunk));
   uint64_t added = CHUNK_SEALED + bump->count - bump->gone;
+  STORE_RACING(bump->sealed, bump->sealed + bump->count);
+  tally_here()->bump_countdown -= bump->count;
   STORE_RACING(bump->count, 0);
   bump->gone = 0;
   return atomic_fetch_add_explicit(&chunk->word, added, memory_order_acq_rel) + added == CHUNK_SEALED;
@@ -128,6 +148,8 @@ static bool unseal(struct bump *bump, struct run *chunk) {
     if (word <= CHUNK_SEALED || (int64_t)word < 0) return false;
   } while (!atomic_compare_exchange_weak_explicit(&chunk->word, &word, word - CHUNK_SEALED - handed_out,
                                                   memory_order_acq_rel, memory_order_relaxed));
+  STORE_RACING(bump->sealed, bump->sealed - chunk->capacity); /* it counts as handed out from here; wraps, in a sum */
+  tally_here()->bump_countdown += chunk->capacity;
   STORE_RACING(bump->count, chunk->capacity);
   bump->gone = (uint32_t)chunk->gone;
   return true;
@@ -155,13 +177,17 @@ static bool continue_one(struct part *part, size_t size) {
 
 static bool new_chunk(struct part *part, size_t size) {
   struct lifetime *lifetime = part->lifetime;
+  struct pages_how how = {0};
+  tally_stage(part->tally, PATH_SLAB); /* if it is not more */
   if (atomic_load_explicit(&lifetime->own, memory_order_relaxed) != 0 && continue_one(part, size)) return true;
   struct run *chunk = lifetime_take_ready(lifetime, RUN_CHUNK);
   if (chunk) {
     chunk_begin(chunk);
   } else {
     if (!lifetime_charge(lifetime, GRANULE)) return false;
-    chunk = chunk_new(lifetime->index);
+    chunk = chunk_new(lifetime->index, &how);
+    tally_stage(part->tally, how.mapped ? PATH_MAP : how.ready ? PATH_RESERVE : PATH_RUN);
+    part->tally->waited += how.waited;
     if (!chunk) {
       lifetime_discharge(lifetime, GRANULE);
       return false;
@@ -202,17 +228,46 @@ static bool has_room(const struct bump *bump, size_t size) {
   return bump->chunk && end >= bump->at && size <= (size_t)(end - bump->at);
 }
 
+/* The block that the part is armed for. NULL when it does not fit. */
+static void *take_sample(struct part *part, size_t size) {
+  struct tally *tally = tally_here();
+  struct timing timing;
+  disarm(&part->bump);
+  sample_begin_bump(&timing);
+  void *block = bump_take(part, size);
+  if (!block) return NULL;
+  sample_end_bump(&timing, size);
+  tally->bump_countdown += sample_draw();
+  if (tally->bump_countdown <= 0) set_end(&part->bump);
+  return block;
+}
+
+/* When the part is armed, it stays so for the next call. */
+static void *take_after_refill(struct part *part, size_t size) {
+  if (LIKELY(!part->bump.armed)) return bump_take(part, size);
+  disarm(&part->bump);
+  void *block = bump_take(part, size);
+  set_end(&part->bump);
+  return block;
+}
+
 void *bump_refill(struct part *part, size_t size) {
   size = max_size(size, 1);
+  if (UNLIKELY(part->bump.armed)) {
+    void *block = take_sample(part, size);
+    if (block) return block;
+  }
   if (!has_room(&part->bump, round_up(min_size(size, BUMP_MOST + 1), CHUNK_UNIT)) && !refill(part, size)) return NULL;
-  return bump_take(part, size);
+  return take_after_refill(part, size);
 }
 
 void *bump_aligned(struct part *part, size_t alignment, size_t size) {
   struct bump *bump = &part->bump;
   if (size > BUMP_MOST || alignment > BUMP_MOST) return NULL;
   size_t most = max_size(size, 1) + alignment;
+  if (bump->armed) disarm(bump);
   if (!has_room(bump, round_up(most, CHUNK_UNIT)) && !refill(part, most)) return NULL;
+  if (bump->armed) disarm(bump);
   char *at = (char *)round_up((uintptr_t)bump->at, alignment);
   if (at != bump->at) chunk_skip(bump->chunk, bump->at, at);
   bump->at = at;

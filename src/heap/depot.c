@@ -32,17 +32,21 @@ static bool join(struct part *part, struct bin *bin, struct chain chain) {
   return true;
 }
 
-bool depot_put(struct part *part, unsigned class, struct chain chain) {
+bool depot_set_aside(struct part *part, unsigned class, struct chain chain) {
   struct bin *bin = &part->bins[class];
+  uint16_t index = take_record(part);
+  if (!index) return false;
+  part->batches[index] = (struct batch){chain.head, (uint16_t)chain.count, 0, bin->newest, (uint16_t)class};
+  if (bin->newest) part->batches[bin->newest].newer = index;
+  else bin->oldest = index;
+  bin->newest = index;
+  account(part, class, (int)chain.count);
+  return true;
+}
+
+bool depot_put(struct part *part, unsigned class, struct chain chain) {
   if (part->depot_bytes + chain.count * class_size(class) > options.cache_bytes) return false;
-  if (!join(part, bin, chain)) {
-    uint16_t index = take_record(part);
-    if (!index) return false;
-    part->batches[index] = (struct batch){chain.head, (uint16_t)chain.count, 0, bin->newest, (uint16_t)class};
-    if (bin->newest) part->batches[bin->newest].newer = index;
-    else bin->oldest = index;
-    bin->newest = index;
-  }
+  if (!join(part, &part->bins[class], chain)) return depot_set_aside(part, class, chain);
   account(part, class, (int)chain.count);
   return true;
 }

@@ -113,9 +113,12 @@ void heap_bury(struct run *run) {
 void *heap_large_alloc(struct part *part, size_t size, size_t alignment, bool *zero) {
   struct lifetime *lifetime = part->lifetime;
   size_t bytes = large_run_bytes(size);
-  if (!lifetime) return large_alloc(size, alignment, zero);
-  if (!lifetime_charge(lifetime, bytes)) return NULL;
-  void *block = large_alloc(size, alignment, zero);
+  struct pages_how how = {0};
+  tally_stage(part->tally, PATH_LARGE);
+  if (lifetime && !lifetime_charge(lifetime, bytes)) return NULL;
+  void *block = large_alloc(size, alignment, zero, &how);
+  part->tally->waited += how.waited;
+  if (!lifetime) return block;
   if (!block) {
     lifetime_discharge(lifetime, bytes);
     return NULL;
@@ -123,6 +126,7 @@ void *heap_large_alloc(struct part *part, size_t size, size_t alignment, bool *z
   struct run *run = pages.runs + granule_of(block);
   run->epoch = lifetime->index;
   lifetime_add(lifetime, run);
+  atomic_fetch_add_explicit(&lifetime->large, 1, memory_order_relaxed);
   return block;
 }
 

@@ -5,21 +5,66 @@
 #include "heap/bins.h"
 #include "heap/depot.h"
 #include "heap/fast.h"
+#include "heap/label.h"
 #include "heap/lists.h"
+#include "heap/sample.h"
 #include "slab/large.h"
 
-void *heap_refill(struct part *part, unsigned class) {
+static void count_lock(const struct part *part, unsigned class, uint64_t waited) {
+  tally_lock(part->tally, class, waited);
+  if (!part->lifetime) return;
+  struct label *label = &labels[part->lifetime->label];
+  label_add(waited ? &label->lock_contended : &label->lock_fast, 1);
+}
+
+/* The class has let pass the mallocs that it drew: its list is put by, so that the next one comes here. */
+static COLD void arm(struct part *part, unsigned class) {
+  struct bin *bin = &part->bins[class];
+  lock_take(&part->lock);
+  list_settle(part, class);
+  if (!options.sample) {
+    bin->countdown = INT32_MAX;
+  } else if (part->list[class] != CHAIN_END && depot_set_aside(part, class, list_chain(part, class))) {
+    list_set(part, class, EMPTY_CHAIN);
+    bin->armed = true;
+  }
+  lock_release(&part->lock);
+}
+
+INLINE void arm_if_due(struct part *part, unsigned class) {
+  if (UNLIKELY(part->bins[class].countdown <= 0) && !part->bins[class].armed) arm(part, class);
+}
+
+/* How the call was served. */
+static enum path served_by(const struct part *part) {
+  uint32_t stages = part->tally->stages & ((1u << PATHS_OF_CLASSES) - 1);
+  return stages ? (enum path)log2_floor(stages) : PATH_SLAB;
+}
+
+void *heap_refill(struct part *part, unsigned class, size_t requested) {
   struct bin *bin = &part->bins[class];
   if (part->remote.count) heap_flush_remote(part); /* what waits there must not wait for a thread that frees no more */
-  lock_take(&part->lock);
+  count_lock(part, class, lock_take(&part->lock));
   list_settle(part, class);
   bump(&bin->refills, 1);
   if (bin->cap == 0) list_open(part, class);
   struct chain chain = depot_take(part, class);
+  bool is_sample = bin->armed && chain.count != 0;
+  bin->armed = false;
   if (chain.count == 0) chain = bins_take(part, class, bin->cap / 4u);
+  else if (!is_sample) tally_stage(part->tally, PATH_DEPOT);
   list_set(part, class, chain);
   lock_release(&part->lock);
-  return fast_pop(part, class, (uintptr_t)pages.base);
+  void *block;
+  if (is_sample) {
+    block = sample_pop(part, class, requested);
+    bin->countdown += sample_draw();
+  } else {
+    block = fast_pop(part, class, (uintptr_t)pages.base);
+    if (block) tally_add(&part->tally->classes[class].served[served_by(part)], 1);
+  }
+  arm_if_due(part, class);
+  return block;
 }
 
 void *heap_take_bad_list(struct part *part, unsigned class) {
@@ -64,7 +109,7 @@ static unsigned evict(struct part *part, unsigned class, struct chain *out) {
 static unsigned put_by(struct part *part, unsigned class, bool draining, struct chain *evicted) {
   struct bin *bin = &part->bins[class];
   unsigned count = 0;
-  lock_take(&part->lock);
+  count_lock(part, class, lock_take(&part->lock));
   if (bin->cap == 0) list_open(part, class);
   else if (draining) list_shrink(part, class);
   else list_grow(part, class, true);
@@ -99,20 +144,19 @@ void heap_overflow(struct part *part, unsigned class, void *block) {
   part->list[class] = block;
   STORE_RACING(part->count[class].now, part->count[class].now - (ROOM_ONE - 1));
   for (unsigned i = 0; i < count; i++) bins_return(&part->lock, evicted[i]);
+  if (mallocs > 0) arm_if_due(part, class);
 }
 
 /* Frees by threads without a part: after their part's end, or before their first malloc. */
-static struct {
-  struct lock lock;
-  uint64_t frees[CLASSES];
-} homeless;
+struct lock homeless_lock;
+static uint64_t homeless_frees[CLASSES]; /* under it */
 
 static void free_homeless(struct run *slab, void *block) {
   block_words(block)[0] = CHAIN_END;
-  lock_take(&homeless.lock);
-  bump(&homeless.frees[slab->class], 1);
-  lock_release(&homeless.lock);
-  bins_return(&homeless.lock, (struct chain){block, 1});
+  lock_take(&homeless_lock);
+  bump(&homeless_frees[slab->class], 1);
+  lock_release(&homeless_lock);
+  bins_return(&homeless_lock, (struct chain){block, 1});
 }
 
 void heap_free_remote(struct part *part, struct run *slab, void *block) {
@@ -131,7 +175,11 @@ void heap_free_remote(struct part *part, struct run *slab, void *block) {
   part->remote.head = block;
   part->remote.count++;
   part->remote_bytes += class_size(slab->class);
-  if (part->remote.count >= REMOTE_MOST || part->remote_bytes >= REMOTE_BYTES) heap_flush_remote(part);
+  if (part->remote.count < REMOTE_MOST && part->remote_bytes < REMOTE_BYTES) return;
+  struct timing timing;
+  sample_begin_path(&timing);
+  heap_flush_remote(part);
+  sample_end_path(&timing, PATH_FLUSH);
 }
 
 void heap_flush_remote(struct part *part) {
@@ -143,12 +191,12 @@ void heap_flush_remote(struct part *part) {
 
 void heap_before_fork(void) {
   parts_before_fork();
-  lock_take(&homeless.lock);
+  lock_take(&homeless_lock);
 }
 
 void heap_after_fork(bool child) {
-  if (child) lock_reset(&homeless.lock);
-  else lock_release(&homeless.lock);
+  if (child) lock_reset(&homeless_lock);
+  else lock_release(&homeless_lock);
   parts_after_fork(child);
   if (child) bins_after_fork();
 }
@@ -218,7 +266,7 @@ void heap_totals(struct part *part, unsigned class, struct class_totals *out) {
 }
 
 uint64_t heap_homeless_frees(unsigned class) {
-  return __atomic_load_n(&homeless.frees[class], __ATOMIC_RELAXED);
+  return __atomic_load_n(&homeless_frees[class], __ATOMIC_RELAXED);
 }
 
 void part_check(struct part *part) {

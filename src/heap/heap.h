@@ -8,9 +8,9 @@
 #include "heap/bump.h"
 #include "heap/part.h"
 
-/* A block of the class when the list is empty: from the depot, a slab, a dead thread's slab or a new one, which also
+/* A block of the class, for `requested` bytes, when the list is empty: from the depot, a slab, a dead thread's slab or a new one, which also
  * fill the list. NULL without memory. By the part's own thread. */
-HIDDEN void *heap_refill(struct part *part, unsigned class);
+HIDDEN void *heap_refill(struct part *part, unsigned class, size_t requested);
 
 /* After the fast path failed: when it did so although the list is not empty, the list is given up and its head
  * returned. */
@@ -74,6 +74,7 @@ HIDDEN size_t heap_trim(struct part *part, bool now);
 struct class_totals {
   uint64_t allocations, frees, remote_frees, refills, overflows, cached, slabs, born, retired;
 };
+extern HIDDEN struct lock homeless_lock;
 HIDDEN uint64_t heap_homeless_frees(unsigned class); /* by threads without a part, not in any part's totals */
 HIDDEN void heap_totals(struct part *part, unsigned class, struct class_totals *out);
 

@@ -94,21 +94,25 @@ static void count_returning(struct lifetime *lifetime, const struct returning *r
   atomic_fetch_add_explicit(&lifetime->returned, returning->returned, memory_order_relaxed);
 }
 
-void lifetime_release(struct lifetime *lifetime, struct run *run, bool clean) {
+bool lifetime_release(struct lifetime *lifetime, struct run *run, bool clean) {
   size_t bytes = run_bytes(run);
+  bool recycled = false;
   lifetime_unlist(lifetime, run);
   if (atomic_load_explicit(&lifetime->late, memory_order_relaxed)) {
     struct returning returning = {0};
     returning_add(&returning, run);
     returning_flush(&returning);
     count_returning(lifetime, &returning);
+    recycled = returning.recycled != 0;
   } else if (reserve_put(run)) {
     atomic_fetch_add_explicit(&lifetime->recycled, bytes, memory_order_relaxed);
+    recycled = true;
   } else {
     if (!clean) atomic_fetch_add_explicit(&lifetime->spilled, bytes, memory_order_relaxed);
     pages_free(run, clean);
   }
   lifetime_settle(lifetime, bytes);
+  return recycled;
 }
 
 bool lifetime_return_spilled(struct lifetime *lifetime, size_t most) {
@@ -158,7 +162,7 @@ size_t lifetime_ready_bytes(const struct lifetime *lifetime) {
 bool lifetime_prepare(struct lifetime *lifetime, size_t bytes) {
   for (size_t left = bytes; left > 0; left -= min_size(left, GRANULE)) {
     bool zero;
-    struct run *run = lifetime_charge(lifetime, GRANULE) ? pages_alloc(1, GRANULE, RUN_RESERVED, &zero) : NULL;
+    struct run *run = lifetime_charge(lifetime, GRANULE) ? pages_alloc(1, GRANULE, RUN_RESERVED, &zero, NULL) : NULL;
     if (!run || !pages_reach_chunk_bits(run)) {
       if (run) pages_free(run, zero);
       lifetime_drop_ready(lifetime);
@@ -177,6 +181,10 @@ bool lifetime_prepare(struct lifetime *lifetime, size_t bytes) {
 
 struct run *lifetime_first(const struct lifetime *lifetime) { return run_at(lifetime->first); }
 struct run *lifetime_next(const struct run *run) { return run_at(run->next_of_epoch); }
+
+void lifetimes_lock_totals(struct lock_totals *to) {
+  for (unsigned i = 0; i < LIFETIME_LOCKS; i++) lock_totals_add(to, &locks[i].lock);
+}
 
 void lifetimes_before_fork(void) {
   for (unsigned i = 0; i < LIFETIME_LOCKS; i++) lock_take(&locks[i].lock);

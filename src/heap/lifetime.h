@@ -22,13 +22,15 @@ struct lifetime {
   _Atomic size_t recycled, returned; /* bytes, since its closing began */
   _Atomic uint64_t refused;
   _Atomic uint64_t bumped, freed; /* heap/bump.c: blocks of chunks that were filled, and how many of these are free */
+  _Atomic uint64_t large; /* blocks above the largest class that it handed out */
+  uint32_t label;         /* row of heap/label.h */
   size_t budget; /* SIZE_MAX: none */
   struct lifetime *parent;
 };
 
 /* Lifetimes lie in slots of this size, whose rest is the epoch's own (epoch/epoch.h). Memory of a slot is never given
  * back, so that an index always leads somewhere. */
-#define LIFETIME_SLOT 256
+#define LIFETIME_SLOT 320
 
 /* They come in segments, each twice as long as the one before, so that an index finds its own by its logarithm. */
 #define LIFETIME_FIRST_LOG 6
@@ -58,8 +60,8 @@ HIDDEN void lifetime_add(struct lifetime *lifetime, struct run *run);
 
 /* The run, which holds no live block and leads nowhere, leaves the list, and its memory goes to the reserve, or to
  * common use, or when that is too late to the kernel. After that the lifetime may end: it must not be touched.
- * `clean`: every byte reads as zero. */
-HIDDEN void lifetime_release(struct lifetime *lifetime, struct run *run, bool clean);
+ * `clean`: every byte reads as zero. Whether it went to the reserve. */
+HIDDEN bool lifetime_release(struct lifetime *lifetime, struct run *run, bool clean);
 
 /* The two halves of it, for one of many: the run is the caller's, and nothing is discharged before lifetime_settle. */
 HIDDEN void lifetime_unlist(struct lifetime *lifetime, struct run *run);
@@ -82,6 +84,7 @@ HIDDEN void lifetime_unlock(const struct lifetime *lifetime);
 HIDDEN struct run *lifetime_first(const struct lifetime *lifetime);
 HIDDEN struct run *lifetime_next(const struct run *run);
 
+HIDDEN void lifetimes_lock_totals(struct lock_totals *to);
 HIDDEN void lifetimes_before_fork(void);
 HIDDEN void lifetimes_after_fork(bool child);
 

@@ -2,6 +2,7 @@
 #include "heap/lists.h"
 
 #include "heap/depot.h"
+#include "heap/sample.h"
 
 /* ---- counting ---------------------------------------------------------------------------------------------------- */
 
@@ -17,6 +18,9 @@ static void end_change(struct part *part) {
 
 static void set_then(struct count *count, uint32_t value) { __atomic_store_n(&count->then, value, __ATOMIC_RELEASE); }
 
+/* What it is past at most, where it cannot be sampled for long. */
+#define COUNTDOWN_LEAST (-(1 << 30))
+
 unsigned list_settle(struct part *part, unsigned class) {
   struct count *count = &part->count[class];
   unsigned frees = count_room(count->then) - count_room(count->now);
@@ -27,6 +31,8 @@ unsigned list_settle(struct part *part, unsigned class) {
   set_then(count, count->now);
   end_change(part);
   bump(&part->visits, 1);
+  bump(&part->served, mallocs);
+  if (part->bins[class].countdown > COUNTDOWN_LEAST) part->bins[class].countdown -= (int32_t)mallocs;
   part->bins[class].last_visit = part->visits;
   return mallocs;
 }
@@ -80,6 +86,7 @@ static void set_cap(struct part *part, unsigned class, unsigned cap) {
 
 void list_open(struct part *part, unsigned class) {
   set_cap(part, class, blocks_in(class, LIST_FIRST_BYTES, LIST_FIRST));
+  part->bins[class].countdown = sample_draw();
 }
 
 /* Halves the cap of a class that did not come by for a while; a list that is then too long goes to the depot. */

@@ -3,7 +3,8 @@
 
 #include "heap/fast.h"
 
-struct part empty_part = {.list = {[0 ... CLASSES - 1] = CHAIN_END}, .remote = {CHAIN_END, 0}};
+struct part empty_part = {
+    .list = {[0 ... CLASSES - 1] = CHAIN_END}, .remote = {CHAIN_END, 0}, .tally = &nobodys_tally};
 __thread struct part *current_part = &empty_part;
 __thread struct thread *current_thread;
 struct part *_Atomic all_parts;
@@ -55,6 +56,17 @@ static void put_in_pool(struct part *part) {
   atomic_fetch_add_explicit(&dead_parts, 1, memory_order_relaxed);
 }
 
+static void begin_tally(struct part *part) {
+  uint64_t allocations = 0, frees = 0;
+  for (unsigned class = 0; class < CLASSES; class++) {
+    allocations += LOAD_RACING(part->bins[class].allocations);
+    frees += LOAD_RACING(part->bins[class].frees);
+  }
+  part->tally->allocations_before = allocations;
+  part->tally->frees_before = frees;
+  tally_begin(part->tally);
+}
+
 struct part *part_acquire(void) {
   lock_take(&parts_lock);
   struct part *part = own.pool;
@@ -64,6 +76,9 @@ struct part *part_acquire(void) {
   } else {
     part = cut_part();
   }
+  if (part && !part->tally) part->tally = tally_make();
+  if (part && part->tally) begin_tally(part);
+  if (part && !part->tally) part->tally = &nobodys_tally;
   lock_release(&parts_lock);
   if (!part) return NULL;
   lock_take(&part->lock);
@@ -84,6 +99,8 @@ struct part *part_take_blank(struct lifetime *lifetime) {
   part->live = true;
   part->closing = false;
   part->thread = current_thread;
+  part->tally = current_part->tally;
+  part->before = part_handed_out(part);
   __atomic_store_n(&part->lifetime, lifetime, __ATOMIC_RELAXED); /* for the scavenger's look */
   lock_release(&part->lock);
   return part;

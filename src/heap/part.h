@@ -23,6 +23,7 @@
 #define TSLAB_HEAP_PART_H
 
 #include "heap/lifetime.h"
+#include "heap/tally.h"
 #include "os/lock.h"
 #include "slab/chunk.h"
 #include "slab/slab.h"
@@ -74,6 +75,8 @@ struct bin {
   uint32_t depot_blocks;
   uint16_t newest, oldest; /* batches */
   uint16_t cap;            /* blocks that the list should not exceed now; 0 until the class is used */
+  bool armed;              /* the next refill is a sample, which the list, put by, would have served: heap/sample.h */
+  int32_t countdown;       /* mallocs until the next one */
 };
 
 #define PART_ALIGNMENT 128
@@ -90,9 +93,14 @@ struct part {
     uint32_t count, gone;        /* blocks handed out from the current chunk, and freed by this thread */
     uint64_t allocations, frees; /* in chunks that were emptied, ever */
     bool off;                    /* turned to slabs */
+    bool armed;                  /* `end` is where the next block would start, for that one to be sampled */
+    uint64_t sealed;             /* blocks handed out in chunks that this part filled or left */
   } bump ALIGNED(CACHE_LINE);
 
   struct lock lock ALIGNED(CACHE_LINE);
+  struct tally *tally; /* of its thread; of a part that serves nobody, of the last one */
+  uint64_t served;     /* mallocs of all classes up to their last visits */
+  uint64_t before;     /* of an epoch: part_handed_out() when it began to serve it */
   uint32_t index;
   _Atomic uint32_t slabs;     /* of all classes */
   struct lifetime *lifetime;  /* NULL: epoch 0. Changes only while no thread has the part and no slab is its own */
@@ -127,6 +135,12 @@ HIDDEN extern struct lock parts_lock;
 HIDDEN extern _Atomic unsigned dead_parts; /* in the pool */
 HIDDEN extern _Atomic unsigned live_parts; /* that a thread has */
 HIDDEN extern unsigned parts_given_up;     /* whose lists were lost, in a fork child */
+
+/* Blocks that it handed out in all; of an epoch's part that no thread uses just now, or a little less. */
+INLINE uint64_t part_handed_out(const struct part *part) {
+  return LOAD_RACING(part->served) + LOAD_RACING(part->bump.allocations) + LOAD_RACING(part->bump.sealed) +
+         LOAD_RACING(part->bump.count);
+}
 
 /* A dead thread's part, or a new one. NULL without memory. */
 HIDDEN struct part *part_acquire(void);

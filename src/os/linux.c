@@ -1,6 +1,8 @@
 /* os: Linux. See os.h for the contracts.                                                             floor: os */
 #include "os/os.h"
 
+#include "os/ticks.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -9,6 +11,7 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <time.h>
@@ -68,7 +71,10 @@ static bool protect(void *at, size_t length, int protection) {
 
 size_t os_page_size;
 
-void os_start(void) { os_page_size = getauxval(AT_PAGESZ); }
+void os_start(void) {
+  os_page_size = getauxval(AT_PAGESZ);
+  ticks_start();
+}
 
 void *os_reserve(void *hint, size_t length) {
   void *at = map(hint, length, PROT_NONE, 0);
@@ -114,6 +120,16 @@ bool os_heal(void *at, size_t length) {
 
 void os_populate(void *at, size_t length) { advise(at, length, MADV_POPULATE_WRITE); }
 
+_Atomic uint32_t *os_fork_witness(void) {
+  _Atomic uint32_t *word = map(NULL, os_page_size, PROT_READ | PROT_WRITE, 0);
+  if (word && advise(word, os_page_size, MADV_WIPEONFORK)) {
+    *word = 1;
+    return word;
+  }
+  if (word) os_unreserve(word, os_page_size);
+  return NULL;
+}
+
 bool os_forbid(void *at, size_t length) {
   bool done = protect(at, length, PROT_NONE);
   if (done) advise(at, length, MADV_DONTNEED);
@@ -157,6 +173,108 @@ size_t os_resident_bytes(void) {
   return resident * os_page_size;
 }
 
+/* ---- files ------------------------------------------------------------------------------------------------------- */
+
+static int open_at(const char *path, int flags) {
+  long file = call(SYS_openat, AT_FDCWD, (long)path, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600, 0, 0);
+  return file < 0 ? -1 : (int)file;
+}
+
+int os_create(const char *path) { return open_at(path, O_RDWR | O_CREAT | O_EXCL); }
+int os_open(const char *path) { return open_at(path, O_RDONLY); }
+void os_close(int file) { call(SYS_close, file, 0, 0, 0, 0, 0); }
+
+size_t os_read_at(int file, void *to, size_t length, uint64_t offset) {
+  long got = call(SYS_pread64, file, (long)to, (long)length, (long)offset, 0, 0);
+  return got < 0 ? 0 : (size_t)got;
+}
+
+bool os_set_length(const char *path, uint64_t length) {
+  return call(SYS_truncate, (long)path, (long)length, 0, 0, 0, 0) == 0;
+}
+
+bool os_remove(const char *path) { return call(SYS_unlinkat, AT_FDCWD, (long)path, 0, 0, 0, 0) == 0; }
+
+/* The kernel's struct stat is libc's on the 64-bit machines that this runs on. */
+static int file_status(int directory, const char *path, int flags, struct os_file *out) {
+  struct stat status;
+  long error = call(SYS_newfstatat, directory, (long)path, (long)&status, flags, 0, 0);
+  if (error != 0) return (int)-error;
+  *out = (struct os_file){
+      .device = status.st_dev,
+      .inode = status.st_ino,
+      .length = (uint64_t)status.st_size,
+      .links = status.st_nlink,
+      .changed_ns = (uint64_t)status.st_mtim.tv_sec * 1000000000 + (uint64_t)status.st_mtim.tv_nsec,
+      .user = status.st_uid,
+      .regular = S_ISREG(status.st_mode),
+  };
+  return 0;
+}
+
+int os_file_of(int file, struct os_file *out) { return file_status(file, "", AT_EMPTY_PATH, out); }
+int os_file_at(const char *path, struct os_file *out) {
+  return file_status(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, out);
+}
+
+void *os_share(int file, size_t length) {
+  long at = call(SYS_mmap, 0, (long)length, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (at < 0 && at > -4096) return NULL;
+  /* A child that could write there would spoil its parent's figures. */
+  if (!advise((void *)at, length, MADV_DONTFORK)) {
+    os_unreserve((void *)at, length);
+    return NULL;
+  }
+  advise((void *)at, length, MADV_DONTDUMP);
+  return (void *)at;
+}
+
+/* The kernel's own writes to a page that cannot be had fail with an error, where ours would be answered by SIGBUS. Any
+ * call that writes does, and no filter forbids this one. */
+bool os_obtain(void *at, size_t length) {
+  for (char *page = at, *end = page + length; page < end; page += os_page_size)
+    if (call(SYS_clock_gettime, CLOCK_MONOTONIC_COARSE, (long)page, 0, 0, 0, 0) != 0) return false;
+  return true;
+}
+
+void os_set_aside(void *at, size_t length) { advise(at, length, MADV_DONTNEED); }
+
+void os_each_name(const char *directory, bool (*visit)(const char *name, void *arg), void *arg) {
+  struct entry { /* as getdents64 gives it */
+    uint64_t inode;
+    int64_t next;
+    uint16_t bytes;
+    uint8_t type;
+    char name[];
+  };
+  _Alignas(struct entry) char entries[4096];
+  int file = open_at(directory, O_RDONLY | O_DIRECTORY);
+  if (file < 0) return;
+  for (bool more = true; more;) {
+    long length = call(SYS_getdents64, file, (long)entries, sizeof entries, 0, 0, 0);
+    if (length <= 0) break;
+    for (char *at = entries; more && at < entries + length; at += ((struct entry *)(void *)at)->bytes)
+      more = visit(((struct entry *)(void *)at)->name, arg);
+  }
+  os_close(file);
+}
+
+/* ---- the process among others ------------------------------------------------------------------------------------ */
+
+uint32_t os_process_id(void) { return (uint32_t)call(SYS_getpid, 0, 0, 0, 0, 0, 0); }
+uint32_t os_user(void) { return (uint32_t)call(SYS_geteuid, 0, 0, 0, 0, 0, 0); }
+bool os_process_exists(uint32_t process) { return call(SYS_kill, (long)process, 0, 0, 0, 0, 0) != -ESRCH; }
+
+/* The link reads "pid:[4026531836]". */
+uint64_t os_process_namespace(void) {
+  char text[64];
+  long length = call(SYS_readlinkat, AT_FDCWD, (long)"/proc/self/ns/pid", (long)text, sizeof text, 0, 0);
+  uint64_t number = 0;
+  for (long i = 0; i < length; i++)
+    if (text[i] >= '0' && text[i] <= '9') number = number * 10 + (uint64_t)(text[i] - '0');
+  return number;
+}
+
 /* ---- other threads ----------------------------------------------------------------------------------------------- */
 
 void os_wait(_Atomic uint32_t *word, uint32_t value, unsigned milliseconds) {
@@ -185,3 +303,8 @@ static uint64_t now(clockid_t clock) {
 
 uint64_t os_now_ns(void) { return now(CLOCK_MONOTONIC); }
 uint64_t os_now_coarse_ns(void) { return now(CLOCK_MONOTONIC_COARSE); }
+uint64_t os_now_realtime_ns(void) { return now(CLOCK_REALTIME); }
+uint64_t os_now_raw_ns(void) { return now(CLOCK_MONOTONIC_RAW); }
+uint64_t os_now_real_ns(void) { return now(CLOCK_REALTIME); }
+uint64_t os_thread_ns(void) { return now(CLOCK_THREAD_CPUTIME_ID); }
+uint32_t os_thread_id(void) { return (uint32_t)call(SYS_gettid, 0, 0, 0, 0, 0, 0); }

@@ -6,12 +6,32 @@
 /* What a lock protects here takes well under a microsecond, so a short spin mostly saves the two system calls. */
 #define SPINS 64
 
-void lock_take_slow(struct lock *lock) {
+bool lock_times;
+
+static void wait_for(struct lock *lock) {
   for (int i = 0; i < SPINS; i++) {
-    if (atomic_load_explicit(&lock->word, memory_order_relaxed) == 0 && lock_try(lock)) return;
+    if (atomic_load_explicit(&lock->word, memory_order_relaxed) == 0 && lock_word_try(lock)) return;
     SPIN_HINT();
   }
   while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0) os_wait(&lock->word, 2, 0);
 }
 
+uint64_t lock_take_slow(struct lock *lock) {
+  uint64_t before = ticks_now();
+  wait_for(lock);
+  uint64_t waited = ticks_now() - before + 1; /* not 0: that would mean that it was free */
+  lock_count(&lock->contended, 1);
+  lock_count(&lock->waited, waited);
+  return waited;
+}
+
 void lock_release_slow(struct lock *lock) { os_wake(&lock->word, 1); }
+
+void lock_count_hold(struct lock *lock) { lock_count(&lock->held, ticks_now() - lock->since); }
+
+void lock_totals_add(struct lock_totals *to, const struct lock *lock) {
+  to->taken += __atomic_load_n(&lock->taken, __ATOMIC_RELAXED);
+  to->contended += __atomic_load_n(&lock->contended, __ATOMIC_RELAXED);
+  to->waited += __atomic_load_n(&lock->waited, __ATOMIC_RELAXED);
+  to->held += __atomic_load_n(&lock->held, __ATOMIC_RELAXED);
+}

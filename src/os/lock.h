@@ -1,15 +1,17 @@
 /* lock: a mutex of one word that sleeps in the kernel only when it must wait.                        floor: os
  *
  * 0 free, 1 held, 2 held and somebody may sleep. Order, outermost first: registry, a part, pages. A thread takes a
- * second part's lock only by lock_try. */
+ * second part's lock only by lock_try. What it counts about itself is written by who holds it, and read by anyone. */
 #ifndef TSLAB_OS_LOCK_H
 #define TSLAB_OS_LOCK_H
 
-#include "base/attr.h"
-#include <stdatomic.h>
+#include "os/ticks.h"
 
 struct lock {
   _Atomic uint32_t word;
+  uint64_t taken, contended; /* in all; and of these, not at the first try */
+  uint64_t waited;           /* ticks, by those */
+  uint64_t held, since;      /* ticks, while lock_times */
 };
 
 /* One of many that several threads take at a time: on a line of its own. */
@@ -17,25 +19,53 @@ struct lone_lock {
   struct lock lock ALIGNED(CACHE_LINE);
 };
 
-HIDDEN COLD void lock_take_slow(struct lock *lock);
-HIDDEN COLD void lock_release_slow(struct lock *lock);
+extern HIDDEN bool lock_times; /* whether locks count how long they are held; set before there is a second thread */
 
-INLINE bool lock_try(struct lock *lock) {
+HIDDEN COLD uint64_t lock_take_slow(struct lock *lock);
+HIDDEN COLD void lock_release_slow(struct lock *lock);
+HIDDEN COLD void lock_count_hold(struct lock *lock);
+
+INLINE void lock_count(uint64_t *counter, uint64_t by) {
+  __atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + by, __ATOMIC_RELAXED);
+}
+
+INLINE bool lock_word_try(struct lock *lock) {
   uint32_t free_word = 0;
   return atomic_compare_exchange_strong_explicit(&lock->word, &free_word, 1, memory_order_acquire,
                                                  memory_order_relaxed);
 }
 
-/* Acquire here pairs with the release in lock_release. */
-INLINE void lock_take(struct lock *lock) {
-  if (UNLIKELY(!lock_try(lock))) lock_take_slow(lock);
+INLINE void lock_is_taken(struct lock *lock) {
+  lock_count(&lock->taken, 1);
+  if (UNLIKELY(lock_times)) lock->since = ticks_now();
+}
+
+INLINE bool lock_try(struct lock *lock) {
+  if (!lock_word_try(lock)) return false;
+  lock_is_taken(lock);
+  return true;
+}
+
+/* Ticks that it had to wait; 0 when it was free. Acquire here pairs with the release in lock_release. */
+INLINE uint64_t lock_take(struct lock *lock) {
+  uint64_t waited = 0;
+  if (UNLIKELY(!lock_word_try(lock))) waited = lock_take_slow(lock);
+  lock_is_taken(lock);
+  return waited;
 }
 
 INLINE void lock_release(struct lock *lock) {
+  if (UNLIKELY(lock_times)) lock_count_hold(lock);
   if (UNLIKELY(atomic_exchange_explicit(&lock->word, 0, memory_order_release) == 2)) lock_release_slow(lock);
 }
 
 /* In a fork child, where the holder may not exist any more. */
 INLINE void lock_reset(struct lock *lock) { atomic_store_explicit(&lock->word, 0, memory_order_relaxed); }
+
+/* Adds up what locks of one kind count. From any thread. */
+struct lock_totals {
+  uint64_t taken, contended, waited, held;
+};
+HIDDEN void lock_totals_add(struct lock_totals *to, const struct lock *lock);
 
 #endif

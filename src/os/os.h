@@ -51,6 +51,10 @@ HIDDEN void os_wake(_Atomic uint32_t *word, int waiters);
  * then each must do its own. The first call may take milliseconds. */
 HIDDEN bool os_barrier_everywhere(void);
 
+/* A word that reads 0 in a child, whichever call made it, unless parent and child share memory; 1 here. NULL where the
+ * kernel has no such pages. */
+HIDDEN _Atomic uint32_t *os_fork_witness(void);
+
 /* Makes committed pages resident. A hint. */
 HIDDEN void os_populate(void *at, size_t length);
 
@@ -59,7 +63,44 @@ HIDDEN bool os_forbid(void *at, size_t length);
 
 HIDDEN uint64_t os_now_ns(void);        /* CLOCK_MONOTONIC */
 HIDDEN uint64_t os_now_coarse_ns(void); /* the same at the resolution of a tick, for a tenth of the cost */
+HIDDEN uint64_t os_now_raw_ns(void);    /* CLOCK_MONOTONIC_RAW: nobody adjusts its rate */
+HIDDEN uint64_t os_now_real_ns(void);   /* CLOCK_REALTIME */
+HIDDEN uint64_t os_thread_ns(void);     /* that this thread ran; a system call */
+HIDDEN uint32_t os_thread_id(void);
 HIDDEN size_t os_resident_bytes(void);  /* 0 where /proc does not say */
+
+/* ---- files ------------------------------------------------------------------------------------------------------
+ * A descriptor or -1; nothing is followed, waited for or inherited by programs that are executed. */
+HIDDEN int os_create(const char *path); /* new and empty, for this user alone */
+HIDDEN int os_open(const char *path);   /* to read */
+HIDDEN void os_close(int file);
+HIDDEN size_t os_read_at(int file, void *to, size_t length, uint64_t offset); /* bytes read */
+HIDDEN bool os_set_length(const char *path, uint64_t length);
+HIDDEN bool os_remove(const char *path);
+
+struct os_file {
+  uint64_t device, inode, length, links, changed_ns; /* its contents last, on CLOCK_REALTIME */
+  uint32_t user;
+  bool regular;
+};
+HIDDEN int os_file_of(int file, struct os_file *out); /* 0 or an errno value */
+HIDDEN int os_file_at(const char *path, struct os_file *out);
+
+/* Shares the file's pages, with no child and no core dump. A page that the file does not have yet is to be asked for by
+ * os_obtain before it is touched, for where there is no room the kernel ends the process: false then. What is asked for
+ * holds nothing to rely on. */
+HIDDEN void *os_share(int file, size_t length);
+HIDDEN bool os_obtain(void *at, size_t length);
+HIDDEN void os_set_aside(void *at, size_t length); /* shared pages count as this process's again when touched */
+
+/* Names in a directory, until `visit` returns false. */
+HIDDEN void os_each_name(const char *directory, bool (*visit)(const char *name, void *arg), void *arg);
+
+HIDDEN uint32_t os_process_id(void);
+HIDDEN bool os_process_exists(uint32_t process);
+HIDDEN uint64_t os_process_namespace(void); /* in which its id holds; 0 where /proc does not say */
+HIDDEN uint32_t os_user(void);
+HIDDEN uint64_t os_now_realtime_ns(void);
 
 HIDDEN bool os_secure_mode(void); /* set-user-id and the like: the environment is not to be trusted */
 

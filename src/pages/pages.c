@@ -271,12 +271,13 @@ static void cut(struct run *run, size_t at, size_t granules) {
   }
 }
 
-struct run *pages_alloc(size_t granules, size_t alignment, enum run_kind kind, bool *zero) {
-  lock_take(&pages_lock);
+struct run *pages_alloc(size_t granules, size_t alignment, enum run_kind kind, bool *zero, struct pages_how *how) {
+  struct pages_how here = {.waited = lock_take(&pages_lock)};
   struct run *found = NULL;
   size_t at = find_place(1, granules, alignment, &found);
   if (!at) at = find_place(0, granules, alignment, &found);
   if (!at && granules < own.coverage && advance_frontier(granules + (alignment >> GRANULE_SHIFT) - 1)) {
+    here.mapped = true;
     at = find_place(1, granules, alignment, &found);
     if (!at) at = find_place(0, granules, alignment, &found);
   }
@@ -289,6 +290,10 @@ struct run *pages_alloc(size_t granules, size_t alignment, enum run_kind kind, b
     run = describe(at, granules, kind);
   }
   lock_release(&pages_lock);
+  if (how) {
+    how->mapped |= here.mapped;
+    how->waited += here.waited;
+  }
   return run;
 }
 
@@ -305,7 +310,7 @@ static void return_chunk_bits(const struct run *merged, size_t from, size_t to) 
 
 void *pages_keep(size_t bytes) {
   bool zero;
-  struct run *run = pages_alloc(divide_up(bytes, GRANULE), GRANULE, RUN_META, &zero);
+  struct run *run = pages_alloc(divide_up(bytes, GRANULE), GRANULE, RUN_META, &zero, NULL);
   if (!run) return NULL;
   return zero ? run_start(run) : memset(run_start(run), 0, run_bytes(run));
 }

@@ -80,9 +80,18 @@ struct pages_totals {
 /* Reserves; once, before anything else here. False when not even 16 MiB of address space can be had. */
 HIDDEN bool pages_start(void);
 
+/* What it took to have memory, for who asks why a call was slow. */
+struct pages_how {
+  bool ready;      /* it came out of the reserve */
+  bool mapped;     /* the frontier moved */
+  uint64_t waited; /* ticks, for locks */
+};
+
 /* A run of `granules` whose first lies on a multiple of `alignment` (a power of two, at least GRANULE); contents are
- * arbitrary unless *zero. NULL when there is no memory. All fields but kind, granules, was and back are zero. */
-HIDDEN struct run *pages_alloc(size_t granules, size_t alignment, enum run_kind kind, bool *zero);
+ * arbitrary unless *zero. NULL when there is no memory. All fields but kind, granules, was and back are zero. Adds to
+ * *how, which may be NULL. */
+HIDDEN struct run *pages_alloc(size_t granules, size_t alignment, enum run_kind kind, bool *zero,
+                               struct pages_how *how);
 
 /* Zeroed memory of our own, never given back: granules for it alone, or a piece of those that `from` remembers, which
  * the caller locks. NULL without memory. */

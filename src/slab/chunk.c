@@ -3,10 +3,11 @@
 
 #include "slab/reserve.h"
 
-struct run *chunk_new(uint32_t epoch) {
+struct run *chunk_new(uint32_t epoch, struct pages_how *how) {
   bool zero;
   struct run *run = reserve_take(RUN_CHUNK);
-  if (!run) run = pages_alloc(1, GRANULE, RUN_CHUNK, &zero);
+  if (run && how) how->ready = true;
+  if (!run) run = pages_alloc(1, GRANULE, RUN_CHUNK, &zero, how);
   if (!run) return NULL;
   if (!pages_reach_chunk_bits(run)) {
     pages_free(run, false);

@@ -45,7 +45,7 @@ INLINE void chunk_set(uint64_t *word, uint64_t bit) {
 }
 
 /* An empty chunk for the lifetime of that index, leading to no home. NULL without memory. */
-HIDDEN struct run *chunk_new(uint32_t epoch);
+HIDDEN struct run *chunk_new(uint32_t epoch, struct pages_how *how);
 /* Of a run whose bits are writable and 0. */
 INLINE void chunk_begin(struct run *run) { __atomic_store_n(&chunk_bits(run)->starts, 1, __ATOMIC_RELAXED); }
 

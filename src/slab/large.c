@@ -16,16 +16,16 @@ static void count_live(size_t before, size_t after) {
   atomic_fetch_add_explicit(&live_bytes, after - before, memory_order_relaxed);
 }
 
-static struct run *alloc_run(size_t size, size_t alignment, bool *zero) {
-  struct run *run = pages_alloc(granules_for(size), max_size(alignment, GRANULE), RUN_LARGE, zero);
+static struct run *alloc_run(size_t size, size_t alignment, bool *zero, struct pages_how *how) {
+  struct run *run = pages_alloc(granules_for(size), max_size(alignment, GRANULE), RUN_LARGE, zero, how);
   if (run) run->size = usable(size);
   return run;
 }
 
 size_t large_run_bytes(size_t size) { return granules_for(size) << GRANULE_SHIFT; }
 
-void *large_alloc(size_t size, size_t alignment, bool *zero) {
-  struct run *run = alloc_run(size, alignment, zero);
+void *large_alloc(size_t size, size_t alignment, bool *zero, struct pages_how *how) {
+  struct run *run = alloc_run(size, alignment, zero, how);
   if (!run) return NULL;
   atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed);
   count_live(0, run->size);
@@ -45,7 +45,7 @@ void large_free(struct run *run) {
 
 static void *move(struct run *run, size_t size) {
   bool zero;
-  struct run *target = alloc_run(size, GRANULE, &zero);
+  struct run *target = alloc_run(size, GRANULE, &zero, NULL);
   if (!target) return NULL;
   size_t old = run->size, keep = min_size(old, target->size);
   enum os_moved how = NOT_MOVED;

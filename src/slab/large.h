@@ -6,7 +6,7 @@
 
 /* At least `size` bytes on a multiple of `alignment` (a power of two); *zero says whether they read as zero. NULL
  * without memory. size <= PTRDIFF_MAX. */
-HIDDEN void *large_alloc(size_t size, size_t alignment, bool *zero);
+HIDDEN void *large_alloc(size_t size, size_t alignment, bool *zero, struct pages_how *how);
 
 HIDDEN size_t large_run_bytes(size_t size); /* of the run of such a block */
 

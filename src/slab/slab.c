@@ -38,10 +38,11 @@ _Static_assert(LARGEST_SLAB / 16 < UINT16_MAX, "a head is an offset in units of 
 
 size_t slab_bytes(unsigned class) { return granules_for(class) << GRANULE_SHIFT; }
 
-struct run *slab_new(unsigned class, uint32_t epoch) {
+struct run *slab_new(unsigned class, uint32_t epoch, struct pages_how *how) {
   bool zero = false;
   struct run *slab = epoch && granules_for(class) == 1 ? reserve_take(RUN_SLAB) : NULL;
-  if (!slab) slab = pages_alloc(granules_for(class), GRANULE, RUN_SLAB, &zero);
+  if (slab && how) how->ready = true;
+  if (!slab) slab = pages_alloc(granules_for(class), GRANULE, RUN_SLAB, &zero, how);
   if (!slab) return NULL;
   slab->class = (uint8_t)class;
   slab->epoch = epoch;
@@ -64,26 +65,31 @@ void slab_set_home(struct run *slab, home to) {
   for (size_t i = 0; i < slab->granules; i++) __atomic_store_n(&entry[i], to, __ATOMIC_RELAXED);
 }
 
-bool slab_push(struct run *slab, void *head, void *tail, unsigned count) {
+bool slab_push(struct run *slab, void *head, void *tail, unsigned count, struct slab_how *how) {
   uint64_t old = atomic_load_explicit(&slab->word, memory_order_relaxed), new;
   bool settle;
-  do {
+  for (;; how->retries++) {
     block_words(tail)[0] = block_at_head(slab, old);
     unsigned total = slab_count(old) + count;
     bool worth = total == slab_linked(old) || (total >= slab->threshold && !(old & SLAB_LISTED));
     settle = worth && !(old & SLAB_PENDING);
     new = (old & ~(uint64_t)0xffff) + ((uint64_t)count << 16) + head_of(slab, head);
     if (settle) new |= SLAB_PENDING;
-  } while (!atomic_compare_exchange_weak_explicit(&slab->word, &old, new, memory_order_release, memory_order_relaxed));
-  return settle;
+    if (how->remote) new |= SLAB_REMOTE;
+    if (atomic_compare_exchange_weak_explicit(&slab->word, &old, new, memory_order_release, memory_order_relaxed))
+      return settle;
+  }
 }
 
-struct chain slab_take(struct run *slab, bool stays_listed) {
+struct chain slab_take(struct run *slab, bool stays_listed, struct slab_how *how) {
   uint64_t old = atomic_load_explicit(&slab->word, memory_order_relaxed), new;
-  do {
-    new = old & ~(uint64_t)0xffffffff & ~SLAB_LISTED;
+  for (;; how->retries++) {
+    new = old & ~(uint64_t)0xffffffff & ~SLAB_LISTED & ~SLAB_REMOTE;
     if (stays_listed) new |= SLAB_LISTED;
-  } while (!atomic_compare_exchange_weak_explicit(&slab->word, &old, new, memory_order_acquire, memory_order_relaxed));
+    if (atomic_compare_exchange_weak_explicit(&slab->word, &old, new, memory_order_acquire, memory_order_relaxed))
+      break;
+  }
+  how->remote = old & SLAB_REMOTE;
   return (struct chain){block_at_head(slab, old), slab_count(old)};
 }
 
@@ -189,7 +195,8 @@ static size_t purge_units(struct run *slab, uint64_t units) {
 }
 
 size_t slab_purge_holes(struct run *slab) {
-  struct chain chain = slab_take(slab, false);
+  struct slab_how how = {0};
+  struct chain chain = slab_take(slab, false, &how);
   uint64_t all = ~0ull >> (UNITS - run_bytes(slab) / unit_bytes(slab));
   uint64_t holes = all & ~units_in_use(slab, chain);
   void *kept = NULL, *kept_tail = NULL;
@@ -208,6 +215,6 @@ size_t slab_purge_holes(struct run *slab) {
   }
   atomic_fetch_sub_explicit(&slab->word, (uint64_t)dropped << 32, memory_order_relaxed);
   size_t purged = purge_units(slab, holes);
-  if (kept) slab_push(slab, kept, kept_tail, kept_count); /* PENDING is set: this never asks to settle */
+  if (kept) slab_push(slab, kept, kept_tail, kept_count, &how); /* PENDING is set: this never asks to settle */
   return purged;
 }

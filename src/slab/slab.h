@@ -24,6 +24,7 @@
 
 #define SLAB_PENDING ((uint64_t)1 << 48) /* a thread is on its way to settle it */
 #define SLAB_LISTED  ((uint64_t)1 << 49) /* in its part's list for the class */
+#define SLAB_REMOTE  ((uint64_t)1 << 50) /* some of its free blocks were freed by other parts' threads */
 
 /* A chain of free blocks. The last one links to CHAIN_END, which can be read like a block and holds no key: so malloc
  * learns from one compare that a list is empty or bad. */
@@ -50,17 +51,23 @@ INLINE bool block_is_free(void *block) { return (uintptr_t)block_words(block)[1]
 INLINE void block_mark_free(void *block) { block_words(block)[1] = (void *)block_key(block); }
 
 /* A new slab with every unit unlinked, whose granules still lead to no home. NULL without memory. */
-HIDDEN struct run *slab_new(unsigned class, uint32_t epoch);
+HIDDEN struct run *slab_new(unsigned class, uint32_t epoch, struct pages_how *how);
 HIDDEN size_t slab_bytes(unsigned class); /* of such a slab */
 
 /* Its granules lead to `to`; 0 for nowhere. */
 HIDDEN void slab_set_home(struct run *slab, home to);
 
+/* What changing a slab's word met. */
+struct slab_how {
+  unsigned retries; /* of the compare-and-swap */
+  bool remote;      /* push: said by the caller, whose part the slab is not; take: some of the blocks were */
+};
+
 /* Puts blocks head..tail (linked, marked free) on the slab's list. True: the caller has set PENDING and must settle. */
-HIDDEN bool slab_push(struct run *slab, void *head, void *tail, unsigned count);
+HIDDEN bool slab_push(struct run *slab, void *head, void *tail, unsigned count, struct slab_how *how);
 
 /* All blocks of the slab's list; count 0 when it is empty. Sets or clears LISTED in the same step. */
-HIDDEN struct chain slab_take(struct run *slab, bool stays_listed);
+HIDDEN struct chain slab_take(struct run *slab, bool stays_listed, struct slab_how *how);
 
 /* Links the lowest unlinked units, at least one, in address order until there are `wanted` blocks. unlinked != 0. */
 HIDDEN struct chain slab_link(struct run *slab, unsigned wanted);

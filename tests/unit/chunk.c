@@ -17,7 +17,7 @@ static unsigned count;
 static uint64_t seed = 1;
 
 static void begin(void) {
-  chunk = chunk_new(EPOCH);
+  chunk = chunk_new(EPOCH, NULL);
   CHECK(chunk != NULL && chunk->kind == RUN_CHUNK && chunk->epoch == EPOCH && chunk->granules == 1);
   CHECK_COUNT(pages_homes()[run_index(chunk)], ==, 0);
   at = run_start(chunk);

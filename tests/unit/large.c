@@ -39,7 +39,7 @@ static void allocate(struct slot *s) {
   const size_t alignment = (size_t)16 << draw(18);
   bool zero;
   *s = (struct slot){.size = a_size(), .fill = (char)(1 + draw(127))};
-  s->block = large_alloc(s->size, alignment, &zero);
+  s->block = large_alloc(s->size, alignment, &zero, NULL);
   CHECK(s->block != NULL);
   CHECK_COUNT((uintptr_t)s->block % alignment, ==, 0);
   if (zero)
@@ -85,7 +85,7 @@ static void refused(void) {
   struct slot *const s = &slots[0];
   bool zero;
   allocate(s);
-  CHECK(large_alloc((size_t)PTRDIFF_MAX, GRANULE, &zero) == NULL);
+  CHECK(large_alloc((size_t)PTRDIFF_MAX, GRANULE, &zero, NULL) == NULL);
   CHECK(large_resize(pages_run_of(s->block), (size_t)PTRDIFF_MAX) == NULL);
   check_run(s);
   check_totals();

@@ -49,7 +49,7 @@ static void budgets(void) {
 static struct run *new_run(struct lifetime *lifetime, size_t granules) {
   bool zero;
   CHECK(lifetime_charge(lifetime, granules * GRANULE));
-  struct run *const run = pages_alloc(granules, GRANULE, RUN_LARGE, &zero);
+  struct run *const run = pages_alloc(granules, GRANULE, RUN_LARGE, &zero, NULL);
   CHECK(run != NULL);
   memset(run_start(run), 0x5c, run_bytes(run));
   run->epoch = lifetime->index;

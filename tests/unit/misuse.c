@@ -44,7 +44,7 @@ static void pointers(void) {
   static char data[16];
   char local[16];
   bool zero;
-  struct run *const meta = pages_alloc(1, GRANULE, RUN_META, &zero);
+  struct run *const meta = pages_alloc(1, GRANULE, RUN_META, &zero, NULL);
   call = "free";
   says(tell, data, "free of foreign pointer ", " (not from this allocator)", true);
   says(tell, run_start(meta), "free of foreign pointer ", " (not from this allocator)", true);
@@ -65,7 +65,7 @@ static void pointers(void) {
 /* Memory that is nobody's now is named by what lay there last. */
 static void late_frees(void) {
   bool zero;
-  struct run *const never = pages_alloc(1, GRANULE, RUN_META, &zero);
+  struct run *const never = pages_alloc(1, GRANULE, RUN_META, &zero, NULL);
   call = "free";
   pages_free(slab, slab_bury(slab));
   large_free(pages_run_of(large));
@@ -78,9 +78,9 @@ static void late_frees(void) {
 int main(void) {
   bool zero;
   start_floors();
-  slab = slab_new(CLASS, 0);
+  slab = slab_new(CLASS, 0, NULL);
   block = slab_link(slab, 1).head;
-  large = large_alloc(100000, GRANULE, &zero);
+  large = large_alloc(100000, GRANULE, &zero, NULL);
   CHECK(setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}) == 0);
   pointers();
   late_frees();

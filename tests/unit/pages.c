@@ -57,7 +57,7 @@ static void allocate(struct slot *s) {
   const size_t alignment = GRANULE << (draw(4) ? 0 : draw(6));
   bool zero;
   s->granules = draw(8) ? 1 + draw(6) : 1 + draw(80);
-  s->run = pages_alloc(s->granules, alignment, RUN_LARGE, &zero);
+  s->run = pages_alloc(s->granules, alignment, RUN_LARGE, &zero, NULL);
   CHECK(s->run != NULL && s->run->kind == RUN_LARGE);
   CHECK(s->run->word == 0 && s->run->part == NULL && s->run->epoch == 0 && s->run->size == 0 && !s->run->moved);
   CHECK_COUNT((uintptr_t)run_start(s->run) % alignment, ==, 0);
@@ -126,7 +126,7 @@ static void against_a_map(void) {
 
 static struct run *take(size_t granules) {
   bool zero;
-  struct run *const run = pages_alloc(granules, GRANULE, RUN_LARGE, &zero);
+  struct run *const run = pages_alloc(granules, GRANULE, RUN_LARGE, &zero, NULL);
   CHECK(run != NULL);
   return run;
 }
@@ -175,16 +175,16 @@ static void full(void) {
   CHECK(setrlimit(RLIMIT_AS, &(struct rlimit){256 * MiB, 256 * MiB}) == 0);
   start_floors();
   int count = 0;
-  while (count < MOST && (runs[count] = pages_alloc(PIECE, GRANULE, RUN_LARGE, &zero))) count++;
+  while (count < MOST && (runs[count] = pages_alloc(PIECE, GRANULE, RUN_LARGE, &zero, NULL))) count++;
   CHECK_COUNT(count, >=, 150);
   CHECK_COUNT(count, <, MOST);
-  CHECK(pages_alloc(SIZE_MAX >> GRANULE_SHIFT, GRANULE, RUN_LARGE, &zero) == NULL);
+  CHECK(pages_alloc(SIZE_MAX >> GRANULE_SHIFT, GRANULE, RUN_LARGE, &zero, NULL) == NULL);
   CHECK(!pages_resize(runs[count - 1], MOST * PIECE));
   CHECK_COUNT(runs[count - 1]->granules, ==, PIECE);
   pages_check();
   for (int i = 0; i < count; i += 2) pages_free(runs[i], false);
   pages_check();
-  for (int i = 0; i < count; i += 2) CHECK(pages_alloc(PIECE, GRANULE, RUN_LARGE, &zero) != NULL && !zero);
+  for (int i = 0; i < count; i += 2) CHECK(pages_alloc(PIECE, GRANULE, RUN_LARGE, &zero, NULL) != NULL && !zero);
   pages_check();
 }
 

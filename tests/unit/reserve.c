@@ -9,7 +9,7 @@ enum { MOST = 4 };
 
 static struct run *new_run(size_t granules) {
   bool zero;
-  struct run *const run = pages_alloc(granules, GRANULE, RUN_CHUNK, &zero);
+  struct run *const run = pages_alloc(granules, GRANULE, RUN_CHUNK, &zero, NULL);
   CHECK(run != NULL);
   memset(run_start(run), 0x5c, run_bytes(run));
   return run;
@@ -72,7 +72,7 @@ static void neighbours(void) {
     if (i == 0) break;
     CHECK(pages_resize(all, i));
     bool zero;
-    CHECK(pages_alloc(1, GRANULE, RUN_CHUNK, &zero) == runs[i]);
+    CHECK(pages_alloc(1, GRANULE, RUN_CHUNK, &zero, NULL) == runs[i]);
   }
   const size_t calls = pages_totals().purge_calls, returned = pages_totals().returned;
   returning_keep(&r, runs[1]);

@@ -50,7 +50,7 @@ static void link_all(unsigned wanted) {
 
 static bool push_one(unsigned i) {
   block_mark_free(blocks[i]);
-  return slab_push(slab, blocks[i], blocks[i], 1);
+  return slab_push(slab, blocks[i], blocks[i], 1, &(struct slab_how){0});
 }
 
 /* Who must settle is told once: at the threshold, or when the last block comes; listed slabs only at the last. */
@@ -66,12 +66,12 @@ static void push_and_take(bool listed) {
   }
   CHECK(slab_all_free(word()));
   atomic_fetch_and(&slab->word, ~SLAB_PENDING);
-  const struct chain chain = slab_take(slab, !listed);
+  const struct chain chain = slab_take(slab, !listed, &(struct slab_how){0});
   CHECK_COUNT((word() & SLAB_LISTED) != 0, ==, !listed);
   CHECK_COUNT(chain.count, ==, slab->capacity);
   check_chain(chain, seen);
   check_word(0, slab->capacity);
-  CHECK_COUNT(slab_take(slab, false).count, ==, 0);
+  CHECK_COUNT(slab_take(slab, false, &(struct slab_how){0}).count, ==, 0);
   for (unsigned i = 0; i < slab->capacity; i++) memset(blocks[i], 0x5c, size);
 }
 
@@ -97,7 +97,7 @@ static void purge_holes(void) {
   memset(seen, 0, sizeof seen);
   atomic_fetch_and(&slab->word, ~SLAB_PENDING);
   unsigned again = slab_count(word());
-  check_chain(slab_take(slab, false), seen);
+  check_chain(slab_take(slab, false, &(struct slab_how){0}), seen);
   while (slab->unlinked) {
     const struct chain chain = slab_link(slab, 1);
     check_chain(chain, seen);
@@ -110,7 +110,7 @@ static void purge_holes(void) {
 
 static void live_and_die(unsigned class) {
   size = class_size(class);
-  slab = slab_new(class, 7);
+  slab = slab_new(class, 7, NULL);
   CHECK(slab != NULL && slab->kind == RUN_SLAB && slab->class == class && slab->epoch == 7);
   CHECK_COUNT(slab->capacity, >=, 7);
   CHECK_COUNT((slab->capacity + 1u) * size, >, run_bytes(slab) - size); /* a gap and a rest, each less than a block */
@@ -133,10 +133,10 @@ static void live_and_die(unsigned class) {
 /* A slab from which nothing was taken gives back clean pages; one that was used gives back dirty ones. */
 static void retired_pages_are_dirty_if_used(void) {
   CHECK_COUNT(pages_purge(UINT64_MAX, SIZE_MAX), >, 0);
-  slab = slab_new(3, 0);
+  slab = slab_new(3, 0, NULL);
   pages_free(slab, slab_bury(slab));
   CHECK_COUNT(pages_free_dirty(), ==, 0);
-  slab = slab_new(3, 0);
+  slab = slab_new(3, 0, NULL);
   slab_link(slab, 1);
   pages_free(slab, slab_bury(slab));
   CHECK_COUNT(pages_free_dirty(), ==, GRANULE);

@@ -11,7 +11,7 @@ static void set(void) {
   int error;
   bool zero;
   const uint64_t id = epoch_open(&(tslab_epoch_options){.label = "a request"}, &error);
-  trapped = pages_alloc(3, GRANULE, RUN_LARGE, &zero);
+  trapped = pages_alloc(3, GRANULE, RUN_LARGE, &zero, NULL);
   CHECK(id != 0 && trapped != NULL);
   trapped->epoch = epoch_index(id);
   memset(run_start(trapped), 1, run_bytes(trapped));

@@ -1,0 +1,38 @@
+/* statistics: what a figure is called, where it lies and what it means, one row each.               floor: base
+ *
+ * A table describes the rows of one kind: the process, a size class, an epoch. Publication, JSON, text, metric names
+ * and the list in docs/observability.md are walks over these; nothing names a figure twice. All values are uint64_t,
+ * but TEXT, which is a char array that ends with 0. */
+#ifndef TSLAB_BASE_STATISTICS_H
+#define TSLAB_BASE_STATISTICS_H
+
+#include "base/attr.h"
+
+enum statistic_kind {
+  COUNTER,   /* only grows */
+  GAUGE,     /* as it is now */
+  TEXT,      /* names the row */
+  HISTOGRAM, /* `count` counters, by upper bound */
+};
+enum statistic_unit { UNIT_NONE, UNIT_BYTES, UNIT_NANOSECONDS };
+
+struct statistic {
+  const char *name;
+  uint16_t offset; /* in the row */
+  uint16_t count;  /* values; of TEXT: bytes */
+  uint8_t kind, unit;
+  const char *help; /* one sentence, lower case, without its point */
+};
+
+struct statistics {
+  const char *name; /* of one row: "class" */
+  const char *help;
+  const struct statistic *fields;
+  uint32_t count;     /* fields */
+  uint32_t row_bytes; /* a multiple of 8 */
+  uint32_t most;      /* rows */
+  /* Fills at most `most` rows and returns how many. From any thread, no lock held. */
+  size_t (*gather)(void *rows, size_t most);
+};
+
+#endif

@@ -1,0 +1,28 @@
+/* tables: every figure, by name.                                                                     floor: front */
+#ifndef TSLAB_FRONT_TABLES_H
+#define TSLAB_FRONT_TABLES_H
+
+#include "base/statistics.h"
+
+/* In the order in which they are published: process first. */
+enum table { TABLE_PROCESS, TABLE_CLASS, TABLE_PATH, TABLE_THREAD, TABLE_LABEL, TABLE_EPOCH, TABLE_LOCK, TABLE_SAMPLE,
+             TABLES };
+HIDDEN extern const struct statistics tables[TABLES];
+
+#define LOCK_KINDS 12
+#define TABLE_THREADS_MOST 128 /* the newest; the rest in one row */
+#define TABLE_LABELS_MOST  257 /* 256, and one for all others */
+#define TABLE_EPOCHS_MOST  64
+#define TABLE_SAMPLES_MOST 512 /* the newest */
+
+/* front/stats.c. Each fills at most `most` rows and returns how many. */
+HIDDEN size_t gather_process(void *rows, size_t most);
+HIDDEN size_t gather_classes(void *rows, size_t most);
+HIDDEN size_t gather_paths(void *rows, size_t most);
+HIDDEN size_t gather_threads(void *rows, size_t most);
+HIDDEN size_t gather_labels(void *rows, size_t most);
+HIDDEN size_t gather_epochs(void *rows, size_t most);
+HIDDEN size_t gather_locks(void *rows, size_t most);
+HIDDEN size_t gather_samples(void *rows, size_t most);
+
+#endif

@@ -1,0 +1,68 @@
+/* label: see label.h.                                                                                floor: heap */
+#include "heap/label.h"
+
+#include <string.h>
+
+#define SLOTS 512 /* twice as many as rows, so that a look ends soon */
+
+struct label labels[LABELS + 1];
+struct lock labels_lock;
+
+static struct {
+  _Atomic uint32_t made;        /* and row 0 */
+  _Atomic uint16_t slots[SLOTS]; /* row by hash; 0: none */
+} own;
+
+uint32_t labels_made(void) { return atomic_load_explicit(&own.made, memory_order_acquire) + 1; }
+
+void label_max(_Atomic uint64_t *most, uint64_t value) {
+  uint64_t seen = atomic_load_explicit(most, memory_order_relaxed);
+  while (value > seen &&
+         !atomic_compare_exchange_weak_explicit(most, &seen, value, memory_order_relaxed, memory_order_relaxed)) {}
+}
+
+/* FNV-1a (Fowler, Noll, Vo). */
+static uint32_t hash_of(const char *text) {
+  uint32_t hash = 2166136261u;
+  for (; *text; text++) hash = (hash ^ (uint8_t)*text) * 16777619u;
+  return hash;
+}
+
+/* Its slot, or the empty one where it belongs. */
+static _Atomic uint16_t *find(const char *text) {
+  for (uint32_t i = hash_of(text);; i++) {
+    _Atomic uint16_t *slot = &own.slots[i % SLOTS];
+    uint16_t row = atomic_load_explicit(slot, memory_order_acquire); /* pairs with the store below */
+    if (row == 0 || strcmp(labels[row].text, text) == 0) return slot;
+  }
+}
+
+static uint32_t make(const char *text) {
+  uint32_t row = LABEL_OTHERS;
+  lock_take(&labels_lock);
+  _Atomic uint16_t *slot = find(text);
+  uint32_t made = atomic_load_explicit(&own.made, memory_order_relaxed);
+  if (atomic_load_explicit(slot, memory_order_relaxed) != 0) {
+    row = atomic_load_explicit(slot, memory_order_relaxed);
+  } else if (made + 1 < LABELS) {
+    row = made + 1;
+    memcpy(labels[row].text, text, strlen(text) + 1);
+    atomic_store_explicit(slot, (uint16_t)row, memory_order_release);
+    atomic_store_explicit(&own.made, row, memory_order_release);
+  }
+  lock_release(&labels_lock);
+  return row;
+}
+
+uint32_t label_row(const char *text) {
+  if (!text[0]) return 0;
+  uint32_t row = atomic_load_explicit(find(text), memory_order_relaxed);
+  return row ? row : make(text);
+}
+
+void labels_before_fork(void) { lock_take(&labels_lock); }
+
+void labels_after_fork(bool child) {
+  if (child) lock_reset(&labels_lock);
+  else lock_release(&labels_lock);
+}

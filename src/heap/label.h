@@ -1,0 +1,38 @@
+/* label: what the epochs of one label did, those that ended included.                                floor: heap
+ *
+ * Row 0 is for epochs without a label, the last for all labels past the first LABELS. A row is never given up.
+ * Threads: all numbers are atomic; a label never changes once its row can be found. */
+#ifndef TSLAB_HEAP_LABEL_H
+#define TSLAB_HEAP_LABEL_H
+
+#include "os/lock.h"
+
+#define LABELS       256
+#define LABEL_BYTES  64
+#define LABEL_OTHERS LABELS
+
+struct label {
+  char text[LABEL_BYTES];
+  _Atomic uint64_t opened, allocations; /* of slots that another label has now; epoch/epoch.h has the rest */
+  _Atomic uint64_t recycled, returned, refused, diverted;
+  _Atomic uint64_t samples, wall_sum, wall_max, cpu_samples, cpu_sum, wait_sum, slow;
+  _Atomic uint64_t lock_fast, lock_contended, take_retries, push_retries;
+};
+extern HIDDEN struct label labels[LABELS + 1];
+extern HIDDEN struct lock labels_lock;
+
+HIDDEN uint32_t labels_made(void); /* rows in use, without that of the others */
+
+/* The row of a text of less than LABEL_BYTES characters. */
+HIDDEN uint32_t label_row(const char *text);
+
+INLINE void label_add(_Atomic uint64_t *counter, uint64_t by) {
+  atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
+}
+HIDDEN void label_max(_Atomic uint64_t *most, uint64_t value);
+
+/* Around fork, by the forking thread. */
+HIDDEN void labels_before_fork(void);
+HIDDEN void labels_after_fork(bool child);
+
+#endif

@@ -1,0 +1,104 @@
+/* sample: how long calls take, and why.                                                              floor: heap
+ *
+ * Every call that leaves the fast path is timed. Of those that the fast path serves, one in about options.sample is:
+ * each class of a part, and the chunks of a thread's epochs, draw how many mallocs to let pass. When they have, a slow
+ * path, which counts exactly what went by, puts the list by for a moment, so that the next malloc finds none and comes
+ * to be timed, and served from that list as it would have been. Slow calls are drawn by a countdown of their own. So
+ * each class, and the fast path, are sampled in their true shares, without an instruction on the fast path.
+ *
+ * A sample has its wall time, and one in options.sample_cpu also how long the thread ran meanwhile: the rest it waited.
+ *
+ * Threads: totals are atomic; the rest is the running thread's own tally. */
+#ifndef TSLAB_HEAP_SAMPLE_H
+#define TSLAB_HEAP_SAMPLE_H
+
+#include "heap/fast.h"
+#include "heap/tally.h"
+
+#ifndef TSLAB_TELEMETRY
+#define TSLAB_TELEMETRY 1 /* 0: without this module and front/publish.c, to prove that the fast path is the same */
+#endif
+
+struct sample { /* all uint64_t: a row of front/tables.c */
+  uint64_t number, at_ns, thread_id, requested, usable, wall_ns, cpu_ns, lock_wait_ns, path, label;
+};
+#define SAMPLE_NO_CPU   UINT64_MAX
+#define SAMPLE_NO_LABEL UINT64_MAX
+#define SAMPLES_KEPT    512 /* a power of two */
+
+#define BUCKETS 48
+
+struct path_totals {
+  _Atomic uint64_t buckets[BUCKETS], wall_sum, wall_max, lock_wait_sum;
+  _Atomic uint64_t samples, sampled_wall_sum, cpu_samples, cpu_wall_sum, cpu_sum, wait_sum;
+};
+
+/* A slow call under way. */
+struct timing {
+  uint64_t start, cpu;
+  bool sampled, takes_cpu;
+};
+
+/* The running thread's. */
+INLINE struct tally *tally_here(void) { return current_part->tally; }
+
+/* Nanoseconds; the last bucket has no bound. */
+INLINE uint64_t bucket_bound(unsigned bucket) {
+  if (bucket >= BUCKETS - 1) return UINT64_MAX;
+  return bucket % 2 ? (uint64_t)11585 << (bucket / 2) >> 10 : (uint64_t)8 << (bucket / 2); /* by steps of 2^(1/2) */
+}
+
+#if TSLAB_TELEMETRY
+
+extern HIDDEN struct path_totals path_totals[PATHS];
+extern HIDDEN const char *const path_names[PATHS];
+
+HIDDEN COLD void sample_draw_slow(struct timing *timing, struct tally *tally);
+
+/* Around a slow malloc. `usable` is 0 when there was no memory. */
+INLINE void sample_begin(struct timing *timing) {
+  struct tally *tally = tally_here();
+  tally->stages = 0;
+  tally->waited = 0;
+  timing->sampled = timing->takes_cpu = false;
+  if (UNLIKELY(tally->slow_countdown-- <= 1)) sample_draw_slow(timing, tally);
+  timing->start = ticks_now();
+}
+HIDDEN void sample_end(const struct timing *timing, size_t requested, size_t usable);
+
+/* Around anything else that is timed: only what path it is counts. */
+INLINE void sample_begin_path(struct timing *timing) { timing->start = ticks_now(); }
+HIDDEN void sample_end_path(const struct timing *timing, enum path path);
+
+/* How many mallocs to let pass; INT32_MAX when sampling is off. */
+HIDDEN int32_t sample_draw(void);
+
+/* fast_pop, timed, for a list that is not empty. */
+HIDDEN void *sample_pop(struct part *part, unsigned class, size_t requested);
+
+/* The same around a bump: what begin says is end's. */
+HIDDEN void sample_begin_bump(struct timing *timing);
+HIDDEN void sample_end_bump(const struct timing *timing, size_t requested);
+
+/* The newest samples, at most `most`, oldest first. Returns how many. */
+HIDDEN size_t samples_copy(struct sample *out, size_t most);
+
+#else
+
+INLINE void sample_begin(struct timing *timing) { (void)timing, tally_here()->stages = 0; }
+INLINE void sample_end(const struct timing *timing, size_t requested, size_t usable) {
+  (void)timing, (void)requested, (void)usable;
+}
+INLINE void sample_begin_path(struct timing *timing) { (void)timing; }
+INLINE void sample_end_path(const struct timing *timing, enum path path) { (void)timing, (void)path; }
+INLINE int32_t sample_draw(void) { return INT32_MAX; }
+INLINE void *sample_pop(struct part *part, unsigned class, size_t requested) {
+  (void)requested;
+  return fast_pop(part, class, (uintptr_t)pages.base);
+}
+INLINE void sample_begin_bump(struct timing *timing) { (void)timing; }
+INLINE void sample_end_bump(const struct timing *timing, size_t requested) { (void)timing, (void)requested; }
+INLINE size_t samples_copy(struct sample *out, size_t most) { return (void)out, (void)most, 0; }
+
+#endif
+#endif

@@ -1,0 +1,48 @@
+/* ticks: the processor's own clock, which costs a few nanoseconds to read.                           floor: os
+ *
+ * Wall time: it goes on while the thread does not run. Where the processor has none that programs may read, it is
+ * CLOCK_MONOTONIC_RAW. Threads: any. */
+#ifndef TSLAB_OS_TICKS_H
+#define TSLAB_OS_TICKS_H
+
+#include "os/os.h"
+#include <stdatomic.h>
+
+INLINE uint64_t ticks_now(void) {
+#if defined(__x86_64__)
+  return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+  uint64_t now;
+  __asm__ volatile("mrs %0, cntvct_el0" : "=r"(now));
+  return now;
+#else
+  return os_now_raw_ns();
+#endif
+}
+
+/* Not before what came before in the program, for what takes only a few nanoseconds itself. */
+INLINE uint64_t ticks_now_exact(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_lfence();
+  uint64_t now = __builtin_ia32_rdtsc();
+  __builtin_ia32_lfence();
+  return now;
+#else
+  return ticks_now();
+#endif
+}
+
+/* At the start of the process, and then whenever it is convenient: compares ticks with CLOCK_MONOTONIC_RAW, until a
+ * tenth of a second was compared. */
+HIDDEN void ticks_start(void);
+HIDDEN void ticks_calibrate(void);
+
+extern HIDDEN _Atomic uint64_t ticks_scale; /* nanoseconds a tick, times 2^32; 0 until there is any */
+extern HIDDEN _Atomic bool ticks_settled;
+
+INLINE uint64_t ticks_to_ns(uint64_t ticks) {
+  uint64_t scale = atomic_load_explicit(&ticks_scale, memory_order_relaxed);
+  return (uint64_t)((unsigned __int128)ticks * scale >> 32);
+}
+
+#endif
