@@ -61,7 +61,7 @@ static void *refill(unsigned class, size_t size) {
   }
   void *block = UNLIKELY(is_born) ? fast_pop(current_part, class, (uintptr_t)pages.base) : NULL;
   if (LIKELY(!block)) {
-    give_up_list(class);
+    if (UNLIKELY(current_part->list[class] != CHAIN_END)) give_up_list(class);
     block = refill_again(class, size);
   }
   sample_end(&timing, size, block ? class_size(class) : 0);

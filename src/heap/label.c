@@ -15,12 +15,6 @@ static struct {
 
 uint32_t labels_made(void) { return atomic_load_explicit(&own.made, memory_order_acquire) + 1; }
 
-void label_max(_Atomic uint64_t *most, uint64_t value) {
-  uint64_t seen = atomic_load_explicit(most, memory_order_relaxed);
-  while (value > seen &&
-         !atomic_compare_exchange_weak_explicit(most, &seen, value, memory_order_relaxed, memory_order_relaxed)) {}
-}
-
 /* FNV-1a (Fowler, Noll, Vo). */
 static uint32_t hash_of(const char *text) {
   uint32_t hash = 2166136261u;

@@ -29,7 +29,11 @@ HIDDEN uint32_t label_row(const char *text);
 INLINE void label_add(_Atomic uint64_t *counter, uint64_t by) {
   atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
 }
-HIDDEN void label_max(_Atomic uint64_t *most, uint64_t value);
+static inline void label_max(_Atomic uint64_t *most, uint64_t value) {
+  uint64_t seen = atomic_load_explicit(most, memory_order_relaxed);
+  while (value > seen &&
+         !atomic_compare_exchange_weak_explicit(most, &seen, value, memory_order_relaxed, memory_order_relaxed)) {}
+}
 
 /* Around fork, by the forking thread. */
 HIDDEN void labels_before_fork(void);

@@ -220,9 +220,9 @@ static void count_repair(struct tally *tally, const struct sample *s) {
 
 void sample_end(const struct timing *timing, size_t requested, size_t usable) {
   struct tally *tally = tally_here();
-  uint64_t ticks = ticks_now() - timing->start;
+  uint64_t now = ticks_now(), ticks = now - timing->start;
   if (tally->stages & 1u << PATH_FAST) return; /* it was brought here to be timed, and was */
-  ticks_calibrate();
+  ticks_calibrate(now);
   if (!usable) tally_stage(tally, PATH_REFUSED);
   struct sample s = {.requested = requested, .usable = usable, .wall_ns = ticks_to_ns(ticks),
                      .lock_wait_ns = ticks_to_ns(tally->waited), .path = path_of(tally, ticks),
@@ -238,8 +238,8 @@ void sample_end(const struct timing *timing, size_t requested, size_t usable) {
 
 void sample_end_path(const struct timing *timing, enum path path) {
   struct tally *tally = tally_here();
-  uint64_t ticks = ticks_now() - timing->start;
-  ticks_calibrate();
+  uint64_t now = ticks_now(), ticks = now - timing->start;
+  ticks_calibrate(now);
   count_path(path, ticks_to_ns(ticks), 0);
   if (path < PATHS_OF_MALLOC) return; /* the malloc inside counts itself */
   tally_add(&tally->doings.slow_frees, 1);
@@ -250,7 +250,7 @@ void sample_end_path(const struct timing *timing, enum path path) {
 
 static void end_fast(const struct timing *timing, uint64_t end, size_t requested, size_t usable) {
   struct tally *tally = tally_here();
-  ticks_calibrate();
+  ticks_calibrate(end);
   struct sample s = {.requested = requested, .usable = usable, .path = PATH_FAST,
                      .wall_ns = ticks_to_ns(less(end - timing->start, cost_of_exact())), .cpu_ns = cpu_since(timing)};
   tally_stage(tally, PATH_FAST);

@@ -303,8 +303,15 @@ static uint64_t now(clockid_t clock) {
 
 uint64_t os_now_ns(void) { return now(CLOCK_MONOTONIC); }
 uint64_t os_now_coarse_ns(void) { return now(CLOCK_MONOTONIC_COARSE); }
-uint64_t os_now_realtime_ns(void) { return now(CLOCK_REALTIME); }
 uint64_t os_now_raw_ns(void) { return now(CLOCK_MONOTONIC_RAW); }
 uint64_t os_now_real_ns(void) { return now(CLOCK_REALTIME); }
-uint64_t os_thread_ns(void) { return now(CLOCK_THREAD_CPUTIME_ID); }
+
+static uint64_t now_by_call(clockid_t clock) {
+  struct timespec time = {0};
+  call(SYS_clock_gettime, clock, (long)&time, 0, 0, 0, 0);
+  return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+uint64_t os_start_ns(void) { return now_by_call(CLOCK_MONOTONIC_RAW); }
+uint64_t os_thread_ns(void) { return now_by_call(CLOCK_THREAD_CPUTIME_ID); }
 uint32_t os_thread_id(void) { return (uint32_t)call(SYS_gettid, 0, 0, 0, 0, 0, 0); }

@@ -29,32 +29,32 @@ INLINE void lock_count(uint64_t *counter, uint64_t by) {
   __atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + by, __ATOMIC_RELAXED);
 }
 
-INLINE bool lock_word_try(struct lock *lock) {
+static inline bool lock_word_try(struct lock *lock) {
   uint32_t free_word = 0;
   return atomic_compare_exchange_strong_explicit(&lock->word, &free_word, 1, memory_order_acquire,
                                                  memory_order_relaxed);
 }
 
-INLINE void lock_is_taken(struct lock *lock) {
+static inline void lock_is_taken(struct lock *lock) {
   lock_count(&lock->taken, 1);
   if (UNLIKELY(lock_times)) lock->since = ticks_now();
 }
 
-INLINE bool lock_try(struct lock *lock) {
+static inline bool lock_try(struct lock *lock) {
   if (!lock_word_try(lock)) return false;
   lock_is_taken(lock);
   return true;
 }
 
 /* Ticks that it had to wait; 0 when it was free. Acquire here pairs with the release in lock_release. */
-INLINE uint64_t lock_take(struct lock *lock) {
+static inline uint64_t lock_take(struct lock *lock) {
   uint64_t waited = 0;
   if (UNLIKELY(!lock_word_try(lock))) waited = lock_take_slow(lock);
   lock_is_taken(lock);
   return waited;
 }
 
-INLINE void lock_release(struct lock *lock) {
+static inline void lock_release(struct lock *lock) {
   if (UNLIKELY(lock_times)) lock_count_hold(lock);
   if (UNLIKELY(atomic_exchange_explicit(&lock->word, 0, memory_order_release) == 2)) lock_release_slow(lock);
 }

@@ -65,6 +65,7 @@ HIDDEN uint64_t os_now_ns(void);        /* CLOCK_MONOTONIC */
 HIDDEN uint64_t os_now_coarse_ns(void); /* the same at the resolution of a tick, for a tenth of the cost */
 HIDDEN uint64_t os_now_raw_ns(void);    /* CLOCK_MONOTONIC_RAW: nobody adjusts its rate */
 HIDDEN uint64_t os_now_real_ns(void);   /* CLOCK_REALTIME */
+HIDDEN uint64_t os_start_ns(void);      /* CLOCK_MONOTONIC_RAW by a system call: touches no page of libc */
 HIDDEN uint64_t os_thread_ns(void);     /* that this thread ran; a system call */
 HIDDEN uint32_t os_thread_id(void);
 HIDDEN size_t os_resident_bytes(void);  /* 0 where /proc does not say */
@@ -100,7 +101,6 @@ HIDDEN uint32_t os_process_id(void);
 HIDDEN bool os_process_exists(uint32_t process);
 HIDDEN uint64_t os_process_namespace(void); /* in which its id holds; 0 where /proc does not say */
 HIDDEN uint32_t os_user(void);
-HIDDEN uint64_t os_now_realtime_ns(void);
 
 HIDDEN bool os_secure_mode(void); /* set-user-id and the like: the environment is not to be trusted */
 

@@ -32,13 +32,17 @@ INLINE uint64_t ticks_now_exact(void) {
 #endif
 }
 
-/* At the start of the process, and then whenever it is convenient: compares ticks with CLOCK_MONOTONIC_RAW, until a
- * tenth of a second was compared. */
+/* At the start of the process, and then whenever it is convenient: compares ticks with CLOCK_MONOTONIC_RAW each time
+ * that twice as many have gone by, until it was a second or so. */
 HIDDEN void ticks_start(void);
-HIDDEN void ticks_calibrate(void);
+HIDDEN void ticks_compare(void);
 
 extern HIDDEN _Atomic uint64_t ticks_scale; /* nanoseconds a tick, times 2^32; 0 until there is any */
-extern HIDDEN _Atomic bool ticks_settled;
+extern HIDDEN _Atomic uint64_t ticks_due;   /* when to compare again */
+
+INLINE void ticks_calibrate(uint64_t now) {
+  if (now >= atomic_load_explicit(&ticks_due, memory_order_relaxed)) ticks_compare();
+}
 
 INLINE uint64_t ticks_to_ns(uint64_t ticks) {
   uint64_t scale = atomic_load_explicit(&ticks_scale, memory_order_relaxed);
