@@ -23,6 +23,8 @@
 #define NAMES_A_LOOK   4096 /* in the directory */
 #define FILES_A_LOOK   64   /* of processes that are gone */
 #define PATH_BYTES     (sizeof SEGMENT_NAME + 10)
+#define DIRECTORY      "/dev/shm/." /* not "/dev/shm", which may be a link */
+#define PREFIX         (&SEGMENT_NAME[sizeof "/dev/shm/" - 1])
 
 _Static_assert(TABLES <= SEGMENT_TABLES, "a snapshot counts rows of SEGMENT_TABLES tables");
 
@@ -134,7 +136,7 @@ static void describe(uint32_t process, uint64_t namespace) {
   header->total_bytes = layout->total;
   header->pid = process;
   header->pid_namespace = namespace;
-  header->started_realtime_ns = os_now_realtime_ns();
+  header->started_realtime_ns = os_now_real_ns();
   header->tables = TABLES;
   header->fields = layout->field_count;
   header->bounds = TSLAB_BUCKETS;
@@ -152,7 +154,7 @@ static void describe(uint32_t process, uint64_t namespace) {
   const char *library = tslab_version();
   memcpy(header->library, library, min_size(strlen(library), sizeof header->library - 1));
   /* Last: who finds the magic finds the rest. */
-  atomic_thread_fence(memory_order_release);
+  FENCE_STORES();
   memcpy(header->magic, SEGMENT_MAGIC, sizeof header->magic);
 }
 
@@ -177,7 +179,7 @@ static uint64_t last_change(int file, const struct segment_header *header) {
 static bool is_left_over(int file, uint32_t process) {
   struct os_file status;
   struct segment_header header;
-  uint64_t now = os_now_realtime_ns(), namespace = os_process_namespace();
+  uint64_t now = os_now_real_ns(), namespace = os_process_namespace();
   if (os_file_of(file, &status) != 0 || !status.regular || status.links != 1 || status.user != os_user()) return false;
   bool own = process == os_process_id();
   if (!own && os_process_exists(process)) return false;
@@ -196,11 +198,12 @@ static bool remove_left_over(const char *name, uint32_t process) {
 
 /* The process id in "tslab.4711"; 0: no such name. */
 static uint32_t process_of(const char *name) {
-  const char *prefix = strrchr(SEGMENT_NAME, '/') + 1;
-  size_t length = strlen(prefix);
+  const char *at = name;
   uint64_t process = 0;
-  if (strncmp(name, prefix, length) != 0 || name[length] == '0') return 0;
-  for (const char *at = name + length; *at; at++) {
+  for (const char *prefix = PREFIX; *prefix; prefix++, at++)
+    if (*at != *prefix) return 0;
+  if (*at == '0') return 0;
+  for (; *at; at++) {
     if (*at < '0' || *at > '9' || process > INT32_MAX) return 0;
     process = process * 10 + (uint64_t)(*at - '0');
   }
@@ -223,13 +226,9 @@ static bool look_at(const char *name, void *arg) {
   return ++look->names < NAMES_A_LOOK && look->files < FILES_A_LOOK;
 }
 
-/* "/dev/shm/." and not "/dev/shm", which may be a link. */
 static void clean_up(void) {
-  char directory[sizeof SEGMENT_NAME + 1] = SEGMENT_NAME;
-  *(strrchr(directory, '/') + 1) = '.';
-  *(strrchr(directory, '/') + 2) = 0;
   struct look look = {0, 0};
-  os_each_name(directory, look_at, &look);
+  os_each_name(DIRECTORY, look_at, &look);
 }
 
 /* ---- making it --------------------------------------------------------------------------------------------------- */
@@ -354,11 +353,11 @@ static bool publish_snapshot(void) {
   char *at = segment.base + segment.layout.snapshot[number % 2];
   struct segment_snapshot *head = (void *)at;
   atomic_store_explicit(&head->number, 0, memory_order_relaxed);
-  atomic_thread_fence(memory_order_release); /* with the reader's acquire between its two looks at the number */
+  FENCE_STORES(); /* pairs pairs with the reader's acquire between its two looks at the number */
   for (unsigned i = 0; i < TABLES; i++)
     if (!publish_table(i, at)) return false;
   head->monotonic_ns = os_now_ns();
-  head->realtime_ns = os_now_realtime_ns();
+  head->realtime_ns = os_now_real_ns();
   head->gather_ns = head->monotonic_ns - began;
   atomic_store_explicit(&head->number, number, memory_order_release);
   struct segment_header *header = (void *)segment.base;

@@ -6,7 +6,7 @@
  * path that came by scavenger_notice; in a process that came by none since, nothing changed but what fast paths count.
  * A process that ends within its first second and frees little has no segment, no scavenger and makes no call for one.
  *
- * What it costs: about 140 KiB of shared memory on pages of 4 KiB, more with many threads, labels, epochs and samples,
+ * What it costs: about 120 KiB of shared memory on pages of 4 KiB, more with many threads, labels, epochs and samples,
  * 0.4 MiB at most. Only pages that were written are had, and they are had by a call that fails where the file system is
  * full. While the scavenger sleeps they do not count as the process's.
  *

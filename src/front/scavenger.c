@@ -6,8 +6,9 @@
  * So what is not used again within about a second is returned. It takes the locks that slow paths take, one at a time
  * and for a moment. Where no thread can be made, slow paths purge when more than INLINE_NOTICE lies free.
  *
- * It also publishes (front/publish.h): then it is born, or woken, by the first slow path after `due_ns`, and stays up
- * while slow paths are visited, so that these look at a clock only while it is asleep or unborn. */
+ * It also publishes (front/publish.h): then it is born, or woken, by the first slow path after `due`, and stays up while
+ * slow paths are visited, so that these look at a clock only while it is asleep or unborn: at ticks, because a process
+ * that does little does not have libc's clocks in memory. */
 #include "front/front.h"
 
 #include "base/options.h"
@@ -15,6 +16,7 @@
 #include "epoch/spare.h"
 #include "front/publish.h"
 #include "os/os.h"
+#include "os/ticks.h"
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -28,8 +30,8 @@
 #define TICK_MS       250
 #define AGE           2 /* ticks */
 #define IDLE_TICKS    4
-#define PUBLISH_NS    UINT64_C(1000000000)  /* at most so old when a slow path comes by */
-#define RETRY_NS      UINT64_C(60000000000) /* where it is not possible */
+#define PUBLISH_S     1  /* at most so old when a slow path comes by */
+#define RETRY_S       60 /* where it is not possible */
 #define STACK_BYTES   (256 * KiB) /* static TLS of every loaded library lies in it too */
 
 enum state { UNBORN, BUSY, ASLEEP, LEAVING, IMPOSSIBLE };
@@ -37,7 +39,7 @@ static _Atomic uint32_t state;
 static pthread_t scavenger;
 static uint64_t tick = 1;
 static bool visited; /* a thread came by a slow path since the last tick */
-static _Atomic uint64_t due_ns; /* on the coarse clock; 0: not known yet */
+static _Atomic uint64_t due; /* ticks; 0: not known yet */
 static _Atomic uint32_t *_Atomic witness; /* holds 0 in a child, however it was made; NULL until the first birth */
 
 static bool was_quiet(struct part *part) {
@@ -90,10 +92,16 @@ static size_t tick_once(void) {
   return freed + pages_purge(tick - AGE + 1, SIZE_MAX);
 }
 
+/* In so many seconds; 0 as long as nobody knows how fast ticks are. */
+static uint64_t ticks_after(uint64_t now, uint64_t seconds) {
+  uint64_t scale = atomic_load_explicit(&ticks_scale, memory_order_relaxed);
+  return scale ? now + seconds * ((UINT64_C(1000000000) << 32) / scale) : 0;
+}
+
 /* Whether it is worth staying up for. */
 static bool publish(void) {
   bool done = publish_now();
-  atomic_store_explicit(&due_ns, os_now_coarse_ns() + (done ? PUBLISH_NS : RETRY_NS), memory_order_relaxed);
+  atomic_store_explicit(&due, ticks_after(ticks_now(), done ? PUBLISH_S : RETRY_S), memory_order_relaxed);
   return done && visited;
 }
 
@@ -110,7 +118,8 @@ static void *run(void *unused) {
   if (!atomic_load(&witness)) atomic_store(&witness, os_fork_witness());
   for (int idle = 0; atomic_load(&state) != LEAVING;) {
     os_wait(&state, BUSY, TICK_MS);
-    if ((tick_once() != 0) | publish() || pages_free_dirty() != 0 || reserve_bytes() != 0) idle = 0;
+    bool freed = tick_once() != 0, seen = publish();
+    if (freed || seen || pages_free_dirty() != 0 || reserve_bytes() != 0) idle = 0;
     else idle++;
     if (idle < IDLE_TICKS) continue;
     sleep_until_woken();
@@ -152,14 +161,19 @@ static COLD uint32_t start_over(uint32_t seen) {
   return UNBORN;
 }
 
-static COLD bool is_due(void) {
-  uint64_t due = atomic_load_explicit(&due_ns, memory_order_relaxed);
-  if (due == UINT64_MAX) return false;
-  uint64_t now = os_now_coarse_ns();
-  if (due != 0 && now < due) return false;
+/* A process that does little comes by here, too, so nothing else is touched. */
+static bool is_due(void) {
+  uint64_t when = atomic_load_explicit(&due, memory_order_relaxed);
+  if (when == UINT64_MAX) return false;
+  uint64_t now = ticks_now();
+  if (when == 0) atomic_store_explicit(&due, ticks_after(now, PUBLISH_S), memory_order_relaxed);
+  return when != 0 && now >= when;
+}
+
+static COLD bool is_wanted(void) {
   bool wanted = publish_is_wanted();
-  if (due == 0 || !wanted) atomic_store_explicit(&due_ns, wanted ? now + PUBLISH_NS : UINT64_MAX, memory_order_relaxed);
-  return due != 0 && wanted;
+  if (!wanted) atomic_store_explicit(&due, UINT64_MAX, memory_order_relaxed);
+  return wanted;
 }
 
 static COLD void start_or_wake(uint32_t seen) {
@@ -177,7 +191,7 @@ static COLD void start_or_wake(uint32_t seen) {
       atomic_store(&state, IMPOSSIBLE);
     current_part = part;
   } else if (seen == IMPOSSIBLE) {
-    atomic_store_explicit(&due_ns, UINT64_MAX, memory_order_relaxed);
+    atomic_store_explicit(&due, UINT64_MAX, memory_order_relaxed);
     if (pages_free_dirty() > INLINE_NOTICE) pages_purge(UINT64_MAX, SIZE_MAX);
   }
   errno = kept;
@@ -187,7 +201,8 @@ static void notice(bool enough) {
   uint32_t seen = atomic_load_explicit(&state, memory_order_relaxed);
   if (UNLIKELY(is_copy()) && seen != UNBORN) seen = start_over(seen);
   if (LIKELY(seen == BUSY)) return;
-  if ((enough || pages_free_dirty() + reserve_bytes() > NOTICE || is_due()) && front_is_ready()) start_or_wake(seen);
+  if (!enough && pages_free_dirty() + reserve_bytes() <= NOTICE && !(is_due() && is_wanted())) return;
+  if (front_is_ready()) start_or_wake(seen);
 }
 
 static size_t depot_bytes(const struct part *part) { return __atomic_load_n(&part->depot_bytes, __ATOMIC_RELAXED); }
@@ -208,7 +223,7 @@ void scavenger_stop(void) {
 }
 
 void scavenger_after_fork_child(void) {
-  atomic_store(&due_ns, 0);
+  atomic_store(&due, 0);
   atomic_store(&state, UNBORN);
 }
 
