@@ -17,3 +17,9 @@ class NotServed(Refused):
     """The allocator named for a run did not serve the program's calls."""
 
     exit_code = 4
+
+
+class Unreadable(LabError):
+    """Figures that are not there, or not to be trusted."""
+
+    exit_code = 5

@@ -1,1 +1,1 @@
-"""How results look: in a terminal (verdicts, tables) and as one HTML file (html, charts)."""
+"""How results look: in a terminal (verdicts, tables, figures) and as one HTML file (html, charts)."""

@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from tslab.reporters.tables import quantity
+from tslab.reporters.quantities import quantity
 from tslab.result import Key, Result
 from tslab.stats import Interval, median_interval
 

@@ -6,51 +6,15 @@ with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from rich.console import Console
 from rich.table import Table
 
+from tslab.reporters.quantities import quantity
 from tslab.result import MEMORY, TIME, Cell, Envelope, Key, Result
 
 # Within two percent is called level: most rows cannot resolve less.
 LEVEL = 0.02
 TITLES = {TIME: "time: ratio to {}, above 1 is faster", MEMORY: "memory: ratio to {}, above 1 is smaller"}
-
-
-def quantity(metric: str, value: float) -> str:
-    """A figure in the unit that its metric's name ends in."""
-    for suffix, format_ in _UNITS.items():
-        if metric.endswith(suffix):
-            return format_(value)
-    return f"{value:.4g}"
-
-
-def _rate(value: float) -> str:
-    return f"{value / 1e6:.2f} M/s" if value >= 1e6 else f"{value / 1e3:.1f} k/s" if value >= 1e3 else f"{value:.1f} /s"
-
-
-def _time(value: float) -> str:
-    for limit, unit in ((1e3, "ns"), (1e6, "µs"), (1e9, "ms")):
-        if value < limit:
-            return f"{value / (limit / 1e3):.3g} {unit}"
-    return f"{value / 1e9:.3g} s"
-
-
-def _bytes(value: float) -> str:
-    for limit, unit in ((2**20, "MiB"), (2**10, "KiB")):
-        if abs(value) >= limit:
-            return f"{value / limit:.1f} {unit}"
-    return f"{value:.0f} bytes"
-
-
-_UNITS: dict[str, Callable[[float], str]] = {
-    "_per_s": _rate,
-    "_ns": _time,
-    "_bytes": _bytes,
-    "_pct": "{:.2f} %".format,
-    "_ratio": "{:.3f}".format,
-}
 
 
 def cell_text(key: Key, cell: Cell) -> str:

@@ -1,0 +1,71 @@
+"""The figures of a running process, or of saved ones.
+
+tslab stats 4711                    what a person asks first
+tslab stats 4711 --watch            again every two seconds, with what happened since
+tslab stats 4711 --json             everything, by the schema that `tslab fields --schema` prints
+tslab stats 4711 --save now.seg     a copy for later: tslab stats now.seg, tslab diff now.seg 4711
+
+The process is only looked at: it need not answer, and may hang, be stopped, or be dead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from tslab import process as processes
+from tslab.errors import LabError, Unreadable
+from tslab.figures import Document, Source
+from tslab.reporters.figures import print_stats
+
+WATCH_S = 2.0
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="PID|FILE", help="a process, or a file that --save or --json made")
+    parser.add_argument("--json", action="store_true", help="one JSON document; with --watch one a line")
+    parser.add_argument(
+        "--watch", nargs="?", type=float, const=WATCH_S, metavar="SECONDS",
+        help=f"again and again until the process is gone (default: every {WATCH_S:g} s)",
+    )  # fmt: skip
+    parser.add_argument("--save", type=Path, metavar="FILE", help="also keep the figures in a file")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    if arguments.watch is not None and not 0.1 <= arguments.watch <= 86400:
+        raise LabError(f"--watch takes 0.1 to 86400 seconds, not {arguments.watch:g}")
+    source = Source(arguments.source)
+    if arguments.watch is not None and source.pid is None:
+        raise LabError("a file does not change: --watch needs the number of a process")
+    found = source.read_and_save(arguments.save) if arguments.save else source.read()
+    _print(console, found, None, arguments.json, arguments.watch is not None)
+    try:
+        while arguments.watch is not None and found["state"] not in ("gone", "ended"):
+            time.sleep(arguments.watch)
+            try:
+                before, found = found, source.read()
+            except Unreadable:
+                if processes.look(source.pid or 0):
+                    raise
+                print(f"process {source.pid} has ended", file=sys.stderr)
+                return 0
+            _print(console, found, before, arguments.json, True)
+    except KeyboardInterrupt:
+        return 0  # how a person ends a watch
+    return 0
+
+
+def _print(console: Console, found: Document, before: Document | None, as_json: bool, watching: bool) -> None:
+    if as_json:
+        print(json.dumps(found, indent=None if watching else 1, ensure_ascii=False), flush=True)
+        return
+    if watching and console.is_terminal:
+        console.clear()
+    elif before:
+        console.print()
+    print_stats(console, found, before)

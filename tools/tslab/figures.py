@@ -1,0 +1,373 @@
+"""The figures of a process as one document, the JSON of `tslab stats --json`, whatever they were read from.
+
+Every reader (text, JSON, summary, difference, samples) works on this document. Its rows are the segment's own, under
+the library's own names; what the reader works out, shares, rates and percentiles, stands in objects named `derived`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tslab import process as processes
+from tslab.errors import LabError, Unreadable
+from tslab.metrics import KEYS, PROCESS, known_fields, section
+from tslab.process import Process
+from tslab.segment import (
+    HISTOGRAM,
+    MAGIC,
+    TEXT,
+    Fetch,
+    Layout,
+    NothingYet,
+    Snapshot,
+    of_bytes,
+    of_descriptor,
+    printable,
+    read_layout,
+    read_snapshot,
+    saved,
+)
+
+SCHEMA_VERSION = 1
+Document = dict[str, Any]
+T = TypeVar("T")
+
+_MOST_JSON = 64 << 20
+_TRIES_WHILE_MADE = 20
+
+
+class Source:
+    """Where figures come from: a process, or a file. Can be read again and again."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.pid = _pid(text)
+        if self.pid is None and not Path(text).exists():
+            raise LabError(f"'{text}' is neither the number of a process nor a file")
+
+    def read(self) -> Document:
+        return self._read()[0]
+
+    def read_and_save(self, path: Path) -> Document:
+        document, raw = self._read()
+        try:
+            path.write_bytes(raw)
+        except OSError as error:
+            raise LabError(f"cannot write {path}: {error.strerror}") from error
+        return document
+
+    def layout(self) -> Layout:
+        """What the source says about its fields; a JSON file does not say it."""
+        if self.pid is not None:
+            with _segment_of(self.pid) as (fetch, size, _, path):
+                return _named(path, lambda: read_layout(fetch, size))
+        raw = _file(Path(self.text))
+        return _named(self.text, lambda: read_layout(of_bytes(raw), len(raw)))
+
+    def _read(self) -> tuple[Document, bytes]:
+        if self.pid is not None:
+            return read_process(self.pid)
+        raw = _file(Path(self.text))
+        if raw.lstrip()[:1] == b"{":
+            return _of_json(self.text, raw), raw
+        if not raw.startswith(MAGIC):
+            raise Unreadable(f"{self.text} is neither a saved segment nor the JSON of tslab stats")
+        layout, snapshot = _named(self.text, lambda: _both(of_bytes(raw), len(raw)))
+        return document(layout, snapshot, None), saved(of_bytes(raw), layout, snapshot)
+
+
+def read_process(pid: int) -> tuple[Document, bytes]:
+    with _segment_of(pid) as (fetch, size, found, path):
+        for attempt in range(_TRIES_WHILE_MADE):
+            try:
+                layout, snapshot = _named(path, lambda: _both(fetch, size))
+                break
+            except NothingYet as error:
+                if attempt == _TRIES_WHILE_MADE - 1 or found is None:
+                    raise NothingYet(f"{error}: look again in a second") from error
+                time.sleep(0.01)
+        if found and layout.pid != found.inner_pid:
+            raise Unreadable(f"{path} says it is of process {layout.pid}: not made by process {pid}, and not believed")
+        # Clocks are compared across a second's rounding of /proc.
+        if found and layout.started_realtime_ns / 1e9 < found.started - 2:
+            raise Unreadable(
+                f"{path} was left by an earlier process with the number {pid}, which was killed; "
+                + processes.why_no_segment(found, path)
+            )
+        return document(layout, snapshot, found, pid), saved(fetch, layout, snapshot)
+
+
+def _both(fetch: Fetch, size: int) -> tuple[Layout, Snapshot]:
+    layout = read_layout(fetch, size)
+    return layout, read_snapshot(fetch, layout)
+
+
+def _named(where: str, read: Callable[[], T]) -> T:
+    """Errors of the format say what is wrong; this adds where, and what to do."""
+    try:
+        return read()
+    except NothingYet as error:
+        raise NothingYet(f"{where}: {error}") from error
+    except Unreadable as error:
+        raise Unreadable(
+            f"{where} is damaged or was made by something else, and none of it is believed: {error}. "
+            f"Look again; if it stays so, start the process again"
+        ) from error
+
+
+@contextmanager
+def _segment_of(pid: int) -> Iterator[tuple[Fetch, int, Process | None, str]]:
+    found = processes.look(pid)
+    path = processes.segment_path(found) if found else f"{processes.DIRECTORY}/tslab.{pid}"
+    owners = found.users if found else frozenset()
+    try:
+        descriptor = processes.open_segment(path, owners)
+    except OSError as error:
+        if found:
+            raise Unreadable(processes.why_no_segment(found, path)) from error
+        raise Unreadable(f"there is no process {pid}, and none of that number left figures behind ({path})") from error
+    try:
+        yield of_descriptor(descriptor), os.fstat(descriptor).st_size, found, path
+    finally:
+        os.close(descriptor)
+
+
+def _pid(text: str) -> int | None:
+    if not (text.isascii() and text.isdigit()):
+        return None
+    if not 0 < int(text[:20]) < 2**22 or len(text) > 7:
+        raise LabError(f"'{text}' is no process number: they go from 1 to {2**22 - 1}")
+    return int(text)
+
+
+def _file(path: Path) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            facts = os.fstat(stream.fileno())
+            if not stat.S_ISREG(facts.st_mode):
+                raise Unreadable(f"{path} is no regular file")
+            if facts.st_size > _MOST_JSON:
+                raise Unreadable(f"{path} has {facts.st_size} bytes: too much for figures of a process")
+            return stream.read(_MOST_JSON)
+    except OSError as error:
+        raise Unreadable(f"cannot read {path}: {error.strerror}") from error
+
+
+def _of_json(name: str, raw: bytes) -> Document:
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"{name} is no JSON that can be read: {error}") from error
+    if not isinstance(found, dict) or "schema_version" not in found or not isinstance(found.get(PROCESS), dict):
+        raise Unreadable(f"{name} is JSON, but not of tslab stats: schema_version and process are missing")
+    if found["schema_version"] != SCHEMA_VERSION:
+        raise Unreadable(
+            f"{name} is of schema version {found['schema_version']!r:.20}, this tslab reads {SCHEMA_VERSION}"
+        )
+    _check_shape(name, found)
+    found = {**_printable(found), "state": processes.FILE}
+    derive(found)
+    return found
+
+
+def _check_shape(name: str, found: Document) -> None:
+    """Known names have what their kind says; unknown ones may hold anything, and are only passed on."""
+    for key, number in found.items():
+        if key in ("pid", "timestamp_ns", "monotonic_ns", "age_ns") and not _is_count(number):
+            raise Unreadable(f"{name}: {key} is {number!r:.40}, which is no count")
+    for key in ("pid", "timestamp_ns"):
+        if key not in found:
+            raise Unreadable(f"{name}: {key} is missing")
+    for name_of_section, key in KEYS.items():
+        rows = found.setdefault(name_of_section, [])
+        if not isinstance(rows, list) or not all(isinstance(row, dict) and key in row for row in rows):
+            raise Unreadable(f"{name}: {name_of_section} is not a list of rows with a {key}")
+    for section_name in (PROCESS, *KEYS):
+        known = known_fields().get(section_name, {})
+        rows = [found[PROCESS]] if section_name == PROCESS else found[section_name]
+        for row in rows:
+            for field, value in row.items():
+                if field in known and not _is_of(known[field].kind, value):
+                    raise Unreadable(
+                        f"{name}: {field} in {section_name} is {value!r:.40}, which is no {known[field].kind}"
+                    )
+
+
+def _is_of(kind: str, value: object) -> bool:
+    if kind == TEXT:
+        return isinstance(value, str)
+    if kind != HISTOGRAM:
+        return _is_count(value)
+    return isinstance(value, list) and all(
+        isinstance(bucket, dict)
+        and _is_count(bucket.get("count"))
+        and (bucket.get("le_ns", "") is None or _is_count(bucket.get("le_ns")))
+        for bucket in value
+    )
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, list):
+        return [_printable(item) for item in value]
+    return {name: _printable(item) for name, item in value.items()} if isinstance(value, dict) else value
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**64
+
+
+# ---- the document ----------------------------------------------------------------------------------------------------
+
+
+def document(layout: Layout, snapshot: Snapshot, process: Process | None, pid: int = 0) -> Document:
+    """`pid` is the number by which we know the process; 0 for a saved file."""
+    if process:
+        age = time.clock_gettime_ns(time.CLOCK_MONOTONIC) - snapshot.monotonic_ns
+    else:
+        age = time.time_ns() - snapshot.realtime_ns
+    result: Document = {
+        "schema_version": SCHEMA_VERSION,
+        "pid": pid or layout.pid,
+        "timestamp_ns": snapshot.realtime_ns,
+        "age_ns": max(0, age),
+        "library": layout.library,
+        "command": process.command if process else "",
+        "state": process.state if process else processes.GONE if pid else processes.FILE,
+        "started_ns": layout.started_realtime_ns,
+        "monotonic_ns": snapshot.monotonic_ns,
+        "gather_ns": snapshot.gather_ns,
+        "snapshot": snapshot.number,
+        PROCESS: {},
+        **{name: [] for name in KEYS},
+    }
+    _check_layout(layout, result)
+    for table in layout.tables:
+        rows = snapshot.rows[table.name]
+        if table.name != PROCESS:
+            result[section(table.name)] = rows
+        elif rows:
+            result[PROCESS] = rows[0]
+    derive(result)
+    return result
+
+
+def _check_layout(layout: Layout, known: Document) -> None:
+    """What we know by name must be what we know; what we do not know is passed on, but not as something else."""
+    for table in layout.tables:
+        name = section(table.name)
+        if name != table.name and name not in KEYS and name in known:
+            raise Unreadable(f"a table is named {table.name}, and its rows would take the place of {name}")
+        fields = {field.name: field for field in table.fields}
+        for other in known_fields().get(name, {}).values():
+            kind = fields[other.name].kind if other.name in fields else other.kind
+            if kind != other.kind and {kind, other.kind} & {TEXT, HISTOGRAM}:
+                raise Unreadable(f"{other.name} of table {table.name} is a {kind}, not a {other.kind}")
+        if name in KEYS and KEYS[name] not in fields:
+            raise Unreadable(f"table {table.name} has no field {KEYS[name]}")
+
+
+def derive(found: Document) -> None:
+    """Adds what follows from the figures. A share of nothing is null, never 0."""
+    total = found[PROCESS]
+    allocations = total.get("allocations", 0)
+    total["derived"] = {
+        "slow_share": ratio(total.get("slow_allocations"), allocations),
+        "requested_relative_error": ratio(total.get("requested_error"), total.get("requested_bytes")),
+        "live_share_of_in_use": ratio(total.get("live_bytes"), total.get("in_use_bytes")),
+        "lock_contention_rate": ratio(
+            sum(row.get("contended", 0) for row in found["locks"]),
+            sum(row.get("contended", 0) + row.get("fast", 0) for row in found["locks"]),
+        ),
+    }
+    for row in found["classes"]:
+        row["derived"] = {
+            "slow_share": ratio(row.get("allocations", 0) - row.get("from_list", 0), row.get("allocations")),
+            **_contention(row),
+            "bitmap_alloc_retry_rate": ratio(row.get("bitmap_alloc_cas_retries"), row.get("bitmap_alloc_attempts")),
+            "bitmap_free_retry_rate": ratio(row.get("bitmap_free_cas_retries"), row.get("bitmap_free_attempts")),
+            "current_partial_failure_rate": ratio(
+                row.get("current_partial_cas_failures"), row.get("current_partial_cas_attempts")
+            ),
+            **_requested(row),
+        }
+    for row in found["paths"]:
+        row["derived"] = {
+            "mean_ns": ratio(row.get("wall_ns_sum"), row.get("entries")),
+            "p50_ns": bucket_percentile(row, 0.5),
+            "p99_ns": bucket_percentile(row, 0.99),
+            "p999_ns": bucket_percentile(row, 0.999),
+            "mean_cpu_ns": ratio(row.get("cpu_ns_sum"), row.get("cpu_samples")),
+            "mean_wait_ns": ratio(row.get("wait_ns_sum"), row.get("cpu_samples")),
+            "lock_wait_share": ratio(row.get("lock_wait_ns_sum"), row.get("wall_ns_sum")),
+        }
+    for row in found["threads"]:
+        row["derived"] = {
+            "mean_wall_ns": ratio(row.get("alloc_wall_ns_sum"), row.get("alloc_samples")),
+            "mean_cpu_ns": ratio(row.get("alloc_cpu_ns_sum"), row.get("alloc_cpu_samples")),
+            "mean_wait_ns": ratio(row.get("alloc_wait_ns_sum"), row.get("alloc_cpu_samples")),
+            "mean_repair_ns": ratio(row.get("repair_wall_ns_sum"), row.get("repair_count")),
+        }
+    for row in found["labels"]:
+        row["derived"] = {
+            **_contention(row),
+            "slow_share": ratio(row.get("slow_allocations"), row.get("allocations")),
+            "mean_wall_ns": ratio(row.get("sampled_wall_ns_sum"), row.get("samples")),
+            "mean_cpu_ns": ratio(row.get("cpu_ns_sum"), row.get("cpu_samples")),
+            "mean_wait_ns": ratio(row.get("wait_ns_sum"), row.get("cpu_samples")),
+        }
+    for row in found["epochs"]:
+        row["derived"] = {"live_share": ratio(row.get("live_bytes"), row.get("committed_bytes"))}
+    for row in found["locks"]:
+        taken = row.get("fast", 0) + row.get("contended", 0)
+        row["derived"] = {
+            "contention_rate": ratio(row.get("contended"), taken),
+            "mean_wait_ns": ratio(row.get("wait_ns"), row.get("contended")),
+        }
+
+
+def ratio(part: int | None, whole: int | None) -> float | None:
+    return part / whole if part is not None and whole else None
+
+
+def _contention(row: Document) -> Document:
+    contended = row.get("lock_contended")
+    taken = None if contended is None else contended + row.get("lock_fast_acquire", 0)
+    return {"lock_contention_rate": ratio(contended, taken)}
+
+
+def _requested(row: Document) -> Document:
+    """The mean of what was asked for, and its standard error: both from the samples of the class."""
+    n, total, squares = (
+        row.get(f"{name}", 0) for name in ("samples", "sampled_requested_bytes", "sampled_requested_squares")
+    )
+    mean = ratio(total, n)
+    error = None
+    if mean is not None and n > 1:
+        error = math.sqrt(max(0.0, squares / n - mean * mean) / (n - 1))
+    return {"mean_requested_bytes": mean, "mean_requested_error": error}
+
+
+def bucket_percentile(row: Document, share: float) -> int | None:
+    """At most this long were `share` of the entries: the bucket's bound, or the longest seen if that is less."""
+    buckets = row.get("buckets") or []
+    wanted = share * sum(bucket["count"] for bucket in buckets)
+    longest = row.get("wall_ns_max", 0)
+    seen = 0
+    for bucket in buckets:
+        seen += bucket["count"]
+        if bucket["count"] and seen >= wanted:
+            upper = bucket["le_ns"]
+            if upper is None:
+                return int(longest)
+            return int(min(upper, longest)) if longest else int(upper)
+    return None

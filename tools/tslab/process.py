@@ -1,0 +1,156 @@
+"""A process seen from outside: where its figures lie, what it is doing, and why there are none when there are none.
+
+Everything is read from /proc and needs no cooperation: it works on a process that hangs, is stopped, or has just been
+killed and left its segment behind.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tslab.errors import Unreadable
+from tslab.segment import printable
+
+DIRECTORY = "/dev/shm"
+HOW_TO_START = "start it with `tslab run -- COMMAND`, or with LD_PRELOAD=/path/to/libtslab.so"
+# The segment is made by the second look of the library's own thread, so a process younger than this has none yet.
+YOUNG_S = 3.0
+
+STATES = {
+    "R": "running", "S": "sleeping", "I": "sleeping", "D": "waiting in the kernel", "T": "stopped", "t": "traced",
+    "Z": "ended", "X": "ended",
+}  # fmt: skip
+GONE = "gone"
+FILE = "saved"
+
+
+@dataclass(frozen=True)
+class Process:
+    pid: int
+    state: str
+    command: str
+    started: float  # seconds since 1970; 0 when it is gone
+    users: frozenset[int]
+    inner_pid: int  # as the process sees itself
+    elsewhere: bool  # in another mount namespace
+
+
+def look(pid: int) -> Process | None:
+    """None when there is no such process."""
+    folder = Path("/proc") / str(pid)
+    try:
+        words = folder.joinpath("stat").read_text(errors="replace").rpartition(")")[2].split()
+        lines = folder.joinpath("status").read_text(errors="replace").splitlines()
+        status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+        arguments = folder.joinpath("cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return Process(
+        pid=pid,
+        state=STATES.get(words[0], words[0]),
+        command=printable(arguments.decode(errors="backslashreplace") or f"[{status['Name']}]"),
+        started=_boot_time() + int(words[19]) / os.sysconf("SC_CLK_TCK"),
+        users=frozenset(int(word) for word in status["Uid"].split()),
+        inner_pid=int(status.get("NSpid", str(pid)).split()[-1]),
+        elsewhere=_namespace(pid) != _namespace(os.getpid()) != "",
+    )
+
+
+def _boot_time() -> float:
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def _namespace(pid: int) -> str:
+    """Empty where we may not look; then it is taken for ours."""
+    try:
+        return str(Path(f"/proc/{pid}/ns/mnt").readlink())
+    except OSError:
+        return "" if pid == os.getpid() else _namespace(os.getpid())
+
+
+def segment_path(process: Process) -> str:
+    root = f"/proc/{process.pid}/root" if process.elsewhere else ""
+    return f"{root}{DIRECTORY}/tslab.{process.inner_pid}"
+
+
+def open_segment(path: str, owners: frozenset[int]) -> int:
+    """A descriptor of a regular file of one of these users, ours or root's. FileNotFoundError when there is none.
+
+    In another mount namespace a link on the way would be followed in ours, so none is followed at all.
+    """
+    outer = path.startswith("/proc/")
+    at = os.open("/".join(path.split("/")[:4]) if outer else DIRECTORY, os.O_PATH | os.O_DIRECTORY)
+    try:
+        for name in ("dev", "shm") if outer else ():
+            below = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+            os.close(at)
+            at = below
+        return _open_file(path, owners, at)
+    finally:
+        os.close(at)
+
+
+def _open_file(path: str, owners: frozenset[int], at: int) -> int:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+    try:
+        descriptor = os.open(path.rpartition("/")[2], flags, dir_fd=at)
+    except PermissionError as error:
+        raise Unreadable(f"{path} is not yours to read: run this as {owner_names(owners)}, or with sudo") from error
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise Unreadable(f"{path} is no regular file ({error.strerror}), so no segment of ours; remove it") from error
+    facts = os.fstat(descriptor)
+    if not stat.S_ISREG(facts.st_mode):
+        os.close(descriptor)
+        raise Unreadable(f"{path} is no regular file, so no segment of temporal-slab; remove it")
+    if facts.st_uid not in owners | {0, os.geteuid()}:
+        os.close(descriptor)
+        raise Unreadable(
+            f"{path} belongs to {owner_names({facts.st_uid})}, not to {owner_names(owners)} who runs the process: "
+            f"somebody else put it there, and it is not read"
+        )
+    return descriptor
+
+
+def owner_names(users: frozenset[int] | set[int]) -> str:
+    return " or ".join(sorted({_user_name(user) for user in users})) or "its user"
+
+
+def _user_name(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return f"user {user}"
+
+
+def why_no_segment(process: Process, path: str) -> str:
+    """One sentence on what is the case, and one on what to do."""
+    here = f"process {process.pid} ({process.command:.60})"
+    if process.state == STATES["Z"]:
+        return f"{here} has ended and waits for its parent: its figures are gone"
+    try:
+        mapped = "libtslab" in Path(f"/proc/{process.pid}/maps").read_text(errors="replace")
+        environment = Path(f"/proc/{process.pid}/environ").read_bytes()
+    except PermissionError:
+        if process.users & {os.geteuid()}:
+            return f"{here} is yours, but the system does not let you look into it: try sudo, or from its container"
+        return f"{here} belongs to {owner_names(process.users)}: run this as that user, or with sudo"
+    except OSError:
+        return f"process {process.pid} ended while it was looked at"
+    if not mapped:
+        return f"{here} runs without temporal-slab (libtslab is not in its memory map): {HOW_TO_START}"
+    if time.time() - process.started < YOUNG_S:
+        return f"{here} is too young: it publishes after its first second; look again in a moment"
+    for setting in (b"TSLAB_PUBLISH=0", b"TSLAB_SCAVENGER=0"):
+        if setting in environment.split(b"\0"):
+            return f"{here} has {setting.decode()} in its environment, so it does not publish: start it without"
+    return (
+        f"{here} has temporal-slab, but there is no {path}: it has allocated nothing since its first second, "
+        f"or {DIRECTORY} is missing, full or read-only for it"
+    )
