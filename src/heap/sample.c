@@ -100,9 +100,8 @@ static void add(_Atomic uint64_t *counter, uint64_t by) {
 static unsigned bucket_of(uint64_t ns) {
   if (ns <= 8) return 0;
   unsigned octave = log2_floor(ns) - 3, bucket = 2 * octave;
-  if (bucket >= BUCKETS) return BUCKETS - 1;
-  while (ns > bucket_bound(bucket)) bucket++; /* twice at most; the last has no bound */
-  return bucket;
+  bucket += (ns > (uint64_t)8 << octave) + (ns > (uint64_t)11585 << octave >> 10); /* past which bounds of its own */
+  return (unsigned)min_size(bucket, BUCKETS - 1);
 }
 
 static void count_path(enum path path, uint64_t ns, uint64_t lock_wait) {
