@@ -24,7 +24,7 @@ from tslab.commands.run import _ignores_preload
 from tslab.errors import LabError
 from tslab.figures import Source
 
-LIBRARY = Path(os.environ.get("TSLAB_TEST_LIBRARY", REPOSITORY / "build" / "release" / "libtslab.so"))
+LIBRARY = Path(os.environ.get("LIBRARY_UNDER_TEST", REPOSITORY / "build" / "release" / "libtslab.so"))
 TSLAB = [sys.executable, "-m", "tslab.cli"]
 RUN = [*TSLAB, "run", "--lib", str(LIBRARY), "--"]
 

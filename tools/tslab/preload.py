@@ -83,5 +83,7 @@ def running(library: Path) -> Iterator[int]:
             time.sleep(0.05)
         yield child.pid
     finally:
-        child.terminate()
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # not reaped, the number is still its own
+        processes.remove_segment(child.pid)
         child.wait()

@@ -6,6 +6,7 @@ killed and left its segment behind.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import stat
@@ -116,6 +117,12 @@ def _open_file(path: str, owners: frozenset[int], at: int) -> int:
             f"somebody else put it there, and it is not read"
         )
     return descriptor
+
+
+def remove_segment(pid: int) -> None:
+    """Of a child of ours that was killed, so that it could not do it, and is not reaped yet."""
+    with contextlib.suppress(OSError):
+        Path(f"{DIRECTORY}/tslab.{pid}").unlink()
 
 
 def owner_names(users: frozenset[int] | set[int]) -> str:

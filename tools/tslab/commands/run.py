@@ -143,10 +143,7 @@ class Watch:
     def end(self) -> None:
         """The command has ended and is not yet reaped, so that its number is still its own."""
         self.look()
-        left = Path(f"{processes.DIRECTORY}/tslab.{self.pid}")
-        if self.last and left.exists():
-            with contextlib.suppress(OSError):  # it was killed, and could not remove its segment
-                left.unlink()
+        processes.remove_segment(self.pid)
         path = self.folder / f"{self.pid}.json"
         if path.exists():
             with contextlib.suppress(Unreadable):
