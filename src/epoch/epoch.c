@@ -85,14 +85,6 @@ uint64_t epoch_allocations(const struct epoch *e) {
   return sum;
 }
 
-void epoch_count_allocations(struct epoch *e) {
-  STORE_RACING(e->allocated_here, e->allocated_here + epoch_allocations(e));
-  STORE_RACING(e->allocations, 0);
-  if (UNLIKELY(atomic_load_explicit(&e->lifetime.large, memory_order_relaxed) != 0))
-    atomic_store_explicit(&e->lifetime.large, 0, memory_order_relaxed);
-  for (struct part *p = e->parts; p; p = p->next_of_epoch) p->before = part_handed_out(p);
-}
-
 void epoch_count_bytes(struct epoch *e) {
   struct label *label = &labels[e->lifetime.label];
   label_add(&label->recycled, atomic_exchange_explicit(&e->lifetime.recycled, 0, memory_order_relaxed));

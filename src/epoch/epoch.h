@@ -89,7 +89,17 @@ HIDDEN uint64_t epoch_open(const tslab_epoch_options *wanted, int *error);
 HIDDEN uint64_t epoch_allocations(const struct epoch *e);
 
 /* At the end of an incarnation. Under the lock: what it handed out counts for its label, its parts begin anew. */
-HIDDEN void epoch_count_allocations(struct epoch *e);
+INLINE void epoch_count_allocations(struct epoch *e) {
+  uint64_t sum = e->allocations + atomic_load_explicit(&e->lifetime.large, memory_order_relaxed);
+  for (struct part *p = e->parts; p; p = p->next_of_epoch) {
+    uint64_t handed_out = part_handed_out(p);
+    sum += handed_out - p->before;
+    p->before = handed_out;
+  }
+  STORE_RACING(e->allocated_here, e->allocated_here + sum);
+  STORE_RACING(e->allocations, 0);
+  atomic_store_explicit(&e->lifetime.large, 0, memory_order_relaxed);
+}
 
 /* What it recycled and returned counts for its label, and is 0 again. */
 HIDDEN void epoch_count_bytes(struct epoch *e);
