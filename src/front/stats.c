@@ -88,13 +88,14 @@ static uint64_t root_of(unsigned __int128 square) {
   return root;
 }
 
-/* The mean request of the class's samples, for all its live blocks; a class without a sample counts as asked for in
- * full. Returns the square of the estimate's standard error. */
-static unsigned __int128 add_requested(tslab_stats_global *to, const tslab_class_stats *class) {
+/* The mean request of the class's samples, for all its live blocks; of a class without a sample, anything that it
+ * serves is as likely. Returns the square of the estimate's standard error. */
+static unsigned __int128 add_requested(tslab_stats_global *to, const tslab_class_stats *class, uint64_t below) {
   uint64_t n = class->samples, sum = class->sampled_requested_bytes;
   if (n == 0) {
-    to->requested_bytes += class->live_bytes;
-    return 0;
+    unsigned __int128 spread = (unsigned __int128)class->live_blocks * (class->object_size - below);
+    to->requested_bytes += class->live_bytes - (uint64_t)(spread / 2);
+    return spread * spread / 12;
   }
   to->requested_bytes += (uint64_t)((unsigned __int128)class->live_blocks * sum / n);
   unsigned __int128 squares = (unsigned __int128)class->sampled_requested_squares * n, square = (unsigned __int128)sum * sum;
@@ -212,7 +213,7 @@ static void gather(tslab_stats_global *out) {
     tslab_class_stats one;
     gather_class(class, &one);
     add_class(out, &one);
-    error += add_requested(out, &one);
+    error += add_requested(out, &one, class ? class_size(class - 1) : 0);
   }
   out->requested_error = root_of(error);
   struct bumped bumped = {0};
@@ -691,14 +692,33 @@ static __attribute__((format(printf, 2, 3))) void put(struct json *to, const cha
   to->length += length;
 }
 
-/* Escaped; what is not ASCII byte by byte, as if it were Latin-1, since a label may be anything. */
+/* Bytes of the UTF-8 character that starts there; 0 when it is none. */
+static unsigned utf8_length(const unsigned char *text) {
+  unsigned length = text[0] >= 0xf0 && text[0] < 0xf5 ? 4 : text[0] >= 0xe0 ? 3 : 2;
+  if (text[0] < 0xc2 || text[0] >= 0xf5) return 0;
+  for (unsigned i = 1; i < length; i++)
+    if ((text[i] & 0xc0) != 0x80) return 0; /* the end of the text, too */
+  bool overlong = (text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xf0 && text[1] < 0x90);
+  bool surrogate = text[0] == 0xed && text[1] >= 0xa0, beyond = text[0] == 0xf4 && text[1] >= 0x90;
+  return overlong || surrogate || beyond ? 0 : length;
+}
+
+/* A label may be anything: what is not UTF-8 becomes the replacement character. */
 static void put_string(struct json *to, const char *text, size_t most) {
   static const char digits[] = "0123456789abcdef";
   put(to, "\"");
   for (size_t i = 0; i < most && text[i]; i++) {
     unsigned char c = (unsigned char)text[i];
+    if (c >= 0x80) {
+      unsigned length = utf8_length((const unsigned char *)text + i);
+      char whole[5] = {0};
+      memcpy(whole, text + i, length);
+      put(to, "%s", length ? whole : "\\ufffd");
+      i += length ? length - 1 : 0;
+      continue;
+    }
     char plain[2] = {(char)c, 0}, escaped[7] = {'\\', 'u', '0', '0', digits[c >> 4], digits[c & 15], 0};
-    put(to, "%s", c < 0x20 || c >= 0x7f || c == '"' || c == '\\' ? escaped : plain);
+    put(to, "%s", c < 0x20 || c == 0x7f || c == '"' || c == '\\' ? escaped : plain);
   }
   put(to, "\"");
 }

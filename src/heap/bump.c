@@ -231,12 +231,9 @@ static bool has_room(const struct bump *bump, size_t size) {
 /* The block that the part is armed for. NULL when it does not fit. */
 static void *take_sample(struct part *part, size_t size) {
   struct tally *tally = tally_here();
-  struct timing timing;
   disarm(&part->bump);
-  sample_begin_bump(&timing);
-  void *block = bump_take(part, size);
+  void *block = sample_bump(part, size);
   if (!block) return NULL;
-  sample_end_bump(&timing, size);
   tally->bump_countdown += sample_draw();
   if (tally->bump_countdown <= 0) set_end(&part->bump);
   return block;

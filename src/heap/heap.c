@@ -17,7 +17,8 @@ static void count_lock(const struct part *part, unsigned class, uint64_t waited)
   label_add(waited ? &label->lock_contended : &label->lock_fast, 1);
 }
 
-/* The class has let pass the mallocs that it drew: its list is put by, so that the next one comes here. */
+/* The class has let pass the mallocs that it drew: its list is put by, so that the next one comes here, or, after some
+ * frees, the first that finds none of these left. */
 static COLD void arm(struct part *part, unsigned class) {
   struct bin *bin = &part->bins[class];
   lock_take(&part->lock);
@@ -25,14 +26,14 @@ static COLD void arm(struct part *part, unsigned class) {
   if (!options.sample) {
     bin->countdown = INT32_MAX;
   } else if (part->list[class] != CHAIN_END && depot_set_aside(part, class, list_chain(part, class))) {
-    list_set(part, class, EMPTY_CHAIN);
     bin->armed = true;
+    list_set(part, class, EMPTY_CHAIN);
   }
   lock_release(&part->lock);
 }
 
 INLINE void arm_if_due(struct part *part, unsigned class) {
-  if (UNLIKELY(part->bins[class].countdown <= 0) && !part->bins[class].armed) arm(part, class);
+  if (UNLIKELY(part->bins[class].countdown <= 0)) arm(part, class);
 }
 
 /* How the call was served. */
@@ -62,6 +63,7 @@ void *heap_refill(struct part *part, unsigned class, size_t requested) {
   } else {
     block = fast_pop(part, class, (uintptr_t)pages.base);
     if (block) tally_add(&part->tally->classes[class].served[served_by(part)], 1);
+    if (block && bin->countdown < INT32_MAX) bin->countdown++; /* it was none of those that are drawn from */
   }
   arm_if_due(part, class);
   return block;
@@ -144,7 +146,8 @@ void heap_overflow(struct part *part, unsigned class, void *block) {
   part->list[class] = block;
   STORE_RACING(part->count[class].now, part->count[class].now - (ROOM_ONE - 1));
   for (unsigned i = 0; i < count; i++) bins_return(&part->lock, evicted[i]);
-  if (mallocs > 0) arm_if_due(part, class);
+  if (mallocs > 0) arm_if_due(part, class); /* again, when what was armed before lies deep under later frees by now */
+  else bin->armed = false;
 }
 
 /* Frees by threads without a part: after their part's end, or before their first malloc. */

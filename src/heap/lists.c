@@ -37,10 +37,14 @@ unsigned list_settle(struct part *part, unsigned class) {
   return mallocs;
 }
 
+/* So many frees may bury what waits to be sampled, before a visit arms the list again. */
+#define ARMED_ROOM 32
+
 /* A quarter of the cap stays open even on a long list, so that no pattern of calls visits every time. */
 static unsigned room_for(const struct bin *bin, unsigned length) {
   unsigned least = bin->cap / 4u + 1;
-  return bin->cap > length + least ? bin->cap - length : least;
+  unsigned room = bin->cap > length + least ? bin->cap - length : least;
+  return bin->armed ? (unsigned)min_size(room, ARMED_ROOM) : room;
 }
 
 void list_set(struct part *part, unsigned class, struct chain chain) {

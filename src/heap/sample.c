@@ -2,6 +2,7 @@
 #include "heap/sample.h"
 
 #include "base/options.h"
+#include "heap/bump.h"
 #include "heap/label.h"
 
 struct path_totals path_totals[PATHS];
@@ -172,9 +173,9 @@ static void count_label(const struct part *part, struct sample *s) {
   add(&of->wait_sum, s->wall_ns - s->cpu_ns);
 }
 
-static void record(struct tally *tally, struct sample *s) {
+static void record(struct tally *tally, uint64_t start, struct sample *s) {
   struct path_totals *of = &path_totals[s->path];
-  s->at_ns = os_now_raw_ns() - s->wall_ns;
+  s->at_ns = ticks_at_ns(start);
   s->thread_id = tally->doings.thread_id;
   add(&of->samples, 1);
   add(&of->sampled_wall_sum, s->wall_ns);
@@ -232,7 +233,7 @@ void sample_end(const struct timing *timing, size_t requested, size_t usable) {
   tally_add(&tally->doings.slow_ticks, ticks);
   if (current_part->lifetime) add(&labels[current_part->lifetime->label].slow, 1);
   if (tally->stages & REPAIRS) count_repair(tally, &s);
-  if (timing->sampled) record(tally, &s);
+  if (timing->sampled) record(tally, timing->start, &s);
 }
 
 void sample_end_path(const struct timing *timing, enum path path) {
@@ -247,30 +248,32 @@ void sample_end_path(const struct timing *timing, enum path path) {
 
 /* ---- fast calls -------------------------------------------------------------------------------------------------- */
 
-static void end_fast(const struct timing *timing, uint64_t end, size_t requested, size_t usable) {
+/* In less than this no thread is taken off its processor and put back. */
+#define SWITCH_NS 1000
+
+/* A clock of the thread's time costs a hundred times what it would measure here. But a short call has not waited. */
+static void end_fast(uint64_t start, uint64_t end, size_t requested, size_t usable) {
   struct tally *tally = tally_here();
   ticks_calibrate(end);
   struct sample s = {.requested = requested, .usable = usable, .path = PATH_FAST,
-                     .wall_ns = ticks_to_ns(less(end - timing->start, cost_of_exact())), .cpu_ns = cpu_since(timing)};
+                     .wall_ns = ticks_to_ns(less(end - start, cost_of_exact()))};
+  s.cpu_ns = s.wall_ns < SWITCH_NS ? s.wall_ns : SAMPLE_NO_CPU;
   tally_stage(tally, PATH_FAST);
   count_path(PATH_FAST, s.wall_ns, 0);
-  record(tally, &s);
+  record(tally, start, &s);
 }
 
 void *sample_pop(struct part *part, unsigned class, size_t requested) {
-  struct timing timing;
-  sample_begin_bump(&timing);
+  uint64_t start = ticks_now_exact();
   void *block = fast_pop(part, class, (uintptr_t)pages.base);
-  end_fast(&timing, ticks_now_exact(), requested, class_size(class));
+  end_fast(start, ticks_now_exact(), requested, class_size(class));
   return block;
 }
 
-void sample_begin_bump(struct timing *timing) {
-  timing->takes_cpu = draws_cpu(tally_here());
-  if (timing->takes_cpu) timing->cpu = os_thread_ns();
-  timing->start = ticks_now_exact();
-}
-
-void sample_end_bump(const struct timing *timing, size_t requested) {
-  end_fast(timing, ticks_now_exact(), requested, round_up(max_size(requested, 1), 16));
+void *sample_bump(struct part *part, size_t size) {
+  uint64_t start = ticks_now_exact();
+  void *block = bump_take(part, size);
+  uint64_t end = ticks_now_exact();
+  if (block) end_fast(start, end, size, round_up(size, CHUNK_UNIT));
+  return block;
 }

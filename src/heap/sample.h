@@ -6,12 +6,14 @@
  * to be timed, and served from that list as it would have been. Slow calls are drawn by a countdown of their own. So
  * each class, and the fast path, are sampled in their true shares, without an instruction on the fast path.
  *
- * A sample has its wall time, and one in options.sample_cpu also how long the thread ran meanwhile: the rest it waited.
+ * A sample has its wall time. Of one slow sample in options.sample_cpu it is also asked how long the thread ran
+ * meanwhile: the rest it waited. A fast call that was short has not waited.
  *
  * Threads: totals are atomic; the rest is the running thread's own tally. */
 #ifndef TSLAB_HEAP_SAMPLE_H
 #define TSLAB_HEAP_SAMPLE_H
 
+#include "heap/bump.h"
 #include "heap/fast.h"
 #include "heap/tally.h"
 
@@ -76,9 +78,8 @@ HIDDEN int32_t sample_draw(void);
 /* fast_pop, timed, for a list that is not empty. */
 HIDDEN void *sample_pop(struct part *part, unsigned class, size_t requested);
 
-/* The same around a bump: what begin says is end's. */
-HIDDEN void sample_begin_bump(struct timing *timing);
-HIDDEN void sample_end_bump(const struct timing *timing, size_t requested);
+/* bump_take, timed when it succeeds. */
+HIDDEN void *sample_bump(struct part *part, size_t size);
 
 /* The newest samples, at most `most`, oldest first. Returns how many. */
 HIDDEN size_t samples_copy(struct sample *out, size_t most);
@@ -96,8 +97,7 @@ INLINE void *sample_pop(struct part *part, unsigned class, size_t requested) {
   (void)requested;
   return fast_pop(part, class, (uintptr_t)pages.base);
 }
-INLINE void sample_begin_bump(struct timing *timing) { (void)timing; }
-INLINE void sample_end_bump(const struct timing *timing, size_t requested) { (void)timing, (void)requested; }
+INLINE void *sample_bump(struct part *part, size_t size) { return bump_take(part, size); }
 INLINE size_t samples_copy(struct sample *out, size_t most) { return (void)out, (void)most, 0; }
 
 #endif

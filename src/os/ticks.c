@@ -20,3 +20,5 @@ void ticks_compare(void) {
   atomic_store_explicit(&ticks_scale, (uint64_t)(((unsigned __int128)ns << 32) / ticks), memory_order_relaxed);
   atomic_store_explicit(&ticks_due, ns >= LONG_ENOUGH_NS ? UINT64_MAX : now + ticks, memory_order_relaxed);
 }
+
+uint64_t ticks_at_ns(uint64_t ticks) { return start.ns + ticks_to_ns(ticks - start.ticks); }

@@ -49,4 +49,7 @@ INLINE uint64_t ticks_to_ns(uint64_t ticks) {
   return (uint64_t)((unsigned __int128)ticks * scale >> 32);
 }
 
+/* When that was, on CLOCK_MONOTONIC_RAW. */
+HIDDEN uint64_t ticks_at_ns(uint64_t ticks);
+
 #endif
