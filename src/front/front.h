@@ -43,6 +43,7 @@ HIDDEN bool front_is_ready(void);
 
 /* At the end of a slow path, no lock held: starts or wakes the scavenger when enough lies free. */
 HIDDEN void scavenger_notice(const struct part *part);
+HIDDEN void scavenger_notice_malloc(const struct part *part); /* may also start it to publish */
 HIDDEN void scavenger_notice_death(const struct part *part); /* the lists, too, lie free then */
 
 /* When the last thread that allocated ends: waits until the scavenger is gone, for a process whose main thread left by

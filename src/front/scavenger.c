@@ -6,8 +6,8 @@
  * So what is not used again within about a second is returned. It takes the locks that slow paths take, one at a time
  * and for a moment. Where no thread can be made, slow paths purge when more than INLINE_NOTICE lies free.
  *
- * It also publishes (front/publish.h): then it is born, or woken, by the first slow path after `due`, and stays up while
- * slow paths are visited, so that these look at a clock only while it is asleep or unborn: at ticks, because a process
+ * It also publishes (front/publish.h): then it is born, or woken, by the first slow path after `due`, and stays up
+ * while slow paths are visited, so that these look at a clock only while it is asleep or unborn: at ticks, because a process
  * that does little does not have libc's clocks in memory. */
 #include "front/front.h"
 
@@ -197,19 +197,26 @@ static COLD void start_or_wake(uint32_t seen) {
   errno = kept;
 }
 
-static void notice(bool enough) {
+/* glibc frees threads' stacks under a lock that making a thread takes too: so no free starts the scavenger for
+ * publication alone. */
+static void notice(bool enough, bool may_start) {
   uint32_t seen = atomic_load_explicit(&state, memory_order_relaxed);
   if (UNLIKELY(is_copy()) && seen != UNBORN) seen = start_over(seen);
   if (LIKELY(seen == BUSY)) return;
-  if (!enough && pages_free_dirty() + reserve_bytes() <= NOTICE && !(is_due() && is_wanted())) return;
+  bool publishes = (may_start || seen != UNBORN) && is_due() && is_wanted();
+  if (!publishes && !enough && pages_free_dirty() + reserve_bytes() <= NOTICE) return;
   if (front_is_ready()) start_or_wake(seen);
 }
 
 static size_t depot_bytes(const struct part *part) { return __atomic_load_n(&part->depot_bytes, __ATOMIC_RELAXED); }
 
-void scavenger_notice(const struct part *part) { notice(depot_bytes(part) > DEPOT_NOTICE); }
+void scavenger_notice(const struct part *part) { notice(depot_bytes(part) > DEPOT_NOTICE, false); }
 
-void scavenger_notice_death(const struct part *part) { notice(part->granted_bytes + depot_bytes(part) > DEPOT_NOTICE); }
+void scavenger_notice_malloc(const struct part *part) { notice(depot_bytes(part) > DEPOT_NOTICE, true); }
+
+void scavenger_notice_death(const struct part *part) {
+  notice(part->granted_bytes + depot_bytes(part) > DEPOT_NOTICE, true);
+}
 
 void scavenger_stop(void) {
   uint32_t seen = atomic_load(&state);
