@@ -1,10 +1,10 @@
 /* publish: puts the figures into shared memory, for readers outside the process.                    floor: front
  *
  * The scavenger does all of it, every tick while it is busy, and so once before it falls asleep. Slow paths wake it
- * when the last publication is older than a second; those of malloc have it made when the process has lived for one. So
- * the figures are never more than 1.25 s (and what the machine keeps the scavenger waiting) older than the last visit of a
- * slow path that came by scavenger_notice; in a process that came by none since, nothing changed but what fast paths
- * count.
+ * when the last publication is older than a second; those of malloc have it made when the process has lived for one.
+ * So the figures are never more than 1.25 s (and what the machine keeps the scavenger waiting) older than the last
+ * visit of a slow path that came by scavenger_notice; in a process that came by none since, nothing changed but what
+ * fast paths count.
  * A process that ends within its first second and frees little has no segment, no scavenger and makes no call for one.
  *
  * What it costs: about 120 KiB of shared memory on pages of 4 KiB, more with many threads, labels, epochs and samples,

@@ -7,8 +7,8 @@
  * and for a moment. Where no thread can be made, slow paths purge when more than INLINE_NOTICE lies free.
  *
  * It also publishes (front/publish.h): then it is born, or woken, by the first slow path after `due`, and stays up
- * while slow paths are visited, so that these look at a clock only while it is asleep or unborn: at ticks, because a process
- * that does little does not have libc's clocks in memory. */
+ * while slow paths are visited, so that these look at a clock only while it is asleep or unborn: at ticks, because a
+ * process that does little does not have libc's clocks in memory. */
 #include "front/front.h"
 
 #include "base/options.h"

@@ -1,5 +1,6 @@
 /* stacks: when threads end, glibc frees what belongs to their cached stacks under a lock that pthread_create takes too.
- * A free that makes a thread then, because the process is old enough to be published, would wait for itself for ever. */
+ * A free that makes a thread then, because the process is old enough to be published, would wait for itself
+ * for ever. */
 #include "../check.h"
 
 #include <pthread.h>
