@@ -35,19 +35,20 @@ static bool epoch_refuses(struct part *part, size_t bytes) {
   return false;
 }
 
-static void *refill_again(unsigned class, size_t size) {
+static void *refill_again(unsigned class) {
   struct part *part = current_part;
-  void *block = heap_refill(part, class, size);
+  void *block = heap_refill(part, class);
   if (LIKELY(block != NULL) || epoch_refuses(part, slab_bytes(class))) return block;
   /* What other sizes hold free may be what is missing. */
   tally_stage(tally_here(), PATH_PURGE);
   front_purge();
-  return heap_refill(part, class, size);
+  return heap_refill(part, class);
 }
 
 /* A thread without a part gets one, perhaps with a dead thread's lists; else the list is empty, or bad. */
 static void *refill(unsigned class, size_t size) {
   struct timing timing;
+  if (sample_is_due(current_part, class)) return sample_aside(current_part, class, size);
   bool is_born = false;
   uint64_t start = ticks_now();
   if (UNLIKELY(current_part == &empty_part)) {
@@ -62,10 +63,10 @@ static void *refill(unsigned class, size_t size) {
   void *block = UNLIKELY(is_born) ? fast_pop(current_part, class, (uintptr_t)pages.base) : NULL;
   if (LIKELY(!block)) {
     if (UNLIKELY(current_part->list[class] != CHAIN_END)) give_up_list(class);
-    block = refill_again(class, size);
+    block = refill_again(class);
   }
   sample_end(&timing, size, block ? class_size(class) : 0);
-  if (block) scavenger_notice(current_part);
+  if (block) scavenger_notice_malloc(current_part);
   return block;
 }
 
@@ -81,6 +82,7 @@ static void *large(size_t size, size_t alignment, bool *zero) {
     block = heap_large_alloc(part, size, alignment, zero);
   }
   sample_end(&timing, size, block ? large_run_bytes(size) : 0);
+  if (block) scavenger_notice_malloc(part);
   return block;
 }
 
@@ -104,7 +106,9 @@ static void *bump_timed(size_t size) {
   struct timing timing;
   sample_begin(&timing);
   void *block = bump_refill(current_part, size);
-  if (block) sample_end(&timing, size, round_up(max_size(size, 1), CHUNK_UNIT));
+  if (!block) return NULL;
+  sample_end(&timing, size, round_up(max_size(size, 1), CHUNK_UNIT));
+  scavenger_notice_malloc(current_part);
   return block;
 }
 

@@ -31,6 +31,7 @@
 #define AGE           2 /* ticks */
 #define IDLE_TICKS    4
 #define PUBLISH_S     1  /* at most so old when a slow path comes by */
+#define PUBLISH_SHARE 50 /* so many times as long as gathering took, nothing is gathered: two parts of a hundred */
 #define RETRY_S       60 /* where it is not possible */
 #define STACK_BYTES   (256 * KiB) /* static TLS of every loaded library lies in it too */
 
@@ -100,8 +101,13 @@ static uint64_t ticks_after(uint64_t now, uint64_t seconds) {
 
 /* Whether it is worth staying up for. */
 static bool publish(void) {
+  static uint64_t not_before;
+  uint64_t start = ticks_now();
+  if (visited && start < not_before) return true; /* the last look before a quiet time counts */
   bool done = publish_now();
-  atomic_store_explicit(&due, ticks_after(ticks_now(), done ? PUBLISH_S : RETRY_S), memory_order_relaxed);
+  uint64_t end = ticks_now();
+  not_before = end + (end - start) * PUBLISH_SHARE; /* where there is much to gather */
+  atomic_store_explicit(&due, ticks_after(end, done ? PUBLISH_S : RETRY_S), memory_order_relaxed);
   return done && visited;
 }
 

@@ -253,10 +253,8 @@ static void gather(tslab_stats_global *out) {
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 size_t gather_process(void *rows, size_t most) {
-  tslab_stats_global *row = rows;
   if (most == 0) return 0;
-  gather(row);
-  row->resident_bytes = os_resident_bytes();
+  gather(rows);
   return 1;
 }
 
@@ -362,6 +360,11 @@ static void add_label(tslab_label_stats *to, const struct label *from) {
   to->bitmap_free_cas_retries = of_atomic(&from->push_retries);
 }
 
+/* An idle epoch has nothing to ask for. */
+static bool is_idle(const struct epoch *e) {
+  return atomic_load_explicit(&e->lifetime.own, memory_order_relaxed) == 0 && !LOAD_RACING(e->parts);
+}
+
 static void add_epoch(tslab_label_stats *to, const struct epoch *e) {
   tslab_epoch_status status;
   uint64_t id = epoch_id(e);
@@ -369,8 +372,15 @@ static void add_epoch(tslab_label_stats *to, const struct epoch *e) {
   to->allocations += LOAD_RACING(e->allocated_here);
   to->bytes_recycled += LOAD_RACING(e->recycled_here);
   enum epoch_state state = epoch_state(e);
-  if ((state != EPOCH_OPEN && state != EPOCH_CLOSING) || tslab_epoch_info(id, &status) != 0) return;
+  if (state != EPOCH_OPEN && state != EPOCH_CLOSING) return;
   to->open++;
+  if (is_idle(e)) {
+    to->allocations += LOAD_RACING(e->allocations);
+    to->refused += atomic_load_explicit(&e->lifetime.refused, memory_order_relaxed);
+    to->diverted += atomic_load_explicit(&e->diverted, memory_order_relaxed);
+    return;
+  }
+  if (tslab_epoch_info(id, &status) != 0) return;
   to->allocations += status.allocations;
   to->live_blocks += status.live_blocks;
   to->live_bytes += status.live_bytes;
@@ -402,19 +412,19 @@ size_t gather_labels(void *rows, size_t most) {
 
 /* ---- the epochs that are worth a row: half of them the oldest, half the largest ----------------------------------- */
 
-#define KEPT (TABLE_EPOCHS_MOST / 2)
+#define OLDEST (TABLE_EPOCHS_MOST / 2)
 
 struct choice {
-  uint32_t index[KEPT];
-  uint64_t rank[KEPT];
+  uint32_t index[TABLE_EPOCHS_MOST];
+  uint64_t rank[TABLE_EPOCHS_MOST];
   unsigned count;
 };
 
-/* Keeps those of the highest rank. */
-static void choose(struct choice *c, uint32_t index, uint64_t rank) {
+/* Keeps the `most` of the highest rank. */
+static void choose(struct choice *c, unsigned most, uint32_t index, uint64_t rank) {
   unsigned at = c->count;
-  if (at == KEPT && rank <= c->rank[KEPT - 1]) return;
-  if (at == KEPT) at--;
+  if (at == most && rank <= c->rank[most - 1]) return;
+  if (at == most) at--;
   else c->count++;
   for (; at > 0 && c->rank[at - 1] < rank; at--) {
     c->index[at] = c->index[at - 1];
@@ -443,8 +453,8 @@ size_t gather_epochs(void *rows, size_t most) {
     const struct epoch *e = epoch_at(i);
     enum epoch_state state = epoch_state(e);
     if (state != EPOCH_OPEN && state != EPOCH_CLOSING) continue;
-    choose(&oldest, i, UINT64_MAX - LOAD_RACING(e->opened_ns));
-    choose(&largest, i, atomic_load_explicit(&e->lifetime.own, memory_order_relaxed));
+    choose(&oldest, OLDEST, i, UINT64_MAX - LOAD_RACING(e->opened_ns));
+    choose(&largest, TABLE_EPOCHS_MOST, i, atomic_load_explicit(&e->lifetime.own, memory_order_relaxed));
   }
   for (unsigned i = 0; i < oldest.count && count < most; i++) count += add_status(&row[count], oldest.index[i]);
   for (unsigned i = 0; i < largest.count && count < most; i++)
@@ -531,7 +541,8 @@ static int hand_out(void *out, size_t struct_size, const void *from, size_t size
 int tslab_stats(tslab_stats_global *out, size_t struct_size) {
   if (!out || struct_size == 0 || struct_size % 128 != 0) return EINVAL;
   tslab_stats_global stats;
-  gather_process(&stats, 1);
+  gather(&stats);
+  stats.resident_bytes = os_resident_bytes();
   return hand_out(out, struct_size, &stats, sizeof stats);
 }
 
@@ -754,6 +765,7 @@ static int put_table(struct json *to, const struct statistics *table) {
   if (!rows) return ENOMEM;
   size_t count = table->gather(rows, table->most);
   bool one = table->most == 1;
+  if (table == &tables[TABLE_PROCESS]) ((tslab_stats_global *)(void *)rows)->resident_bytes = os_resident_bytes();
   put(to, ",\"%s%s\":%s", table->name, one ? "" : table->name[strlen(table->name) - 1] == 's' ? "es" : "s", one ? "" : "[");
   for (size_t i = 0; i < count; i++) {
     if (i) put(to, ",");

@@ -146,7 +146,7 @@ static bool make_slab(struct part *part, unsigned class) {
   struct pages_how how = {0};
   struct run *slab = new_slab(part->lifetime, class, &how);
   tally_stage(part->tally, how.mapped ? PATH_MAP : how.ready ? PATH_RESERVE : PATH_RUN);
-  part->tally->waited += how.waited;
+  tally_wait(part->tally, how.waited);
   if (!slab) return false;
   atomic_fetch_or_explicit(&slab->word, SLAB_LISTED, memory_order_relaxed);
   give_home(part, slab);
@@ -186,7 +186,7 @@ static void push_group(struct lock *gate, struct group *group) {
   struct run *slab = group->slab;
   if (!slab) return;
   struct slab_how how = {.remote = gate != &part_of(slab)->lock};
-  lock_take(gate);
+  tally_wait(tally_here(), lock_take(gate));
   bool settle = slab_push(slab, group->head, group->tail, group->count, &how);
   count_push(slab, how); /* before it may be settled, and gone */
   lock_release(gate);
@@ -234,7 +234,7 @@ void bins_return(struct lock *gate, struct chain chain) {
 static struct part *lock_part_of(struct run *slab) {
   for (;;) {
     struct part *part = part_of(slab);
-    lock_take(&part->lock);
+    tally_wait(tally_here(), lock_take(&part->lock));
     if (part_of(slab) == part) return part;
     lock_release(&part->lock); /* it was adopted in between */
   }

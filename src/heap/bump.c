@@ -187,7 +187,7 @@ static bool new_chunk(struct part *part, size_t size) {
     if (!lifetime_charge(lifetime, GRANULE)) return false;
     chunk = chunk_new(lifetime->index, &how);
     tally_stage(part->tally, how.mapped ? PATH_MAP : how.ready ? PATH_RESERVE : PATH_RUN);
-    part->tally->waited += how.waited;
+    tally_wait(part->tally, how.waited);
     if (!chunk) {
       lifetime_discharge(lifetime, GRANULE);
       return false;
@@ -355,6 +355,7 @@ void bump_forsake(struct part *part) {
   struct run *chunk = part->bump.chunk;
   if (chunk) {
     chunk->size = CHUNK_CAPACITY;
+    chunk->class = CHUNK_HAS_GAPS;
     set_part(chunk, NULL);
   }
   bump_start(part);
@@ -366,7 +367,10 @@ void bump_leave(struct part *part, bool to_continue) {
   struct bump *bump = &part->bump;
   struct run *current = bump->chunk;
   /* Full, so that nobody continues it: said before it is sealed, for then whoever frees its last block releases it. */
-  if (current && !to_continue) bump->at = bump->start + CHUNK_CAPACITY;
+  if (current && !to_continue) {
+    bump->at = bump->start + CHUNK_CAPACITY;
+    STORE_RACING(current->class, CHUNK_HAS_GAPS);
+  }
   bool drained = current && seal(part);
   stop(bump);
   lifetime_lock(part->lifetime);

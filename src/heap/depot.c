@@ -14,7 +14,7 @@ static uint16_t take_record(struct part *part) {
 }
 
 static void account(struct part *part, unsigned class, int blocks) {
-  part->bins[class].depot_blocks += (uint32_t)blocks;
+  STORE_RACING(part->bins[class].depot_blocks, part->bins[class].depot_blocks + (uint32_t)blocks);
   size_t bytes = part->depot_bytes + (size_t)blocks * class_size(class);
   /* Atomic for those who only want to know whether it is much. */
   __atomic_store_n(&part->depot_bytes, bytes, __ATOMIC_RELAXED);
@@ -32,21 +32,17 @@ static bool join(struct part *part, struct bin *bin, struct chain chain) {
   return true;
 }
 
-bool depot_set_aside(struct part *part, unsigned class, struct chain chain) {
-  struct bin *bin = &part->bins[class];
-  uint16_t index = take_record(part);
-  if (!index) return false;
-  part->batches[index] = (struct batch){chain.head, (uint16_t)chain.count, 0, bin->newest, (uint16_t)class};
-  if (bin->newest) part->batches[bin->newest].newer = index;
-  else bin->oldest = index;
-  bin->newest = index;
-  account(part, class, (int)chain.count);
-  return true;
-}
-
 bool depot_put(struct part *part, unsigned class, struct chain chain) {
+  struct bin *bin = &part->bins[class];
   if (part->depot_bytes + chain.count * class_size(class) > options.cache_bytes) return false;
-  if (!join(part, &part->bins[class], chain)) return depot_set_aside(part, class, chain);
+  if (!join(part, bin, chain)) {
+    uint16_t index = take_record(part);
+    if (!index) return false;
+    part->batches[index] = (struct batch){chain.head, (uint16_t)chain.count, 0, bin->newest, (uint16_t)class};
+    if (bin->newest) part->batches[bin->newest].newer = index;
+    else bin->oldest = index;
+    bin->newest = index;
+  }
   account(part, class, (int)chain.count);
   return true;
 }

@@ -11,9 +11,6 @@
 /* Puts a chain by; false when there is no room for it, and nothing happened. */
 HIDDEN bool depot_put(struct part *part, unsigned class, struct chain chain);
 
-/* The same whatever the bound, for a list that is wanted back at the next malloc. */
-HIDDEN bool depot_set_aside(struct part *part, unsigned class, struct chain chain);
-
 /* The newest batch of the class; count 0 when there is none. */
 HIDDEN struct chain depot_take(struct part *part, unsigned class);
 

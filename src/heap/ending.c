@@ -25,6 +25,7 @@ static bool is_past(uint64_t deadline_ns) { return deadline_ns != UINT64_MAX && 
 bool heap_close(struct part *part, uint64_t deadline_ns) {
   lock_take(&part->lock);
   part->closing = true;
+  if (part->sampling.aside) list_join_aside(part);
   lock_release(&part->lock);
   if (atomic_load_explicit(&part->slabs, memory_order_relaxed) == 0) return true;
   /* The clock is asked after each piece of work, so that every call does one. */
@@ -42,6 +43,7 @@ bool heap_close(struct part *part, uint64_t deadline_ns) {
 
 void heap_rest(struct part *part) {
   if (atomic_load_explicit(&part->slabs, memory_order_relaxed) == 0) return;
+  if (part->sampling.aside) list_join_aside(part);
   for (unsigned class = 0; class < CLASSES; class++)
     if (part->list[class] != CHAIN_END) bins_return(&part->lock, take_list(part, class));
 }
@@ -117,7 +119,7 @@ void *heap_large_alloc(struct part *part, size_t size, size_t alignment, bool *z
   tally_stage(part->tally, PATH_LARGE);
   if (lifetime && !lifetime_charge(lifetime, bytes)) return NULL;
   void *block = large_alloc(size, alignment, zero, &how);
-  part->tally->waited += how.waited;
+  tally_wait(part->tally, how.waited);
   if (!lifetime) return block;
   if (!block) {
     lifetime_discharge(lifetime, bytes);

@@ -17,23 +17,22 @@ static void count_lock(const struct part *part, unsigned class, uint64_t waited)
   label_add(waited ? &label->lock_contended : &label->lock_fast, 1);
 }
 
-/* The class has let pass the mallocs that it drew: its list is put by, so that the next one comes here, or, after some
+/* The class has let pass the mallocs that it drew: its list goes aside, so that the next one comes by, or, after some
  * frees, the first that finds none of these left. */
 static COLD void arm(struct part *part, unsigned class) {
   struct bin *bin = &part->bins[class];
-  lock_take(&part->lock);
-  list_settle(part, class);
   if (!options.sample) {
     bin->countdown = INT32_MAX;
-  } else if (part->list[class] != CHAIN_END && depot_set_aside(part, class, list_chain(part, class))) {
-    bin->armed = true;
-    list_set(part, class, EMPTY_CHAIN);
+    return;
   }
-  lock_release(&part->lock);
+  for (; bin->countdown <= 0 && bin->due < UINT8_MAX; bin->due++) bin->countdown += sample_draw();
+  list_settle(part, class);
+  list_set_aside(part, class);
 }
 
 INLINE void arm_if_due(struct part *part, unsigned class) {
-  if (UNLIKELY(part->bins[class].countdown <= 0)) arm(part, class);
+  const struct bin *bin = &part->bins[class];
+  if (TSLAB_TELEMETRY && UNLIKELY(bin->countdown <= 0 || bin->due)) arm(part, class);
 }
 
 /* How the call was served. */
@@ -42,29 +41,24 @@ static enum path served_by(const struct part *part) {
   return stages ? (enum path)log2_floor(stages) : PATH_SLAB;
 }
 
-void *heap_refill(struct part *part, unsigned class, size_t requested) {
+void *heap_refill(struct part *part, unsigned class) {
   struct bin *bin = &part->bins[class];
   if (part->remote.count) heap_flush_remote(part); /* what waits there must not wait for a thread that frees no more */
   count_lock(part, class, lock_take(&part->lock));
   list_settle(part, class);
   bump(&bin->refills, 1);
   if (bin->cap == 0) list_open(part, class);
-  struct chain chain = depot_take(part, class);
-  bool is_sample = bin->armed && chain.count != 0;
-  bin->armed = false;
-  if (chain.count == 0) chain = bins_take(part, class, bin->cap / 4u);
-  else if (!is_sample) tally_stage(part->tally, PATH_DEPOT);
-  list_set(part, class, chain);
-  lock_release(&part->lock);
-  void *block;
-  if (is_sample) {
-    block = sample_pop(part, class, requested);
-    bin->countdown += sample_draw();
-  } else {
-    block = fast_pop(part, class, (uintptr_t)pages.base);
-    if (block) tally_add(&part->tally->classes[class].served[served_by(part)], 1);
-    if (block && bin->countdown < INT32_MAX) bin->countdown++; /* it was none of those that are drawn from */
+  if (LIKELY(part->list[class] == CHAIN_END)) { /* else settling it brought back what was aside */
+    struct chain chain = depot_take(part, class);
+    if (chain.count == 0) chain = bins_take(part, class, bin->cap / 4u);
+    else tally_stage(part->tally, PATH_DEPOT);
+    list_set(part, class, chain);
   }
+  lock_release(&part->lock);
+  void *block = fast_pop(part, class, (uintptr_t)pages.base);
+  if (!block) return NULL;
+  tally_add(&part->tally->classes[class].served[served_by(part)], 1);
+  if (bin->countdown < INT32_MAX) bin->countdown++; /* it is none of those that are drawn from */
   arm_if_due(part, class);
   return block;
 }
@@ -72,12 +66,14 @@ void *heap_refill(struct part *part, unsigned class, size_t requested) {
 void *heap_take_bad_list(struct part *part, unsigned class) {
   void **block = part->list[class];
   if (LIKELY(block == CHAIN_END)) return NULL;
+  part->list[class] = CHAIN_END;
   list_settle(part, class);
-  list_set(part, class, EMPTY_CHAIN);
+  if (part->list[class] == CHAIN_END) list_set(part, class, EMPTY_CHAIN); /* else it is what was aside */
   return block;
 }
 
 void *heap_find_double(struct part *part) {
+  if (part->sampling.aside) list_join_aside(part);
   for (unsigned class = 0; class < CLASSES; class++) {
     unsigned length = count_length(part->count[class].now);
     void **found = NULL;
@@ -146,8 +142,7 @@ void heap_overflow(struct part *part, unsigned class, void *block) {
   part->list[class] = block;
   STORE_RACING(part->count[class].now, part->count[class].now - (ROOM_ONE - 1));
   for (unsigned i = 0; i < count; i++) bins_return(&part->lock, evicted[i]);
-  if (mallocs > 0) arm_if_due(part, class); /* again, when what was armed before lies deep under later frees by now */
-  else bin->armed = false;
+  if (mallocs > 0) arm_if_due(part, class);
 }
 
 /* Frees by threads without a part: after their part's end, or before their first malloc. */
@@ -241,6 +236,7 @@ size_t heap_flush_dead(struct part *part) {
   for (unsigned class = 0; class < CLASSES; class++) {
     struct chain chain = EMPTY_CHAIN;
     lock_take(&part->lock); /* who takes the part out of the pool takes the lock first */
+    if (!part->live && part->sampling.aside) list_join_aside(part);
     if (!part->live && part->list[class] != CHAIN_END) chain = take_list(part, class);
     lock_release(&part->lock);
     moved += chain.count * class_size(class);

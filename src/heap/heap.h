@@ -8,9 +8,9 @@
 #include "heap/bump.h"
 #include "heap/part.h"
 
-/* A block of the class, for `requested` bytes, when the list is empty: from the depot, a slab, a dead thread's slab or a new one, which also
+/* A block of the class when the list is empty: from the depot, a slab, a dead thread's slab or a new one, which also
  * fill the list. NULL without memory. By the part's own thread. */
-HIDDEN void *heap_refill(struct part *part, unsigned class, size_t requested);
+HIDDEN void *heap_refill(struct part *part, unsigned class);
 
 /* After the fast path failed: when it did so although the list is not empty, the list is given up and its head
  * returned. */

@@ -1,8 +1,8 @@
 /* lifetime: see lifetime.h.                                                                          floor: heap */
 #include "heap/lifetime.h"
 
+#include "heap/sample.h"
 #include "os/os.h"
-
 
 #define LIFETIME_LOCKS 64
 
@@ -35,7 +35,7 @@ static struct lone_lock locks[LIFETIME_LOCKS];
 
 static struct lock *lock_of(const struct lifetime *lifetime) { return &locks[lifetime->index % LIFETIME_LOCKS].lock; }
 
-void lifetime_lock(const struct lifetime *lifetime) { lock_take(lock_of(lifetime)); }
+void lifetime_lock(const struct lifetime *lifetime) { tally_wait(tally_here(), lock_take(lock_of(lifetime))); }
 void lifetime_unlock(const struct lifetime *lifetime) { lock_release(lock_of(lifetime)); }
 
 bool lifetime_charge(struct lifetime *lifetime, size_t bytes) {

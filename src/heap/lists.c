@@ -2,6 +2,7 @@
 #include "heap/lists.h"
 
 #include "heap/depot.h"
+#include "heap/misuse.h"
 #include "heap/sample.h"
 
 /* ---- counting ---------------------------------------------------------------------------------------------------- */
@@ -9,11 +10,11 @@
 /* What changes in between is stored with release and loaded with acquire by list_totals: who sees a change sees the odd
  * sequence before it. */
 static void begin_change(struct part *part) {
-  __atomic_store_n(&part->sequence, part->sequence + 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&part->sampling.sequence, part->sampling.sequence + 1, __ATOMIC_RELAXED);
 }
 
 static void end_change(struct part *part) {
-  __atomic_store_n(&part->sequence, part->sequence + 1, __ATOMIC_RELEASE); /* and even after all has */
+  __atomic_store_n(&part->sampling.sequence, part->sampling.sequence + 1, __ATOMIC_RELEASE); /* and even after all has */
 }
 
 static void set_then(struct count *count, uint32_t value) { __atomic_store_n(&count->then, value, __ATOMIC_RELEASE); }
@@ -21,7 +22,76 @@ static void set_then(struct count *count, uint32_t value) { __atomic_store_n(&co
 /* What it is past at most, where it cannot be sampled for long. */
 #define COUNTDOWN_LEAST (-(1 << 30))
 
+/* ---- a list aside ------------------------------------------------------------------------------------------------ */
+
+/* So many frees may bury what waits to be timed, before a visit looks after it. */
+#define ARMED_ROOM 32
+
+/* That many blocks and that much room more, which were neither allocated nor freed. */
+static void shift(struct part *part, unsigned class, uint32_t by) {
+  struct count *count = &part->count[class];
+  __atomic_store_n(&count->now, count->now + by, __ATOMIC_RELEASE);
+  set_then(count, count->then + by);
+}
+
+void *list_take_back(struct part *part) {
+  struct sampling *sampling = &part->sampling;
+  void *aside = sampling->aside;
+  begin_change(part);
+  shift(part, sampling->class, count_of(sampling->room, sampling->count));
+  __atomic_store_n(&sampling->count, 0, __ATOMIC_RELEASE);
+  end_change(part);
+  sampling->aside = NULL;
+  return aside;
+}
+
+/* Blocks that were freed since are on top, ARMED_ROOM at the most. One that is there twice would make a ring of them, so
+ * each is marked as it is met; it is told, and with what follows it is lost. */
+void list_join_aside(struct part *part) {
+  unsigned class = part->sampling.class, length = count_length(part->count[class].now), whole = 0;
+  void **link = &part->list[class];
+  for (; *link != CHAIN_END && whole < length && block_is_free(*link); whole++) {
+    void **block = *link;
+    block[1] = (void *)(block_key(block) + 1);
+    link = block;
+  }
+  void *bad = *link == CHAIN_END ? NULL : *link;
+  *link = CHAIN_END;
+  for (void **block = part->list[class]; block != CHAIN_END; block = block[0]) block_mark_free(block);
+  begin_change(part);
+  shift(part, class, 0u - (length - whole));
+  end_change(part);
+  *link = list_take_back(part);
+  if (bad) misuse_freed(bad);
+}
+
+/* So often do other classes wait, should no malloc come by that finds the list empty. */
+#define DENIALS 256
+
+void list_set_aside(struct part *part, unsigned class) {
+  struct sampling *sampling = &part->sampling;
+  if (sampling->aside && sampling->class != class && ++sampling->denied < DENIALS) return;
+  if (sampling->aside) list_join_aside(part);
+  sampling->denied = 0;
+  struct chain chain = list_chain(part, class);
+  unsigned room = count_room(part->count[class].now);
+  unsigned less = room > ARMED_ROOM ? room - ARMED_ROOM : 0;
+  if (chain.count == 0) return;
+  begin_change(part);
+  shift(part, class, 0u - count_of(less, chain.count));
+  __atomic_store_n(&sampling->count, (uint16_t)chain.count, __ATOMIC_RELEASE);
+  __atomic_store_n(&sampling->class, (uint16_t)class, __ATOMIC_RELEASE);
+  end_change(part);
+  sampling->aside = chain.head;
+  sampling->room = (uint16_t)less;
+  part->list[class] = CHAIN_END;
+}
+
+/* ---- settling ---------------------------------------------------------------------------------------------------- */
+
 unsigned list_settle(struct part *part, unsigned class) {
+  if (UNLIKELY(part->sampling.aside) && part->sampling.class == class) list_join_aside(part);
+  if (UNLIKELY(part->sampling.end)) sample_count(part);
   struct count *count = &part->count[class];
   unsigned frees = count_room(count->then) - count_room(count->now);
   unsigned mallocs = count_length(count->then) + frees - count_length(count->now);
@@ -37,14 +107,10 @@ unsigned list_settle(struct part *part, unsigned class) {
   return mallocs;
 }
 
-/* So many frees may bury what waits to be sampled, before a visit arms the list again. */
-#define ARMED_ROOM 32
-
 /* A quarter of the cap stays open even on a long list, so that no pattern of calls visits every time. */
 static unsigned room_for(const struct bin *bin, unsigned length) {
   unsigned least = bin->cap / 4u + 1;
-  unsigned room = bin->cap > length + least ? bin->cap - length : least;
-  return bin->armed ? (unsigned)min_size(room, ARMED_ROOM) : room;
+  return bin->cap > length + least ? bin->cap - length : least;
 }
 
 void list_set(struct part *part, unsigned class, struct chain chain) {
@@ -56,11 +122,17 @@ void list_set(struct part *part, unsigned class, struct chain chain) {
   end_change(part);
 }
 
+static unsigned aside_of(struct part *part, unsigned class) {
+  const struct sampling *sampling = &part->sampling;
+  unsigned count = __atomic_load_n(&sampling->count, __ATOMIC_ACQUIRE);
+  return __atomic_load_n(&sampling->class, __ATOMIC_ACQUIRE) == class ? count : 0;
+}
+
 struct list_totals list_totals(struct part *part, unsigned class) {
   const struct bin *bin = &part->bins[class];
   const struct count *count = &part->count[class];
   for (;;) {
-    uint32_t before = __atomic_load_n(&part->sequence, __ATOMIC_ACQUIRE);
+    uint32_t before = __atomic_load_n(&part->sampling.sequence, __ATOMIC_ACQUIRE);
     uint32_t now = __atomic_load_n(&count->now, __ATOMIC_ACQUIRE);
     uint32_t then = __atomic_load_n(&count->then, __ATOMIC_ACQUIRE);
     if ((int32_t)now < 0) now += ROOM_ONE - 1; /* a free found no room, and its visit will count it again */
@@ -69,9 +141,9 @@ struct list_totals list_totals(struct part *part, unsigned class) {
     struct list_totals totals = {
         .allocations = __atomic_load_n(&bin->allocations, __ATOMIC_ACQUIRE) + mallocs,
         .frees = __atomic_load_n(&bin->frees, __ATOMIC_ACQUIRE) + frees,
-        .length = count_length(now),
+        .length = count_length(now) + aside_of(part, class),
     };
-    if (before % 2 == 0 && __atomic_load_n(&part->sequence, __ATOMIC_RELAXED) == before) return totals;
+    if (before % 2 == 0 && __atomic_load_n(&part->sampling.sequence, __ATOMIC_RELAXED) == before) return totals;
   }
 }
 

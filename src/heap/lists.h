@@ -16,6 +16,12 @@ INLINE struct chain list_chain(const struct part *part, unsigned class) {
   return (struct chain){part->list[class], count_length(part->count[class].now)};
 }
 
+/* The class's list, settled, goes aside, and what else is there comes back: list_join_aside puts it under its class's
+ * list, as list_settle of that class does; list_take_back returns it, to be that list, which is empty. */
+HIDDEN void list_set_aside(struct part *part, unsigned class);
+HIDDEN void list_join_aside(struct part *part);
+HIDDEN void *list_take_back(struct part *part);
+
 /* The class's first cap. */
 HIDDEN void list_open(struct part *part, unsigned class);
 

@@ -46,7 +46,7 @@ static void give_up_lists(struct part *part) {
   }
   part->remote = EMPTY_CHAIN;
   part->remote_bytes = 0;
-  part->sequence = 0;
+  part->sampling = (struct sampling){.aside = NULL};
   parts_given_up++;
 }
 

@@ -75,8 +75,21 @@ struct bin {
   uint32_t depot_blocks;
   uint16_t newest, oldest; /* batches */
   uint16_t cap;            /* blocks that the list should not exceed now; 0 until the class is used */
-  bool armed;              /* the next refill is a sample, which the list, put by, would have served: heap/sample.h */
-  int32_t countdown;       /* mallocs until the next one */
+  uint8_t due;             /* samples to be taken, as soon as may be */
+  int32_t countdown;       /* mallocs that the list serves until one more is */
+};
+
+/* One class's list may be kept aside for a moment, so that the next malloc finds none and comes to be timed
+ * (heap/sample.h). What was timed waits here for the next visit of a slow path to be counted: the caller of this malloc
+ * is not to wait for that. On a line of its own, the only one that such a malloc touches and others do not. */
+struct sampling {
+  void *aside;     /* NULL: none */
+  uint16_t class, count, room; /* of it */
+  uint16_t timed_class;
+  uint32_t requested;
+  uint64_t start, end; /* ticks of what was timed; end is 0 when there is none */
+  uint32_t sequence; /* heap/lists.h */
+  uint32_t denied;   /* times that other classes wanted their turn since */
 };
 
 #define PART_ALIGNMENT 128
@@ -85,6 +98,7 @@ struct part {
   void *list[CLASSES]; /* first: an element's address then needs no addition of its own */
   struct count count[CLASSES];
   uint64_t inverse[CLASSES];
+  struct sampling sampling ALIGNED(CACHE_LINE);
 
   struct bump { /* heap/bump.h; of an epoch's part; its thread's alone, but for `end` */
     char *at, *end, *start;  /* the next block, and the current chunk */
@@ -115,7 +129,6 @@ struct part {
   bool live;              /* a thread has it */
   bool closing;           /* its epoch is: no slab stays once it is empty */
   uint64_t visits, seen_visits; /* slow path entries now and at the scavenger's last look */
-  uint32_t sequence;            /* heap/lists.h */
   struct chain remote;          /* blocks of other parts, freed by this thread and not pushed yet; its thread's alone */
   size_t remote_bytes;
   struct part *next_part; /* every part ever made; never changes once set */

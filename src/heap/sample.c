@@ -4,6 +4,7 @@
 #include "base/options.h"
 #include "heap/bump.h"
 #include "heap/label.h"
+#include "heap/lists.h"
 
 struct path_totals path_totals[PATHS];
 const char *const path_names[PATHS] = {
@@ -28,15 +29,15 @@ static uint32_t random_of(struct tally *tally) {
   return (uint32_t)(x * 2685821657736338717u >> 32);
 }
 
-/* Of a geometric distribution with that mean, at least 1. -log2 of a random number, taken as linear between powers of
- * two, has the mean 3/2. */
+/* Of a geometric distribution with that mean; always 1 for the mean 1. -log2 of a random number, taken as linear between
+ * powers of two, has the mean 3/2. */
 static uint32_t geometric(struct tally *tally, size_t mean) {
   uint32_t r = random_of(tally) | 1;
   unsigned log = log2_floor(r);
   uint64_t fraction = ((uint64_t)r << (32 - log)) & 0xffffffff;
   uint64_t minus_log = ((uint64_t)(32 - log) << 32) - fraction;
-  uint64_t drawn = (uint64_t)((unsigned __int128)minus_log * mean * 2 / 3 >> 32);
-  return (uint32_t)min_size(max_size(drawn, 1), INT32_MAX);
+  unsigned __int128 more = (unsigned __int128)minus_log * (mean - 1) * 2 / 3 + ((uint64_t)1 << 31); /* rounded */
+  return (uint32_t)min_size(1 + (uint64_t)(more >> 32), INT32_MAX);
 }
 
 int32_t sample_draw(void) {
@@ -139,7 +140,7 @@ static void keep(struct sample *s) {
   uint64_t *to = (uint64_t *)&ring.kept[s->number % SAMPLES_KEPT];
   const uint64_t *from = (const uint64_t *)s;
   __atomic_store_n(&to[0], 0, __ATOMIC_RELAXED);
-  __atomic_thread_fence(__ATOMIC_RELEASE);
+  FENCE_STORES();
   for (size_t i = 1; i < SAMPLE_WORDS; i++) __atomic_store_n(&to[i], from[i], __ATOMIC_RELAXED);
   __atomic_store_n(&to[0], s->number, __ATOMIC_RELEASE);
 }
@@ -173,22 +174,22 @@ static void count_label(const struct part *part, struct sample *s) {
   add(&of->wait_sum, s->wall_ns - s->cpu_ns);
 }
 
-static void record(struct tally *tally, uint64_t start, struct sample *s) {
+static void record(const struct part *part, uint64_t start, struct sample *s) {
+  struct tally *tally = tally_here();
   struct path_totals *of = &path_totals[s->path];
   s->at_ns = ticks_at_ns(start);
   s->thread_id = tally->doings.thread_id;
   add(&of->samples, 1);
   add(&of->sampled_wall_sum, s->wall_ns);
   if (s->cpu_ns != SAMPLE_NO_CPU) {
-    s->cpu_ns = least(s->cpu_ns, s->wall_ns);
     add(&of->cpu_samples, 1);
     add(&of->cpu_wall_sum, s->wall_ns);
     add(&of->cpu_sum, s->cpu_ns);
     add(&of->wait_sum, s->wall_ns - s->cpu_ns);
   }
   count_times(&tally->doings.samples, s);
-  count_label(current_part, s);
-  if (s->usable != 0 && s->usable <= SMALL_MAX && current_part->lifetime == NULL) {
+  count_label(part, s);
+  if (s->usable != 0 && s->usable <= SMALL_MAX && !part->lifetime) {
     struct class_tally *class = &tally->classes[class_of(s->usable)];
     tally_add(&class->samples, 1);
     tally_add(&class->requested, s->requested);
@@ -199,8 +200,14 @@ static void record(struct tally *tally, uint64_t start, struct sample *s) {
 
 /* ---- slow calls -------------------------------------------------------------------------------------------------- */
 
-static uint64_t cpu_since(const struct timing *timing) {
-  return timing->takes_cpu ? less(os_thread_ns() - timing->cpu, cost_of_cpu()) : SAMPLE_NO_CPU;
+/* In less than this no thread is taken off its processor and put back: what two clocks differ by below it is theirs. */
+#define SWITCH_NS 1000
+
+static uint64_t cpu_of(const struct timing *timing, uint64_t wall_ns) {
+  if (!timing->takes_cpu) return SAMPLE_NO_CPU;
+  if (wall_ns < SWITCH_NS) return wall_ns;
+  uint64_t ran_ns = less(os_thread_ns() - timing->cpu, cost_of_cpu());
+  return ran_ns + SWITCH_NS > wall_ns ? wall_ns : ran_ns;
 }
 
 static enum path path_of(const struct tally *tally, uint64_t ticks) {
@@ -225,15 +232,14 @@ void sample_end(const struct timing *timing, size_t requested, size_t usable) {
   ticks_calibrate(now);
   if (!usable) tally_stage(tally, PATH_REFUSED);
   struct sample s = {.requested = requested, .usable = usable, .wall_ns = ticks_to_ns(ticks),
-                     .lock_wait_ns = ticks_to_ns(tally->waited), .path = path_of(tally, ticks),
-                     .cpu_ns = timing->sampled ? cpu_since(timing) : SAMPLE_NO_CPU};
-  if (s.cpu_ns != SAMPLE_NO_CPU) s.cpu_ns = least(s.cpu_ns, s.wall_ns);
+                     .lock_wait_ns = ticks_to_ns(tally->waited), .path = path_of(tally, ticks)};
+  s.cpu_ns = cpu_of(timing, s.wall_ns);
   count_path((enum path)s.path, s.wall_ns, s.lock_wait_ns);
   tally_add(&tally->doings.slow_allocations, 1);
   tally_add(&tally->doings.slow_ticks, ticks);
   if (current_part->lifetime) add(&labels[current_part->lifetime->label].slow, 1);
   if (tally->stages & REPAIRS) count_repair(tally, &s);
-  if (timing->sampled) record(tally, timing->start, &s);
+  if (timing->sampled) record(current_part, timing->start, &s);
 }
 
 void sample_end_path(const struct timing *timing, enum path path) {
@@ -248,25 +254,35 @@ void sample_end_path(const struct timing *timing, enum path path) {
 
 /* ---- fast calls -------------------------------------------------------------------------------------------------- */
 
-/* In less than this no thread is taken off its processor and put back. */
-#define SWITCH_NS 1000
-
 /* A clock of the thread's time costs a hundred times what it would measure here. But a short call has not waited. */
-static void end_fast(uint64_t start, uint64_t end, size_t requested, size_t usable) {
-  struct tally *tally = tally_here();
+static void count_fast(struct part *part, uint64_t start, uint64_t end, size_t requested, size_t usable) {
   ticks_calibrate(end);
   struct sample s = {.requested = requested, .usable = usable, .path = PATH_FAST,
                      .wall_ns = ticks_to_ns(less(end - start, cost_of_exact()))};
   s.cpu_ns = s.wall_ns < SWITCH_NS ? s.wall_ns : SAMPLE_NO_CPU;
-  tally_stage(tally, PATH_FAST);
   count_path(PATH_FAST, s.wall_ns, 0);
-  record(tally, start, &s);
+  record(part, start, &s);
 }
 
-void *sample_pop(struct part *part, unsigned class, size_t requested) {
-  uint64_t start = ticks_now_exact();
+void sample_count(struct part *part) {
+  struct sampling *sampling = &part->sampling;
+  uint64_t end = sampling->end;
+  sampling->end = 0;
+  count_fast(part, sampling->start, end, sampling->requested, class_size(sampling->timed_class));
+}
+
+/* An epoch's part may be another's before its next visit. */
+void *sample_aside(struct part *part, unsigned class, size_t requested) {
+  struct sampling *sampling = &part->sampling;
+  part->list[class] = list_take_back(part);
+  if (UNLIKELY(sampling->end)) sample_count(part);
+  sampling->start = ticks_now_exact();
   void *block = fast_pop(part, class, (uintptr_t)pages.base);
-  end_fast(start, ticks_now_exact(), requested, class_size(class));
+  sampling->end = ticks_now_exact();
+  sampling->requested = (uint32_t)requested;
+  sampling->timed_class = (uint16_t)class;
+  if (--part->bins[class].due) list_set_aside(part, class);
+  if (part->lifetime) sample_count(part);
   return block;
 }
 
@@ -274,6 +290,8 @@ void *sample_bump(struct part *part, size_t size) {
   uint64_t start = ticks_now_exact();
   void *block = bump_take(part, size);
   uint64_t end = ticks_now_exact();
-  if (block) end_fast(start, end, size, round_up(size, CHUNK_UNIT));
+  if (!block) return NULL;
+  tally_stage(tally_here(), PATH_FAST);
+  count_fast(part, start, end, size, round_up(size, CHUNK_UNIT));
   return block;
 }

@@ -2,8 +2,8 @@
  *
  * Every call that leaves the fast path is timed. Of those that the fast path serves, one in about options.sample is:
  * each class of a part, and the chunks of a thread's epochs, draw how many mallocs to let pass. When they have, a slow
- * path, which counts exactly what went by, puts the list by for a moment, so that the next malloc finds none and comes
- * to be timed, and served from that list as it would have been. Slow calls are drawn by a countdown of their own. So
+ * path, which counts exactly what went by, sets the list aside for a moment, so that the next malloc finds none and
+ * comes to be timed, and served from that list as it would have been. Slow calls are drawn by a countdown of their own. So
  * each class, and the fast path, are sampled in their true shares, without an instruction on the fast path.
  *
  * A sample has its wall time. Of one slow sample in options.sample_cpu it is also asked how long the thread ran
@@ -75,8 +75,14 @@ HIDDEN void sample_end_path(const struct timing *timing, enum path path);
 /* How many mallocs to let pass; INT32_MAX when sampling is off. */
 HIDDEN int32_t sample_draw(void);
 
-/* fast_pop, timed, for a list that is not empty. */
-HIDDEN void *sample_pop(struct part *part, unsigned class, size_t requested);
+/* Whether the class's list is aside for this call, and what serves it then. */
+INLINE bool sample_is_due(const struct part *part, unsigned class) {
+  return part->sampling.aside && part->sampling.class == class && part->list[class] == CHAIN_END;
+}
+HIDDEN void *sample_aside(struct part *part, unsigned class, size_t requested);
+
+/* Counts what was timed; sampling.end is not 0. */
+HIDDEN void sample_count(struct part *part);
 
 /* bump_take, timed when it succeeds. */
 HIDDEN void *sample_bump(struct part *part, size_t size);
@@ -93,10 +99,11 @@ INLINE void sample_end(const struct timing *timing, size_t requested, size_t usa
 INLINE void sample_begin_path(struct timing *timing) { (void)timing; }
 INLINE void sample_end_path(const struct timing *timing, enum path path) { (void)timing, (void)path; }
 INLINE int32_t sample_draw(void) { return INT32_MAX; }
-INLINE void *sample_pop(struct part *part, unsigned class, size_t requested) {
-  (void)requested;
-  return fast_pop(part, class, (uintptr_t)pages.base);
+INLINE bool sample_is_due(const struct part *part, unsigned class) { return (void)part, (void)class, false; }
+INLINE void *sample_aside(struct part *part, unsigned class, size_t requested) {
+  return (void)part, (void)class, (void)requested, NULL;
 }
+INLINE void sample_count(struct part *part) { (void)part; }
 INLINE void *sample_bump(struct part *part, size_t size) { return bump_take(part, size); }
 INLINE size_t samples_copy(struct sample *out, size_t most) { return (void)out, (void)most, 0; }
 

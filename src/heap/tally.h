@@ -94,11 +94,16 @@ INLINE void tally_max(uint64_t *most, uint64_t value) {
 
 INLINE void tally_stage(struct tally *tally, enum path path) { tally->stages |= 1u << path; }
 
+/* A lock was taken; how long it took counts for the call under way, if any. */
+INLINE void tally_wait(struct tally *tally, uint64_t waited) {
+  if (UNLIKELY(waited)) tally_add(&tally->waited, waited);
+}
+
 /* A lock was taken for a class. */
 INLINE void tally_lock(struct tally *tally, unsigned class, uint64_t waited) {
   struct class_tally *of = &tally->classes[class];
   tally_add(waited ? &of->lock_contended : &of->lock_fast, 1);
-  tally->waited += waited;
+  tally_wait(tally, waited);
 }
 
 #endif

@@ -51,7 +51,7 @@ struct run {
   uint16_t capacity;  /* slab, sealed chunk: blocks */
   uint16_t threshold; /* slab: free blocks that make it worth listing; chunk: pages given back, one bit each */
   uint8_t kind;       /* enum run_kind */
-  uint8_t class;      /* slab: size class */
+  uint8_t class;      /* slab: size class; chunk: CHUNK_HAS_GAPS or 0 */
   uint8_t was;        /* what lay here last, for a better word about a late free: class + 1, or LARGE_WAS, CHUNK_WAS */
   bool moved;         /* large block: has a mapping of its own since os_move; slab: its holes are purged */
 };

@@ -78,6 +78,7 @@ void chunk_skip(struct run *run, const char *from, const char *to) {
   size_t old = offset_in(run, from), new = offset_in(run, to);
   chunk_set(&chunk_bits(run)[chunk_word(new)].starts, chunk_bit(new));
   chunk_set(&chunk_bits(run)[chunk_word(old)].here, chunk_bit(old));
+  STORE_RACING(run->class, CHUNK_HAS_GAPS);
 }
 
 void chunk_each_live(const struct run *run, void (*visit)(void *, size_t, void *), void *argument) {
@@ -92,8 +93,12 @@ static void count_one(void *block, size_t size, void *argument) {
   live->bytes += size;
 }
 
+/* What an epoch that never frees is full of costs one look. */
 struct chunk_live chunk_live(const struct run *run) {
   struct chunk_live live = {0, 0};
+  uint16_t blocks = LOAD_RACING(run->capacity);
+  if (atomic_load_explicit(&run->word, memory_order_acquire) == CHUNK_SEALED + blocks && !LOAD_RACING(run->class))
+    return (struct chunk_live){blocks, LOAD_RACING(run->size)};
   chunk_each_live(run, count_one, &live);
   return live;
 }

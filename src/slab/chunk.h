@@ -24,6 +24,7 @@
 #define CHUNK_WORDS    (GRANULE / CHUNK_UNIT / 64)
 #define CHUNK_CAPACITY (GRANULE - CHUNK_UNIT) /* bytes */
 #define CHUNK_SEALED   ((uint64_t)1 << 32)
+#define CHUNK_HAS_GAPS 1 /* run->class: its blocks do not cover all that was handed out */
 
 /* Of 64 units, side by side, because whoever needs one word needs the others. */
 struct chunk_bits {

@@ -21,7 +21,7 @@ static void be(unsigned thread) { current_part = parts[thread]; }
 static void *allocate(unsigned class) {
   void *const block = fast_pop(current_part, class, (uintptr_t)pages.base);
   allocations[class]++;
-  return block ? block : heap_refill(current_part, class, 16);
+  return block ? block : heap_refill(current_part, class);
 }
 
 static void release(void *block, unsigned class) {

@@ -39,7 +39,7 @@ static void all_of_them(void) {
 /* Also what waited to be handed to another part does not stay behind. */
 static void pool(void) {
   struct part *const one = parts[3], *const other = parts[4];
-  void *const block = heap_refill(one, CLASS, 16), *const remote = heap_refill(other, CLASS, 16);
+  void *const block = heap_refill(one, CLASS), *const remote = heap_refill(other, CLASS);
   CHECK(block != NULL && remote != NULL);
   void *const head = one->list[CLASS];
   struct run *const slab = pages_run_of(remote);
@@ -81,12 +81,12 @@ static void live_as_child(void) {
     struct part *const part = part_acquire();
     CHECK(part != current_part && list_is_empty(part) && part->remote.count == 0);
     part_check(part);
-    CHECK(heap_refill(part, CLASS, 16) != NULL);
+    CHECK(heap_refill(part, CLASS) != NULL);
   }
 }
 
 static void forks(void) {
-  CHECK(heap_refill(parts[5], CLASS, 16) && heap_refill(parts[6], CLASS, 16));
+  CHECK(heap_refill(parts[5], CLASS) && heap_refill(parts[6], CLASS));
   current_part = parts[6];
   parts_before_fork();
   CHECK(!lock_try(&pages_lock) && !lock_try(&parts_lock) && !lock_try(&parts[0]->lock));

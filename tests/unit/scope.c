@@ -83,7 +83,7 @@ static void *holds(void *unused) {
   CHECK_COUNT(scope_threads_inside(epoch_slot(shared)), ==, 1);
   theirs = a->part;
   current_part = theirs;
-  CHECK(heap_refill(theirs, 5, 16) != NULL); /* a slab, so that the part waits with the epoch */
+  CHECK(heap_refill(theirs, 5) != NULL); /* a slab, so that the part waits with the epoch */
   current_part = part;
   scope_let_go(a);
   CHECK_COUNT(scope_threads_inside(epoch_slot(shared)), ==, 0);
