@@ -222,7 +222,7 @@ void front_free_full(void *p) {
   if (!class_starts_block((uintptr_t)p, class_inverse(class))) misuse_interior("free", p);
   sample_begin_path(&timing);
   heap_overflow(current_part, class, p);
-  sample_end_path(&timing, PATH_PUT_BY);
+  sample_end_put(current_part, &timing);
   scavenger_notice(current_part);
 }
 

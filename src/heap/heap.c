@@ -228,6 +228,7 @@ void heap_flush_lists(struct part *part) {
 
 void heap_leave(struct part *part) {
   heap_flush_remote(part);
+  sample_flush_puts(part);
   if (!options.scavenger) heap_flush_lists(part);
 }
 

@@ -80,7 +80,7 @@ void list_set_aside(struct part *part, unsigned class) {
   begin_change(part);
   shift(part, class, 0u - count_of(less, chain.count));
   __atomic_store_n(&sampling->count, (uint16_t)chain.count, __ATOMIC_RELEASE);
-  __atomic_store_n(&sampling->class, (uint16_t)class, __ATOMIC_RELEASE);
+  __atomic_store_n(&sampling->class, (uint8_t)class, __ATOMIC_RELEASE);
   end_change(part);
   sampling->aside = chain.head;
   sampling->room = (uint16_t)less;

@@ -79,18 +79,23 @@ struct bin {
   int32_t countdown;       /* mallocs that the list serves until one more is */
 };
 
+#define PUTS 3
+
 /* One class's list may be kept aside for a moment, so that the next malloc finds none and comes to be timed
  * (heap/sample.h). What was timed waits here for the next visit of a slow path to be counted: the caller of this malloc
  * is not to wait for that. On a line of its own, the only one that such a malloc touches and others do not. */
 struct sampling {
-  void *aside;     /* NULL: none */
-  uint16_t class, count, room; /* of it */
-  uint16_t timed_class;
+  void *aside; /* NULL: none */
+  uint8_t class, timed_class;
+  uint16_t count, room; /* of it */
+  uint16_t denied;      /* times that other classes wanted its turn since */
   uint32_t requested;
+  uint32_t sequence;   /* heap/lists.h */
   uint64_t start, end; /* ticks of what was timed; end is 0 when there is none */
-  uint32_t sequence; /* heap/lists.h */
-  uint32_t denied;   /* times that other classes wanted their turn since */
+  uint32_t puts;       /* what frees spent that put a list by, in ticks, and how many of them wait here */
+  uint32_t put[PUTS];
 };
+_Static_assert(sizeof(struct sampling) <= CACHE_LINE, "one line");
 
 #define PART_ALIGNMENT 128
 
@@ -113,7 +118,6 @@ struct part {
 
   struct lock lock ALIGNED(CACHE_LINE);
   struct tally *tally; /* of its thread; of a part that serves nobody, of the last one */
-  uint64_t served;     /* mallocs of all classes up to their last visits */
   uint64_t before;     /* of an epoch: part_handed_out() when it began to serve it */
   uint32_t index;
   _Atomic uint32_t slabs;     /* of all classes */
@@ -129,6 +133,7 @@ struct part {
   bool live;              /* a thread has it */
   bool closing;           /* its epoch is: no slab stays once it is empty */
   uint64_t visits, seen_visits; /* slow path entries now and at the scavenger's last look */
+  uint64_t served;              /* mallocs of all classes up to their last visits */
   struct chain remote;          /* blocks of other parts, freed by this thread and not pushed yet; its thread's alone */
   size_t remote_bytes;
   struct part *next_part; /* every part ever made; never changes once set */

@@ -252,6 +252,28 @@ void sample_end_path(const struct timing *timing, enum path path) {
   tally_add(&tally->doings.slow_ticks, ticks);
 }
 
+static COLD void count_puts(struct sampling *sampling, struct tally *tally) {
+  for (unsigned i = 0; i < sampling->puts; i++) {
+    count_path(PATH_PUT_BY, ticks_to_ns(sampling->put[i]), 0);
+    tally_add(&tally->doings.slow_ticks, sampling->put[i]);
+  }
+  tally_add(&tally->doings.slow_frees, sampling->puts);
+  sampling->puts = 0;
+}
+
+void sample_end_put(struct part *part, const struct timing *timing) {
+  struct sampling *sampling = &part->sampling;
+  uint64_t now = ticks_now();
+  sampling->put[sampling->puts++] = (uint32_t)min_size(now - timing->start, UINT32_MAX);
+  if (sampling->puts < PUTS) return;
+  ticks_calibrate(now);
+  count_puts(sampling, tally_here());
+}
+
+void sample_flush_puts(struct part *part) {
+  if (part->sampling.puts) count_puts(&part->sampling, part->tally);
+}
+
 /* ---- fast calls -------------------------------------------------------------------------------------------------- */
 
 /* A clock of the thread's time costs a hundred times what it would measure here. But a short call has not waited. */
@@ -280,7 +302,7 @@ void *sample_aside(struct part *part, unsigned class, size_t requested) {
   void *block = fast_pop(part, class, (uintptr_t)pages.base);
   sampling->end = ticks_now_exact();
   sampling->requested = (uint32_t)requested;
-  sampling->timed_class = (uint16_t)class;
+  sampling->timed_class = (uint8_t)class;
   if (--part->bins[class].due) list_set_aside(part, class);
   if (part->lifetime) sample_count(part);
   return block;

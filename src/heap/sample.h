@@ -72,6 +72,10 @@ HIDDEN void sample_end(const struct timing *timing, size_t requested, size_t usa
 INLINE void sample_begin_path(struct timing *timing) { timing->start = ticks_now(); }
 HIDDEN void sample_end_path(const struct timing *timing, enum path path);
 
+/* A free that put its list by, which is not to wait for being counted: PUTS at a time are. sample_flush_puts: now. */
+HIDDEN void sample_end_put(struct part *part, const struct timing *timing);
+HIDDEN void sample_flush_puts(struct part *part);
+
 /* How many mallocs to let pass; INT32_MAX when sampling is off. */
 HIDDEN int32_t sample_draw(void);
 
@@ -98,6 +102,8 @@ INLINE void sample_end(const struct timing *timing, size_t requested, size_t usa
 }
 INLINE void sample_begin_path(struct timing *timing) { (void)timing; }
 INLINE void sample_end_path(const struct timing *timing, enum path path) { (void)timing, (void)path; }
+INLINE void sample_end_put(struct part *part, const struct timing *timing) { (void)part, (void)timing; }
+INLINE void sample_flush_puts(struct part *part) { (void)part; }
 INLINE int32_t sample_draw(void) { return INT32_MAX; }
 INLINE bool sample_is_due(const struct part *part, unsigned class) { return (void)part, (void)class, false; }
 INLINE void *sample_aside(struct part *part, unsigned class, size_t requested) {
