@@ -135,15 +135,20 @@ void lab_proof_live(uint64_t bytes) {
 }
 
 /* A function of that name elsewhere would serve blocks of another allocator. */
-void lab_bind(const char *what, const lab_binding *list) {
+bool lab_find(const lab_binding *binding) {
   Dl_info info;
-  for (const lab_binding *b = list; b->name; b++) {
-    void *address = dlsym(RTLD_DEFAULT, b->name);
-    if (!address || !dladdr(address, &info) || !info.dli_fname || !same_file(info.dli_fname, proof.path))
+  void *address = dlsym(RTLD_DEFAULT, binding->name);
+  if (!address || !dladdr(address, &info) || !info.dli_fname || !same_file(info.dli_fname, proof.path))
+    return false;
+  memcpy(binding->pointer, &address, sizeof address);
+  return true;
+}
+
+void lab_bind(const char *what, const lab_binding *list) {
+  for (const lab_binding *b = list; b->name; b++)
+    if (!lab_find(b))
       lab_fail("%s needs %s, which %s does not have: put a library that has it in LD_PRELOAD (libtslab.so for epochs, "
                "mimalloc's for its heaps)", what, b->name, proof.path);
-    memcpy(b->pointer, &address, sizeof address);
-  }
 }
 
 /* ---- options ---- */
@@ -352,19 +357,28 @@ void lab_litter(size_t least, size_t most) {
 
 /* ---- histogram ---- */
 
+static uint64_t value_of_slot(uint32_t slot) {
+  if (slot < 2 * LAB_HISTOGRAM_SUB)
+    return slot;
+  unsigned shift = slot / LAB_HISTOGRAM_SUB - 1;
+  return ((uint64_t)(slot - shift * LAB_HISTOGRAM_SUB) << shift) + ((1ull << shift) >> 1);
+}
+
 uint64_t lab_percentile(const lab_histogram *h, double percent) {
   uint64_t wanted = (uint64_t)ceil((double)h->total * percent / 100), seen = 0;
   for (uint32_t slot = 0; slot < LAB_HISTOGRAM_SLOTS; slot++) {
     seen += h->counts[slot];
-    if (seen >= wanted && seen > 0) {
-      if (slot < 2 * LAB_HISTOGRAM_SUB)
-        return slot;
-      unsigned shift = slot / LAB_HISTOGRAM_SUB - 1;
-      uint64_t middle = ((uint64_t)(slot - shift * LAB_HISTOGRAM_SUB) << shift) + ((1ull << shift) >> 1);
-      return middle < h->max ? middle : h->max;
-    }
+    if (seen >= wanted && seen > 0)
+      return value_of_slot(slot) < h->max ? value_of_slot(slot) : h->max;
   }
   return h->max;
+}
+
+double lab_sum_above(const lab_histogram *h, uint64_t least) {
+  double sum = 0;
+  for (uint32_t slot = lab_histogram_slot(least); slot < LAB_HISTOGRAM_SLOTS; slot++)
+    sum += (double)h->counts[slot] * (double)value_of_slot(slot);
+  return sum;
 }
 
 void lab_merge(lab_histogram *into, const lab_histogram *from) {

@@ -52,6 +52,7 @@ typedef struct lab_binding { const char *name; void *pointer; } lab_binding;   /
 /* Finds all functions of the list, which ends with a NULL name, in the object that serves malloc. When one is not
  * there, exit 2: `what`, an option as its user writes it, cannot be had under this allocator. */
 void lab_bind(const char *what, const lab_binding *list);
+bool lab_find(const lab_binding *binding);          /* false when it is not there */
 
 /* ---- memory that the measured allocator never sees ---- */
 
@@ -160,6 +161,7 @@ static inline void lab_record(lab_histogram *h, uint64_t v) {
 }
 
 uint64_t lab_percentile(const lab_histogram *h, double percent);
+double lab_sum_above(const lab_histogram *h, uint64_t least);   /* of all values from there on */
 void lab_merge(lab_histogram *into, const lab_histogram *from);
 
 /* ---- threads: all start at one barrier; the clock runs until the last has finished ---- */

@@ -8,11 +8,16 @@
  * Every block is written at both ends as soon as it is allocated, outside the timed call. A tenth of the cycles (at
  * least one) runs first, untimed. The cost of reading the counter is measured and subtracted, the counter's step
  * stated. "pair" is a malloc plus the free of that same block. Wall and CPU time of the cycles are reported apart:
- * their difference is time the scheduler took, which no allocator is to blame for. */
+ * their difference is time the scheduler took, which no allocator is to blame for.
+ *
+ * Where temporal-slab serves, its own histograms of slow calls are held against what was timed here: which share of the
+ * time of all calls above their p99.9 (malloc and free together) is found there, in calls as long as these. The rest
+ * was spent in fast calls, by interrupts, misses of the caches and samples taken, and around slow ones. */
 #include "lab.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <tslab/tslab.h>
 
 static long objects = 100000, cycles = 100, size = 128;
 static double turnover = 10;
@@ -117,6 +122,53 @@ static void cycle(uint64_t *state, uint32_t count, bool timed) {
   }
 }
 
+/* ---- what the allocator says of its slow calls ---- */
+
+typedef struct slow_calls {
+  double sum_ns;
+  double counts[TSLAB_BUCKETS];
+} slow_calls;
+static slow_calls before, after;
+static __typeof__(&tslab_stats_path) stats_path;
+static __typeof__(&tslab_bucket_ns) bucket_ns;
+
+static void add_path(slow_calls *to, const tslab_path_stats *path) {
+  if (strcmp(path->name, "fast") == 0 || strcmp(path->name, "diverted") == 0)
+    return;                                         /* samples of others; calls that another row has too */
+  to->sum_ns += (double)path->wall_ns_sum;
+  for (unsigned i = 0; i < TSLAB_BUCKETS; i++)
+    to->counts[i] += (double)path->buckets[i];
+}
+
+static void read_slow_calls(slow_calls *to) {
+  tslab_path_stats path;
+  for (unsigned i = 0; stats_path && stats_path(i, &path, sizeof path) == 0; i++)
+    add_path(to, &path);
+}
+
+static bool find_slow_calls(void) {
+  return lab_find(&(lab_binding){ "tslab_stats_path", &stats_path }) &&
+         lab_find(&(lab_binding){ "tslab_bucket_ns", &bucket_ns });
+}
+
+/* From the last bound of a bucket that is not above p99.9, so that both sides count the same calls. What the buckets
+ * below that hold is known to within their width, and little. */
+static void explain(lab_histogram *calls) {
+  lab_merge(calls, mallocs);
+  lab_merge(calls, frees);
+  double least = (double)lab_percentile(calls, 99.9) * lab_tick_ns();
+  double inside = after.sum_ns - before.sum_ns;
+  unsigned bucket = 0;
+  for (; bucket + 1 < TSLAB_BUCKETS && (double)bucket_ns(bucket) <= least; bucket++) {
+    double middle = (double)bucket_ns(bucket) * 0.85;
+    inside -= (after.counts[bucket] - before.counts[bucket]) * middle;
+  }
+  least = bucket ? (double)bucket_ns(bucket - 1) : 0;
+  double outside = lab_sum_above(calls, (uint64_t)(least / lab_tick_ns()) + 1) * lab_tick_ns();
+  lab_metric("above_p99.9_ns", outside);
+  lab_metric("above_p99.9_slow_calls_pct", outside > 0 ? 100 * inside / outside : 0);
+}
+
 int main(int argc, char **argv) {
   lab_start(argc, argv, &workload);
   kind = strcmp(mode, "churn") == 0 ? CHURN : strcmp(mode, "batch") == 0 ? BATCH : BULK;
@@ -128,6 +180,7 @@ int main(int argc, char **argv) {
   mallocs = lab_map(sizeof *mallocs);
   frees = lab_map(sizeof *frees);
   pairs = lab_map(sizeof *pairs);
+  lab_histogram *calls = lab_map(sizeof *calls);
   cost = lab_timer_cost();
   for (uint32_t i = 0; i < (uint32_t)objects; i++)
     order[i] = i;
@@ -140,8 +193,11 @@ int main(int argc, char **argv) {
   for (long c = 0; c < (cycles + 9) / 10; c++)
     cycle(&state, count, false);
   uint64_t rss_warm = lab_rss_now();
+  bool has_slow_calls = find_slow_calls();
+  read_slow_calls(&before);
   for (long c = 0; c < cycles; c++)
     cycle(&state, count, true);
+  read_slow_calls(&after);
 
   uint64_t rss_after = lab_rss_now();
   lab_calls = mallocs->total;
@@ -149,6 +205,8 @@ int main(int argc, char **argv) {
   lab_metric_latency("malloc", mallocs);
   lab_metric_latency("free", frees);
   lab_metric_latency("pair", pairs);
+  if (has_slow_calls)
+    explain(calls);
   lab_metric("tick_ns", lab_tick_ns());
   lab_metric("timer_cost_ns", (double)cost * lab_tick_ns());
   lab_metric("cycles_wall_ns", wall_ns);
