@@ -103,7 +103,7 @@ void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
   e->flags = flags;
   e->era = 0;
   atomic_store_explicit(&e->left, false, memory_order_relaxed);
-  e->opened_ns = os_now_coarse_ns();
+  STORE_RACING(e->opened_ns, os_now_coarse_ns());
   atomic_store_explicit(&e->diverted, 0, memory_order_relaxed);
   atomic_store_explicit(&e->lifetime.bumped, 0, memory_order_relaxed);
   atomic_store_explicit(&e->lifetime.freed, 0, memory_order_relaxed);

@@ -189,7 +189,7 @@ struct attached *scope_attach(struct thread *thread, struct epoch *e, uint64_t i
     if (!part) return NULL;
     bump_start(part);
     part->next_of_epoch = e->parts;
-    e->parts = part;
+    STORE_RACING(e->parts, part);
   }
   struct attached *a = unused_entry(thread);
   a->part = part;
@@ -216,7 +216,7 @@ void scope_detach(struct epoch *e, struct part *part) {
   STORE_RACING(e->allocations, e->allocations + part_handed_out(part) - part->before);
   for (struct part **link = &e->parts;; link = &(*link)->next_of_epoch)
     if (*link == part) {
-      *link = part->next_of_epoch;
+      STORE_RACING(*link, part->next_of_epoch);
       break;
     }
   part_give_back(part);

@@ -306,9 +306,6 @@ static void add_thread(tslab_thread_stats *to, struct part *part, bool all) {
   to->frees += frees - (all ? 0 : tally->frees_before);
 }
 
-/* Of epoch 0, with a thread. */
-static bool is_of_thread(const struct part *part) { return LOAD_RACING(part->live) && !LOAD_RACING(part->lifetime); }
-
 /* Live threads, and in the last row those that are gone, or too many. Under parts_lock, so that nobody is born. */
 size_t gather_threads(void *rows, size_t most) {
   tslab_thread_stats *row = rows;
@@ -317,12 +314,14 @@ size_t gather_threads(void *rows, size_t most) {
   tslab_thread_stats rest = {0};
   lock_take(&parts_lock);
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
-    if (p->lifetime || !p->tally) continue;
-    bool own = is_of_thread(p) && count + 1 < most;
-    if (!own) {
+    lock_take(&p->lock);
+    bool of_thread = !p->lifetime && p->tally, live = p->live;
+    lock_release(&p->lock);
+    if (!of_thread) continue;
+    if (!live || count + 1 == most) {
       add_thread(&rest, p, true);
       add_doings(&rest, &p->tally->doings);
-      rest.alive += is_of_thread(p);
+      rest.alive += live;
       continue;
     }
     memset(&row[count], 0, sizeof *row);

@@ -324,7 +324,7 @@ static size_t purge_pages(const struct run *chunk, uint32_t mask) {
  * how many lived when it was purged last, run->next at the last look: it is time when an eighth is gone, or what is
  * gone stood still. */
 static bool is_time(struct run *chunk) {
-  uint64_t word = atomic_load_explicit(&chunk->word, memory_order_relaxed);
+  uint64_t word = atomic_load_explicit(&chunk->word, memory_order_acquire); /* pairs with seal, which wrote the rest */
   if (word <= CHUNK_SEALED || (int64_t)word < 0 || chunk->size + CONTINUE_LEAST <= CHUNK_CAPACITY) return false;
   uint32_t live = (uint32_t)(word - CHUNK_SEALED), looked = chunk->next, purged = chunk->previous;
   if (purged == 0) purged = chunk->capacity;
