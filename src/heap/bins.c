@@ -172,12 +172,12 @@ struct group {
   unsigned count;
 };
 
-static void count_push(const struct run *slab, struct slab_how how) {
-  struct class_tally *tally = &tally_here()->classes[slab->class];
+static void count_push(unsigned class, uint32_t epoch, struct slab_how how) {
+  struct class_tally *tally = &tally_here()->classes[class];
   if (how.remote) tally_add(&tally->push_attempts, 1);
   if (LIKELY(how.retries == 0)) return;
   tally_add(&tally->push_retries, how.retries);
-  if (slab->epoch) label_add(&labels[lifetime_at(slab->epoch)->label].push_retries, how.retries);
+  if (epoch) label_add(&labels[LOAD_RACING(lifetime_at(epoch)->label)].push_retries, how.retries);
 }
 
 /* Under the lock, although the push needs none: fork waits for it, so that a child's copy of the slab's list is
@@ -186,9 +186,11 @@ static void push_group(struct lock *gate, struct group *group) {
   struct run *slab = group->slab;
   if (!slab) return;
   struct slab_how how = {.remote = gate != &part_of(slab)->lock};
+  unsigned class = slab->class; /* once pushed it may be another's, or gone */
+  uint32_t epoch = slab->epoch;
   tally_wait(tally_here(), lock_take(gate));
   bool settle = slab_push(slab, group->head, group->tail, group->count, &how);
-  count_push(slab, how); /* before it may be settled, and gone */
+  count_push(class, epoch, how);
   lock_release(gate);
   if (settle) bins_settle(slab);
   group->slab = NULL;

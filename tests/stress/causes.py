@@ -1,6 +1,6 @@
 """Judges what causes.c injected: the words of tools/tslab/attribution.py for each cause, and the names of paths.
 
-    causes.py PROGRAM
+causes.py PROGRAM
 """
 
 from __future__ import annotations

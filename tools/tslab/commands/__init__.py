@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-COMMANDS = ("run", "stats", "samples", "diff", "fields", "bench", "report", "ab", "verdict")
+COMMANDS = ("run", "stats", "samples", "diff", "fields", "bench", "report", "contention", "ab", "verdict")
 
 
 def load(name: str) -> ModuleType:
