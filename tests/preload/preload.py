@@ -8,6 +8,7 @@ under the library writes its statistics at exit (TSLAB_STATS_AT_EXIT), and the t
 
 import json
 import os
+import re
 import shlex
 import shutil
 import statistics
@@ -113,8 +114,8 @@ def test_same_output(library: Path, scratch: Path) -> None:
 # ---- resident memory -------------------------------------------------------------------------------------------------
 
 
-def sleeping_kib(program: Path, environment: dict[str, str]) -> dict[str, int]:
-    """Rss and Pss of the program while it sleeps, read from outside, so that neither we nor its launcher count.
+def asleep(program: Path, environment: dict[str, str], table: str) -> str:
+    """A table of /proc/PID of the program while it sleeps, read from outside, so that neither we nor its launcher count.
 
     At fixed addresses, where they can be had: what the kernel maps of libc around a page that is touched depends on where
     64 KiB begin, and varies by 500 KiB with random ones.
@@ -125,10 +126,21 @@ def sleeping_kib(program: Path, environment: dict[str, str]) -> dict[str, int]:
         assert child.stdin and child.stdout
         if child.stdout.readline() != "ready\n":
             raise Failure(f"{program.name} did not start")
-        rollup = Path(f"/proc/{child.pid}/smaps_rollup").read_text()
+        text = Path(f"/proc/{child.pid}/{table}").read_text()
         child.stdin.close()
-    rows = (line.split() for line in rollup.splitlines()[1:])
+    return text
+
+
+def sleeping_kib(program: Path, environment: dict[str, str]) -> dict[str, int]:
+    rows = (line.split() for line in asleep(program, environment, "smaps_rollup").splitlines()[1:])
     return {row[0].rstrip(":"): int(row[1]) for row in rows}
+
+
+def code_kib(program: Path, environment: dict[str, str], library: Path) -> list[int]:
+    """Resident KiB of each mapping of the library's code, in the order of addresses."""
+    mappings = re.split(r"\n(?=[0-9a-f]+-[0-9a-f]+ )", asleep(program, environment, "smaps"))
+    ours = [m for m in mappings if library.resolve().name in m and " r-xp " in m.splitlines()[0]]
+    return [int(found[1]) for m in ours if (found := re.search(r"^Rss:\s+(\d+) kB", m, re.MULTILINE))]
 
 
 def test_idle(library: Path, scratch: Path, program: Path) -> None:
@@ -141,6 +153,9 @@ def test_idle(library: Path, scratch: Path, program: Path) -> None:
     for what in ("Rss", "Pss", "Private_Dirty"):
         medians[what] = (statistics.median(r[0][what] for r in runs), statistics.median(r[1][what] for r in runs))
         print(f"{what}: {medians[what][0]:.0f} KiB with glibc, {medians[what][1]:.0f} KiB with tslab")
+    code = code_kib(program, idle, library)
+    if len(code) != 2 or code[1] != 0:
+        raise Failure(f"code of the library: {code} KiB resident; the second mapping (cmake/rare.ld) is for what is rare")
     glibc, tslab = medians["Rss"]
     if tslab > glibc + 256:
         raise Failure(f"an idle process is {tslab - glibc:.0f} KiB larger than with glibc; the bar is 256 KiB")
