@@ -190,8 +190,8 @@ static void obstacles(void) {
   else if (strcmp(argument, "fifo") == 0) CHECK(mkfifo(path, 0600) == 0);
   else if (strcmp(argument, "file") == 0) put_file(path, "somebody's", 10); /* perhaps just being made */
   else if (strcmp(argument, "namespace") == 0) { /* a process of another container */
-    struct segment_header header = {.magic = SEGMENT_MAGIC, .version = SEGMENT_VERSION, .pid = (uint64_t)getpid(),
-                                    .pid_namespace = 1};
+    struct segment_header header = {.version = SEGMENT_VERSION, .pid = (uint64_t)getpid(), .pid_namespace = 1};
+    memcpy(header.magic, SEGMENT_MAGIC, sizeof header.magic);
     put_file(path, &header, sizeof header);
   }
   struct stat before, after;
