@@ -15,7 +15,9 @@
 #ifndef TSLAB_FRONT_PUBLISH_H
 #define TSLAB_FRONT_PUBLISH_H
 
-#include "base/attr.h"
+#include "heap/sample.h" /* TSLAB_TELEMETRY */
+
+#if TSLAB_TELEMETRY
 
 /* TSLAB_PUBLISH, and no set-user-id program: its figures are not for who started it, nor its files. */
 HIDDEN bool publish_is_wanted(void);
@@ -31,5 +33,17 @@ HIDDEN void publish_at_exit(void); /* and none is made from now on */
 /* A child never has its parent's segment. `handled`: both of these ran, so that no descriptor was open meanwhile. */
 HIDDEN void publish_before_fork(void);
 HIDDEN void publish_after_fork(bool child);
+
+#else
+
+INLINE bool publish_is_wanted(void) { return false; }
+INLINE bool publish_now(void) { return false; }
+INLINE void publish_rest(void) {}
+INLINE void publish_end(void) {}
+INLINE void publish_at_exit(void) {}
+INLINE void publish_before_fork(void) {}
+INLINE void publish_after_fork(bool child) { (void)child; }
+
+#endif
 
 #endif

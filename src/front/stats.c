@@ -34,22 +34,29 @@ static void sum_tallies(unsigned class, struct class_tally *out) {
   }
 }
 
+/* Of all threads before the allocations of any: a block may be freed by another thread than its own. */
+static uint64_t frees_of(unsigned class) {
+  uint64_t frees = heap_homeless_frees(class);
+  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
+    frees += of(&p->bins[class].remote_frees) + list_totals(p, class).frees;
+  return frees;
+}
+
 static void gather_class(unsigned class, tslab_class_stats *out) {
   struct class_tally tally;
-  uint64_t slow = 0;
+  uint64_t slow = 0, frees = frees_of(class);
   sum_tallies(class, &tally); /* before the allocations, of which these are a part */
   for (unsigned i = 0; i < PATHS_OF_CLASSES; i++) slow += tally.served[i];
   struct class_totals totals = {0};
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
     heap_totals(p, class, &totals);
-  totals.frees += heap_homeless_frees(class);
   uint64_t size = class_size(class);
   *out = (tslab_class_stats){
       .object_size = size,
       .allocations = totals.allocations,
-      .frees = totals.frees,
-      .live_blocks = totals.allocations - totals.frees,
-      .live_bytes = (totals.allocations - totals.frees) * size,
+      .frees = frees,
+      .live_blocks = totals.allocations - frees,
+      .live_bytes = (totals.allocations - frees) * size,
       .cached_blocks = totals.cached,
       .slabs = totals.slabs,
       .slabs_born = totals.born,
@@ -196,11 +203,11 @@ static void add_epochs(tslab_stats_global *out) {
   }
   for (uint32_t i = 1; i <= lifetimes_made(); i++) {
     const struct epoch *e = epoch_at(i);
+    out->epochs_opened += LOAD_RACING(e->opened_here); /* before the state: none has ended that was not opened */
+    out->bytes_recycled += LOAD_RACING(e->recycled_here);
     enum epoch_state state = epoch_state(e);
     out->epochs_open += state == EPOCH_OPEN;
     out->epochs_closing += state == EPOCH_CLOSING;
-    out->epochs_opened += LOAD_RACING(e->opened_here);
-    out->bytes_recycled += LOAD_RACING(e->recycled_here);
   }
   out->epochs_ended = out->epochs_opened - min_size(out->epochs_open + out->epochs_closing, out->epochs_opened);
 }

@@ -1,0 +1,306 @@
+/* sample: times fall into the right buckets; what is drawn has the mean that was asked for; every class, chunk and
+ * large block is sampled in its share of the calls, fast or slow, and with sampling off nothing is; the ring keeps the
+ * newest.
+ *
+ * The module is compiled in here once more, because what it does for itself is under test too. */
+#include "unit.h"
+
+#include "heap/sample.c"
+
+#include "base/options.h"
+#include "heap/lists.h"
+#include <math.h>
+
+/* EVERY: each sample needs a call that finds its list put by, so one in a few dozen is the most that balanced traffic
+ * can be asked for. */
+enum { SEED = 20251, DRAWS = 2000000, EVERY = 128, SLOTS = 64, SIGMAS = 5 };
+
+/* ---- buckets ----------------------------------------------------------------------------------------------------- */
+
+/* The first whose bound is not below; found the slow way. */
+static unsigned bucket_by_bounds(uint64_t ns) {
+  unsigned bucket = 0;
+  while (ns > tslab_bucket_ns(bucket)) bucket++;
+  return bucket;
+}
+
+static void buckets(void) {
+  CHECK_COUNT(tslab_bucket_ns(0), ==, 8);
+  CHECK_COUNT(tslab_bucket_ns(TSLAB_BUCKETS - 1), ==, UINT64_MAX);
+  CHECK_COUNT(tslab_bucket_ns(UINT_MAX), ==, UINT64_MAX);
+  for (unsigned i = 1; i < TSLAB_BUCKETS; i++) CHECK_COUNT(tslab_bucket_ns(i), >, tslab_bucket_ns(i - 1));
+  for (uint64_t ns = 0; ns < 100000; ns++) CHECK_COUNT(bucket_of(ns), ==, bucket_by_bounds(ns));
+  for (unsigned power = 0; power < 64; power++)
+    for (int beside = -2; beside <= 2; beside++) {
+      const uint64_t ns = ((uint64_t)1 << power) + (uint64_t)beside;
+      CHECK_COUNT(bucket_of(ns), ==, bucket_by_bounds(ns));
+    }
+  for (unsigned i = 0; i + 1 < TSLAB_BUCKETS; i++)
+    for (int beside = -2; beside <= 2; beside++) {
+      const uint64_t ns = tslab_bucket_ns(i) + (uint64_t)beside;
+      CHECK_COUNT(bucket_of(ns), ==, bucket_by_bounds(ns));
+    }
+  CHECK_COUNT(bucket_of(UINT64_MAX), ==, BUCKETS - 1);
+}
+
+/* ---- draws ------------------------------------------------------------------------------------------------------- */
+
+struct drawn {
+  double mean, variance; /* the latter in squares of the mean */
+};
+
+static struct drawn measure(size_t mean) {
+  static struct tally tally;
+  double sum = 0, squares = 0;
+  tally.random = SEED;
+  for (int i = 0; i < DRAWS; i++) {
+    const double drawn = geometric(&tally, mean);
+    CHECK(drawn >= 1);
+    sum += drawn;
+    squares += drawn * drawn;
+  }
+  const double average = sum / DRAWS;
+  return (struct drawn){average, squares / DRAWS / average / average - 1};
+}
+
+/* The mean of so many is known to within their standard error; 1 % is more than five of these. */
+static void draws(void) {
+  for (size_t mean = 64; mean <= 1 << 20; mean *= 4) {
+    const struct drawn drawn = measure(mean);
+    CHECK(SIGMAS * sqrt(drawn.variance / DRAWS) < 0.01);
+    CHECK(fabs(drawn.mean / (double)mean - 1) < 0.01);
+    CHECK(drawn.variance > 0.8 && drawn.variance < 1.1); /* a geometric distribution's is 1 */
+  }
+}
+
+/* ---- shares ------------------------------------------------------------------------------------------------------ */
+
+/* In a process of its own: the heap as after the first call. */
+static void begin(size_t sample, size_t sample_cpu) {
+  options.sample = sample;
+  options.sample_cpu = sample_cpu;
+  options.scavenger = 0;
+  tslab_free(tslab_malloc(1 << 20));
+  struct tally *const tally = tally_here();
+  tally->random = SEED;
+  tally->slow_countdown = sample ? (uint32_t)sample_draw() : UINT32_MAX;
+  tally->bump_countdown = sample_draw();
+}
+
+static struct part *own_part(void) { return current_part; }
+
+static uint64_t samples_of_paths(void) {
+  uint64_t samples = 0;
+  for (enum path path = 0; path < PATHS; path++) samples += path_totals[path].samples;
+  return samples;
+}
+
+static const size_t sizes[] = {16, 24, 64, 200, 1000, 2500, 5000, 30000};
+static const unsigned weights[] = {32, 16, 8, 8, 4, 4, 2, 2}; /* of each size's calls */
+enum { SIZES = sizeof sizes / sizeof *sizes, WEIGHTS = 76 };
+
+static unsigned pick(uint64_t *random) {
+  unsigned at = (unsigned)(check_random(random) % WEIGHTS), size = 0;
+  while (at >= weights[size]) at -= weights[size++];
+  return size;
+}
+
+struct calls {
+  uint64_t number[SIZES], samples[SIZES]; /* the latter: at the start */
+  int64_t due[SIZES];                     /* calls that let pass until the next sample, at the start */
+};
+
+static int64_t due_of(unsigned class) {
+  list_settle(own_part(), class);
+  return own_part()->bins[class].countdown;
+}
+
+static uint64_t samples_of(size_t size) {
+  tslab_class_stats row;
+  CHECK(tslab_stats_class(class_of(size), &row, sizeof row) == 0);
+  return row.samples;
+}
+
+static void start_calls(struct calls *c) {
+  *c = (struct calls){{0}, {0}, {0}};
+  for (unsigned i = 0; i < SIZES; i++) {
+    tslab_free(tslab_malloc(sizes[i])); /* so that its first draw is made */
+    c->samples[i] = samples_of(sizes[i]);
+    c->due[i] = due_of(class_of(sizes[i]));
+  }
+}
+
+static void *allocate(struct calls *c, unsigned size) {
+  void *block = tslab_malloc(sizes[size]);
+  CHECK(block != NULL);
+  c->number[size]++;
+  return block;
+}
+
+/* The calls that a class let pass are those that it drew: n samples are the sum of n draws, but for what is still due,
+ * which may not be more than passes between two visits of a slow path. The sum of the squares of what each class is
+ * off, in its own standard deviations, has as mean their number, and twice that as variance. */
+static void compare_calls(const struct calls *c, struct drawn drawn) {
+  double squares = 0, expected_in_all = 0, samples_in_all = 0, calls = 0;
+  for (unsigned i = 0; i < SIZES; i++) {
+    const int64_t due = due_of(class_of(sizes[i]));
+    const double samples = (double)(samples_of(sizes[i]) - c->samples[i]);
+    const double waiting = own_part()->bins[class_of(sizes[i])].due; /* drawn, and to come with the next calls */
+    const double expected = ((double)c->number[i] + (double)(due - c->due[i])) / drawn.mean - waiting;
+    CHECK(due > -2 * LIST_MOST);
+    squares += (samples - expected) * (samples - expected) / (expected * drawn.variance);
+    expected_in_all += expected, samples_in_all += samples, calls += (double)c->number[i];
+  }
+  if (!(squares < SIZES + SIGMAS * sqrt(2.0 * SIZES)))
+    for (unsigned i = 0; i < SIZES; i++)
+      dprintf(2, "size %zu: %llu calls, %llu samples, due %lld before, %lld after\n", sizes[i],
+              (unsigned long long)c->number[i], (unsigned long long)(samples_of(sizes[i]) - c->samples[i]),
+              (long long)c->due[i], (long long)due_of(class_of(sizes[i])));
+  CHECK(squares < SIZES + SIGMAS * sqrt(2.0 * SIZES));
+  CHECK(fabs(samples_in_all - expected_in_all) < SIGMAS * sqrt(expected_in_all * drawn.variance));
+  CHECK(fabs(samples_in_all - calls / drawn.mean) <
+        SIGMAS * sqrt(calls / drawn.mean * drawn.variance) + 2 * LIST_MOST / drawn.mean);
+}
+
+static struct drawn drawn_here;
+
+static void balanced(void) {
+  static void *slots[SIZES][SLOTS];
+  uint64_t random = SEED;
+  struct calls c;
+  begin(EVERY, 0);
+  start_calls(&c);
+  for (int i = 0; i < 2000000 / TEST_SCALE; i++) {
+    const unsigned size = pick(&random), slot = (unsigned)(check_random(&random) % SLOTS);
+    if (slots[size][slot]) tslab_free(slots[size][slot]), slots[size][slot] = NULL;
+    else slots[size][slot] = allocate(&c, size);
+  }
+  compare_calls(&c, drawn_here);
+}
+
+/* What is allocated without a free between, and then freed without a call between. */
+static void one_sided(void) {
+  enum { BLOCKS = 400000 / TEST_SCALE };
+  static void *blocks[BLOCKS];
+  uint64_t random = SEED;
+  struct calls c;
+  begin(EVERY, 0);
+  start_calls(&c);
+  for (int round = 0; round < 4; round++) {
+    for (int i = 0; i < BLOCKS; i++) blocks[i] = allocate(&c, pick(&random));
+    const uint64_t before = samples_of_paths();
+    for (int i = 0; i < BLOCKS; i++) tslab_free(blocks[i]);
+    CHECK_COUNT(samples_of_paths(), ==, before);
+  }
+  compare_calls(&c, drawn_here);
+}
+
+/* Blocks in the chunk of an epoch count for its label, and large ones for their path. */
+static void chunks_and_large(void) {
+  enum { BLOCKS = 600000 / TEST_SCALE, LARGE = 20000 };
+  tslab_label_stats row = {.samples = 0};
+  begin(EVERY, 0);
+  const tslab_epoch e = tslab_epoch_open("chunks");
+  const uint64_t before = samples_of_paths();
+  CHECK(e != 0 && tslab_epoch_enter(e) == 0);
+  for (int i = 0; i < BLOCKS; i++) CHECK(tslab_malloc(16 + (unsigned)i % 5 * 20) != NULL);
+  const uint64_t in_chunks = samples_of_paths() - before;
+  CHECK(tslab_epoch_leave(e) == 0);
+  for (unsigned i = 0; strcmp(row.label, "chunks") != 0; i++) CHECK(tslab_stats_label(i, &row, sizeof row) == 0);
+  CHECK_COUNT(row.allocations, ==, BLOCKS);
+  CHECK_COUNT(row.samples, ==, in_chunks);
+  double expected = BLOCKS / drawn_here.mean;
+  const double a_chunk = CHUNK_CAPACITY / 16.0 / drawn_here.mean; /* what one lets pass is made up for by the next */
+  CHECK(fabs((double)in_chunks - expected) < SIGMAS * sqrt(expected * drawn_here.variance) + a_chunk);
+
+  for (int i = 0; i < LARGE; i++) tslab_free(tslab_malloc(100000));
+  expected = LARGE / drawn_here.mean;
+  CHECK(fabs((double)path_totals[PATH_LARGE].samples - expected) < SIGMAS * sqrt(expected * drawn_here.variance));
+  CHECK_COUNT(path_totals[PATH_LARGE_FREE].samples, ==, 0);
+}
+
+/* ---- what a sample says ------------------------------------------------------------------------------------------ */
+
+static void off(void) {
+  begin(0, 1);
+  const uint64_t before = samples_of_paths();
+  void *blocks[500];
+  const tslab_epoch e = tslab_epoch_open("off");
+  for (int round = 0; round < 100; round++) {
+    for (int i = 0; i < 500; i++) CHECK((blocks[i] = tslab_malloc((unsigned)i * 20)) != NULL);
+    for (int i = 0; i < 500; i++) tslab_free(blocks[i]);
+    CHECK(tslab_epoch_enter(e) == 0);
+    for (int i = 0; i < 500; i++) tslab_free(tslab_malloc((unsigned)i));
+    CHECK(tslab_epoch_leave(e) == 0);
+  }
+  CHECK_COUNT(samples_of_paths(), ==, before);
+  tslab_stats_global stats;
+  CHECK(tslab_stats(&stats, sizeof stats) == 0);
+  CHECK_COUNT(stats.samples, ==, before);
+  CHECK(stats.slow_allocations > 0); /* slow paths count all the same */
+}
+
+static uint64_t check_ring(uint64_t seen) {
+  static struct sample copy[SAMPLES_KEPT + 1];
+  const size_t count = samples_copy(copy, SAMPLES_KEPT + 1);
+  const uint64_t taken = ring.taken;
+  CHECK_COUNT(count, ==, taken < SAMPLES_KEPT ? taken : SAMPLES_KEPT);
+  for (size_t i = 0; i < count; i++) {
+    const struct sample *const s = &copy[i];
+    CHECK_COUNT(s->number, ==, taken - count + 1 + i); /* the newest ones, oldest first, none twice */
+    CHECK(s->path < PATHS_OF_MALLOC && s->usable >= s->requested && s->thread_id == os_thread_id());
+    CHECK(s->label == SAMPLE_NO_LABEL || s->label < labels_made());
+    if (s->cpu_ns != SAMPLE_NO_CPU) CHECK_COUNT(s->cpu_ns, <=, s->wall_ns);
+    CHECK_COUNT(s->lock_wait_ns, <=, s->wall_ns);
+    if (s->number > seen && i > 0 && s->path == PATH_FAST && s[-1].path == PATH_FAST)
+      CHECK_COUNT(s->at_ns, >=, s[-1].at_ns);
+  }
+  CHECK_COUNT(samples_copy(copy, 3), ==, count < 3 ? count : 3);
+  if (count >= 3) CHECK_COUNT(copy[2].number, ==, taken);
+  CHECK_COUNT(samples_copy(copy, 0), ==, 0);
+  return taken;
+}
+
+/* With the thread's time taken of every sample that may have it. */
+static void kept(void) {
+  static void *blocks[3000];
+  begin(16, 1);
+  uint64_t seen = 0;
+  CHECK_COUNT(samples_of_paths(), ==, ring.taken);
+  for (int round = 0; round < 20; round++) {
+    for (int i = 0; i < 3000; i++) CHECK((blocks[i] = tslab_malloc((unsigned)(i * 7) % 40000)) != NULL);
+    for (int i = 0; i < 3000; i++) tslab_free(blocks[i]);
+    CHECK_COUNT(samples_of_paths(), ==, ring.taken);
+    seen = check_ring(seen);
+  }
+  CHECK_COUNT(seen, >, SAMPLES_KEPT);
+  uint64_t with_cpu = 0;
+  for (enum path path = 0; path < PATHS; path++) {
+    const struct path_totals *const p = &path_totals[path];
+    CHECK_COUNT(p->cpu_sum, <=, p->cpu_wall_sum);
+    CHECK_COUNT(p->cpu_sum + p->wait_sum, ==, p->cpu_wall_sum);
+    CHECK_COUNT(p->cpu_wall_sum, <=, p->sampled_wall_sum);
+    CHECK_COUNT(p->cpu_samples, <=, p->samples);
+    CHECK_COUNT(p->sampled_wall_sum, <=, p->wall_sum);
+    CHECK_COUNT(p->wall_max, <=, p->wall_sum);
+    with_cpu += p->cpu_samples;
+  }
+  tslab_thread_stats thread;
+  CHECK(tslab_stats_thread(&thread, sizeof thread) == 0);
+  CHECK_COUNT(thread.alloc_samples, ==, seen);
+  CHECK_COUNT(thread.alloc_cpu_samples, ==, with_cpu);
+  CHECK_COUNT(thread.alloc_cpu_ns_sum, <=, thread.alloc_wall_ns_sum);
+}
+
+int main(void) {
+  os_start();
+  buckets();
+  draws();
+  drawn_here = measure(EVERY);
+  CHECK(in_child(balanced) == 0);
+  CHECK(in_child(one_sided) == 0);
+  CHECK(in_child(chunks_and_large) == 0);
+  CHECK(in_child(off) == 0);
+  CHECK(in_child(kept) == 0);
+  return 0;
+}

@@ -1,0 +1,335 @@
+/* tables: every row of every table lies inside its struct and beside the others, and no figure of a public struct is
+ * without one; the JSON is JSON, with every table and field; the row calls say what is wrong with their arguments. */
+#include "unit.h"
+
+#include "front/tables.h"
+#include "heap/sample.h"
+#include <ctype.h>
+
+/* ---- the tables -------------------------------------------------------------------------------------------------- */
+
+static size_t bytes_of(const struct statistic *f) { return f->kind == TEXT ? f->count : f->count * sizeof(uint64_t); }
+
+static bool is_identifier(const char *name) {
+  if (!islower((unsigned char)*name)) return false;
+  for (; *name; name++)
+    if (!islower((unsigned char)*name) && !isdigit((unsigned char)*name) && *name != '_') return false;
+  return true;
+}
+
+/* One sentence, lower case unless it begins with a name, without its point. */
+static bool is_help(const char *help) {
+  const size_t length = help ? strlen(help) : 0;
+  if (length == 0 || help[length - 1] == '.' || help[0] == ' ' || help[length - 1] == ' ') return false;
+  return !isupper((unsigned char)help[0]) || isupper((unsigned char)help[1]);
+}
+
+static void check_field(const struct statistics *table, const struct statistic *f) {
+  CHECK(is_identifier(f->name) && is_help(f->help));
+  CHECK(f->kind <= HISTOGRAM && f->unit <= UNIT_NANOSECONDS);
+  CHECK_COUNT(f->count, >=, 1);
+  CHECK((f->kind == TEXT || f->kind == HISTOGRAM) || f->count == 1);
+  CHECK_COUNT(f->offset + bytes_of(f), <=, table->row_bytes);
+  if (f->kind != TEXT) CHECK_COUNT(f->offset % sizeof(uint64_t), ==, 0);
+  for (const struct statistic *other = table->fields; other < f; other++) {
+    CHECK(strcmp(other->name, f->name) != 0);
+    CHECK(other->offset + bytes_of(other) <= f->offset || f->offset + bytes_of(f) <= other->offset);
+  }
+}
+
+#define RESERVED(row) sizeof ((row *)NULL)->reserved
+static const struct {
+  size_t row, reserved;
+} structs[TABLES] = {
+    [TABLE_PROCESS] = {sizeof(tslab_stats_global), RESERVED(tslab_stats_global)},
+    [TABLE_CLASS] = {sizeof(tslab_class_stats), RESERVED(tslab_class_stats)},
+    [TABLE_PATH] = {sizeof(tslab_path_stats), RESERVED(tslab_path_stats)},
+    [TABLE_THREAD] = {sizeof(tslab_thread_stats), RESERVED(tslab_thread_stats)},
+    [TABLE_LABEL] = {sizeof(tslab_label_stats), RESERVED(tslab_label_stats)},
+    [TABLE_EPOCH] = {sizeof(tslab_epoch_status), RESERVED(tslab_epoch_status)},
+    [TABLE_LOCK] = {sizeof(tslab_lock_stats), RESERVED(tslab_lock_stats)},
+    [TABLE_SAMPLE] = {sizeof(struct sample), 0},
+};
+
+static void check_tables(void) {
+  for (enum table i = 0; i < TABLES; i++) {
+    const struct statistics *const table = &tables[i];
+    size_t bytes = 0;
+    CHECK(is_identifier(table->name) && is_help(table->help) && table->gather && table->most >= 1);
+    CHECK_COUNT(table->row_bytes, ==, structs[i].row);
+    if (i != TABLE_SAMPLE) CHECK_COUNT(table->row_bytes % 64, ==, 0);
+    for (size_t j = 0; j < table->count; j++) {
+      check_field(table, &table->fields[j]);
+      bytes += bytes_of(&table->fields[j]);
+    }
+    CHECK_COUNT(bytes + structs[i].reserved, ==, table->row_bytes); /* so no field was forgotten */
+    for (enum table j = 0; j < i; j++) CHECK(strcmp(tables[j].name, table->name) != 0);
+  }
+}
+
+/* No gather writes past the rows that it was given, and what is reserved stays zero. */
+static void check_gathers(void) {
+  for (enum table i = 0; i < TABLES; i++) {
+    const size_t bytes = (size_t)tables[i].row_bytes * tables[i].most;
+    unsigned char *const rows = malloc(bytes + tables[i].row_bytes);
+    CHECK(rows != NULL);
+    for (uint32_t most = 0; most <= tables[i].most; most += most < 3 ? 1 : tables[i].most) {
+      memset(rows, 0xee, bytes + tables[i].row_bytes);
+      const size_t count = tables[i].gather(rows, most);
+      CHECK_COUNT(count, <=, most);
+      for (size_t at = most * tables[i].row_bytes; at < bytes + tables[i].row_bytes; at++)
+        CHECK_COUNT(rows[at], ==, 0xee);
+      for (size_t row = 0; row < count && i != TABLE_EPOCH; row++) { /* there the label comes last */
+        size_t named = 0;
+        for (size_t j = 0; j < tables[i].count; j++) {
+          const size_t end = tables[i].fields[j].offset + bytes_of(&tables[i].fields[j]);
+          if (end > named) named = end;
+        }
+        if (i == TABLE_PATH) named = offsetof(tslab_path_stats, reserved); /* the only one with figures behind it */
+        for (size_t at = 0; at < structs[i].reserved; at++)
+          CHECK_COUNT(rows[row * structs[i].row + named + at], ==, 0);
+      }
+    }
+    free(rows);
+  }
+}
+
+/* ---- a reader of JSON, as strict as RFC 8259 -------------------------------------------------------------------- */
+
+static struct {
+  char text[4 << 20];
+  size_t length;
+} json;
+
+static const char *at;
+
+static void space(void) {
+  while (*at == ' ' || *at == '\n' || *at == '\t' || *at == '\r') at++;
+}
+
+static void expect(char c) {
+  CHECK_COUNT(*at, ==, c);
+  at++;
+}
+
+static void skip_value(void);
+
+static void skip_string(void) {
+  expect('"');
+  for (; *at != '"'; at++) {
+    CHECK_COUNT((unsigned char)*at, >=, 0x20);
+    CHECK_COUNT((unsigned char)*at, !=, 0x7f);
+    if (*at != '\\') continue;
+    at++;
+    CHECK(strchr("\"\\/bfnrtu", *at) != NULL && *at != 0);
+    for (int i = 0; *at == 'u' && i < 4; i++) CHECK(isxdigit((unsigned char)at[1 + i]));
+    if (*at == 'u') at += 4;
+  }
+  at++;
+}
+
+static void skip_number(void) {
+  if (*at == '-') at++;
+  CHECK(isdigit((unsigned char)*at) && !(at[0] == '0' && isdigit((unsigned char)at[1])));
+  while (isdigit((unsigned char)*at)) at++;
+}
+
+/* Members of an object or elements of an array. */
+static void skip_many(char open, char close) {
+  expect(open);
+  space();
+  if (*at == close) {
+    at++;
+    return;
+  }
+  for (;;) {
+    space();
+    if (open == '{') {
+      skip_string();
+      space();
+      expect(':');
+    }
+    skip_value();
+    space();
+    if (*at == close) break;
+    expect(',');
+  }
+  at++;
+}
+
+static void skip_value(void) {
+  space();
+  if (*at == '{') skip_many('{', '}');
+  else if (*at == '[') skip_many('[', ']');
+  else if (*at == '"') skip_string();
+  else if (strncmp(at, "null", 4) == 0) at += 4;
+  else skip_number();
+}
+
+/* Where the value of a member of the object at `object` begins; it must be there exactly once. */
+static const char *member(const char *object, const char *name) {
+  const char *found = NULL;
+  at = object;
+  expect('{');
+  for (;;) {
+    const char *const key = at + 1;
+    skip_string();
+    const bool is_it = strlen(name) == (size_t)(at - 1 - key) && memcmp(key, name, strlen(name)) == 0;
+    expect(':');
+    CHECK(!is_it || found == NULL);
+    if (is_it) found = at;
+    skip_value();
+    if (*at == '}') break;
+    expect(',');
+  }
+  if (!found) dprintf(2, "no member \"%s\"\n", name);
+  CHECK(found != NULL);
+  return found;
+}
+
+static int keep_piece(const char *piece, size_t length, void *unused) {
+  (void)unused;
+  CHECK(length > 0 && json.length + length < sizeof json.text);
+  memcpy(json.text + json.length, piece, length);
+  json.length += length;
+  return 0;
+}
+
+static void check_row(const struct statistics *table, const char *row) {
+  for (size_t i = 0; i < table->count; i++) {
+    const struct statistic *const f = &table->fields[i];
+    const char *const value = member(row, f->name);
+    CHECK_COUNT(*value, ==, f->kind == TEXT ? '"' : f->kind == HISTOGRAM ? '[' : *value);
+    if (f->kind != TEXT && f->kind != HISTOGRAM) CHECK(isdigit((unsigned char)*value));
+    if (f->kind != HISTOGRAM) continue;
+    at = value + 1;
+    for (unsigned bucket = 0; bucket < f->count; bucket++) {
+      const char *const object = at;
+      char bound[32];
+      snprintf(bound, sizeof bound, "%llu", (unsigned long long)tslab_bucket_ns(bucket));
+      const char *const le = member(object, "le_ns");
+      if (bucket + 1 == f->count) CHECK(strncmp(le, "null", 4) == 0);
+      else CHECK(strncmp(le, bound, strlen(bound)) == 0 && !isdigit((unsigned char)le[strlen(bound)]));
+      CHECK(isdigit((unsigned char)*member(object, "count")));
+      at = object;
+      skip_value();
+      expect(bucket + 1 < f->count ? ',' : ']');
+    }
+  }
+}
+
+static size_t check_rows(const struct statistics *table, const char *value) {
+  size_t count = 0;
+  if (table->most == 1) {
+    check_row(table, value);
+    return 1;
+  }
+  CHECK_COUNT(*value, ==, '[');
+  at = value + 1;
+  while (*at != ']') {
+    const char *const row = at;
+    check_row(table, row);
+    at = row;
+    skip_value();
+    if (*at == ',') at++;
+    count++;
+  }
+  return count;
+}
+
+static void check_json(void) {
+  json.length = 0;
+  CHECK(tslab_stats_json(keep_piece, NULL) == 0);
+  json.text[json.length] = 0;
+  at = json.text;
+  skip_value();
+  space();
+  CHECK(*at == 0 && at == json.text + json.length); /* one object, and nothing else */
+  CHECK(*member(json.text, "schema_version") == '1');
+  CHECK((pid_t)strtol(member(json.text, "pid"), NULL, 10) == getpid());
+  CHECK(*member(json.text, "library") == '"' && isdigit((unsigned char)*member(json.text, "timestamp_ns")));
+  for (enum table i = 0; i < TABLES; i++) {
+    char name[64];
+    const size_t length = strlen(tables[i].name);
+    snprintf(name, sizeof name, "%s%s", tables[i].name,
+             tables[i].most == 1 ? "" : tables[i].name[length - 1] == 's' ? "es" : "s");
+    CHECK_COUNT(check_rows(&tables[i], member(json.text, name)), <=, tables[i].most);
+  }
+}
+
+static int refuse(const char *piece, size_t length, void *calls) {
+  (void)piece, (void)length;
+  ++*(int *)calls;
+  return 17;
+}
+
+/* `write` may allocate. */
+static int allocate(const char *piece, size_t length, void *unused) {
+  (void)unused;
+  void *copy = tslab_malloc(length);
+  CHECK(copy != NULL);
+  memcpy(copy, piece, length);
+  tslab_free(copy);
+  return 0;
+}
+
+/* ---- the calls --------------------------------------------------------------------------------------------------- */
+
+static int call_path(unsigned i, void *out, size_t size) { return tslab_stats_path(i, out, size); }
+static int call_label(unsigned i, void *out, size_t size) { return tslab_stats_label(i, out, size); }
+static int call_lock(unsigned i, void *out, size_t size) { return tslab_stats_lock(i, out, size); }
+static int call_class(unsigned i, void *out, size_t size) { return tslab_stats_class(i, out, size); }
+static int call_thread(unsigned i, void *out, size_t size) { return i == 0 ? tslab_stats_thread(out, size) : ERANGE; }
+
+static void check_call(int (*call)(unsigned, void *, size_t), size_t row_bytes, unsigned least_rows) {
+  static unsigned char out[8192];
+  unsigned rows = 0;
+  CHECK(call(0, NULL, 128) == EINVAL);
+  CHECK(call(0, out, 0) == EINVAL);
+  CHECK(call(0, out, 127) == EINVAL);
+  CHECK(call(0, out, 200) == EINVAL);
+  CHECK(call(UINT_MAX, out, 128) == ERANGE);
+  memset(out, 0xee, sizeof out);
+  CHECK(call(0, out, 128) == 0); /* an older caller: nothing is written past its struct */
+  for (size_t i = 128; i < sizeof out; i++) CHECK_COUNT(out[i], ==, 0xee);
+  CHECK(call(0, out, 4096) == 0); /* a newer one: what we do not know reads as zero */
+  for (size_t i = row_bytes; i < 4096; i++) CHECK_COUNT(out[i], ==, 0);
+  CHECK_COUNT(out[4096], ==, 0xee);
+  while (call(rows, out, 128) == 0) rows++;
+  CHECK_COUNT(rows, >=, least_rows);
+  CHECK(call(rows, out, 128) == ERANGE && call(rows + 1, out, 128) == ERANGE);
+}
+
+static void check_epoch_call(const tslab_epoch epoch) {
+  tslab_epoch_status status;
+  CHECK(tslab_stats_epoch(epoch, NULL, sizeof status) == EINVAL);
+  CHECK(tslab_stats_epoch(epoch, &status, 0) == EINVAL);
+  CHECK(tslab_stats_epoch(epoch, &status, 100) == EINVAL);
+  CHECK(tslab_stats_epoch(epoch, &status, sizeof status) == 0);
+  CHECK(status.epoch == epoch && strcmp(status.label, "a \"label\"\n\\ of \xc3\xa9") == 0);
+  CHECK(tslab_epoch_close(epoch, NULL) == 0);
+  CHECK(tslab_stats_epoch(epoch, &status, sizeof status) == ESTALE);
+  CHECK(tslab_stats_epoch(UINT64_MAX, &status, sizeof status) == ESTALE);
+}
+
+int main(void) {
+  check_tables();
+  check_json(); /* of a process that did nothing yet */
+  void *const block = tslab_malloc(100);
+  const tslab_epoch epoch = tslab_epoch_open("a \"label\"\n\\ of \xc3\xa9");
+  CHECK(block != NULL && epoch != 0);
+  check_gathers();
+  check_json();
+  int calls = 0;
+  CHECK(tslab_stats_json(NULL, NULL) == EINVAL);
+  CHECK(tslab_stats_json(refuse, &calls) == 17 && calls == 1);
+  CHECK(tslab_stats_json(allocate, NULL) == 0);
+  check_call(call_class, sizeof(tslab_class_stats), CLASSES);
+  check_call(call_path, sizeof(tslab_path_stats), PATHS);
+  check_call(call_label, sizeof(tslab_label_stats), 2);
+  check_call(call_lock, sizeof(tslab_lock_stats), LOCK_KINDS);
+  check_call(call_thread, sizeof(tslab_thread_stats), 1);
+  check_epoch_call(epoch);
+  tslab_free(block);
+  return 0;
+}

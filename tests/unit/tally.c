@@ -1,0 +1,130 @@
+/* tally: a list that only grows; what a thread did is told to `departed` when the next one begins with its tally, so
+ * that sums over both never shrink; sums add up, and of the longest the longer stays. */
+#include "unit.h"
+
+#include "heap/tally.h"
+
+enum { TALLIES = 20 };
+
+static unsigned listed(const struct tally *wanted) {
+  unsigned found = 0;
+  for (struct tally *t = atomic_load(&all_tallies); t; t = t->next) found += t == wanted;
+  return found;
+}
+
+static bool all_zero(const void *from, size_t bytes) {
+  const unsigned char *byte = from;
+  for (size_t i = 0; i < bytes; i++)
+    if (byte[i] != 0) return false;
+  return true;
+}
+
+static void made_and_listed(void) {
+  struct tally *made[TALLIES];
+  CHECK_COUNT(listed(&nobodys_tally), ==, 1);
+  for (unsigned i = 0; i < TALLIES; i++) {
+    made[i] = tally_make();
+    CHECK(made[i] != NULL && listed(made[i]) == 1);
+    CHECK_COUNT((uintptr_t)made[i] % _Alignof(struct tally), ==, 0);
+    CHECK(made[i]->random != 0);
+    CHECK_COUNT(made[i]->slow_countdown, >=, 1); /* the first sample comes by chance, not with the first call */
+    CHECK_COUNT(made[i]->slow_countdown, <=, 1024);
+    CHECK_COUNT(made[i]->bump_countdown, >=, 1);
+    CHECK_COUNT(made[i]->bump_countdown, <=, 1024);
+    CHECK(all_zero(&made[i]->doings, sizeof made[i]->doings) && all_zero(made[i]->classes, sizeof made[i]->classes));
+    for (unsigned j = 0; j < i; j++) {
+      CHECK((uintptr_t)made[i] / CACHE_LINE != (uintptr_t)made[j] / CACHE_LINE || made[i] == &nobodys_tally);
+      CHECK(made[i]->random != made[j]->random);
+      CHECK(listed(made[j]) == 1);
+    }
+  }
+  CHECK_COUNT(listed(&nobodys_tally), ==, 1);
+}
+
+/* Each number different, so that no two could be mixed up. */
+static struct doings doings_from(uint64_t first) {
+  struct doings d;
+  uint64_t *const words = (uint64_t *)&d;
+  for (size_t i = 0; i < sizeof d / sizeof *words; i++) words[i] = first + i * i;
+  return d;
+}
+
+static void check_times(const struct times *sum, const struct times *a, const struct times *b) {
+  CHECK_COUNT(sum->count, ==, a->count + b->count);
+  CHECK_COUNT(sum->wall_sum, ==, a->wall_sum + b->wall_sum);
+  CHECK_COUNT(sum->wall_max, ==, b->wall_max);
+  CHECK_COUNT(sum->cpu_count, ==, a->cpu_count + b->cpu_count);
+  CHECK_COUNT(sum->cpu_sum, ==, a->cpu_sum + b->cpu_sum);
+  CHECK_COUNT(sum->cpu_max, ==, b->cpu_max);
+  CHECK_COUNT(sum->wait_sum, ==, a->wait_sum + b->wait_sum);
+  CHECK_COUNT(sum->wait_max, ==, b->wait_max);
+}
+
+static void check_sum(const struct doings *sum, const struct doings *a, const struct doings *b) {
+  CHECK_COUNT(sum->slow_allocations, ==, a->slow_allocations + b->slow_allocations);
+  CHECK_COUNT(sum->slow_frees, ==, a->slow_frees + b->slow_frees);
+  CHECK_COUNT(sum->slow_ticks, ==, a->slow_ticks + b->slow_ticks);
+  check_times(&sum->samples, &a->samples, &b->samples);
+  check_times(&sum->repairs, &a->repairs, &b->repairs);
+  CHECK_COUNT(sum->repair_remote, ==, a->repair_remote + b->repair_remote);
+  CHECK_COUNT(sum->repair_adopt, ==, a->repair_adopt + b->repair_adopt);
+  CHECK_COUNT(sum->repair_purge, ==, a->repair_purge + b->repair_purge);
+  CHECK_COUNT(sum->repair_other, ==, a->repair_other + b->repair_other);
+}
+
+static void sums_add_up(void) {
+  const struct doings less = doings_from(1000), more = doings_from(5000);
+  struct doings sum = less;
+  doings_add(&sum, &more);
+  check_sum(&sum, &less, &more);
+  CHECK_COUNT(sum.thread_id, ==, less.thread_id); /* says who, and is no number to add */
+  struct doings same = sum;
+  doings_add(&same, &(struct doings){0});
+  CHECK(memcmp(&same, &sum, sizeof sum) == 0);
+}
+
+static void departs(void) {
+  struct tally *const tally = tally_make();
+  CHECK(tally != NULL);
+  const struct doings before = departed, did = doings_from(before.samples.wall_max + 70000);
+  tally->doings = did;
+  tally->classes[3].samples = 7;
+  tally_begin(tally);
+  check_sum(&departed, &before, &did);
+  CHECK_COUNT(tally->doings.thread_id, ==, os_thread_id());
+  tally->doings.thread_id = 0;
+  CHECK(all_zero(&tally->doings, sizeof tally->doings));
+  CHECK_COUNT(tally->classes[3].samples, ==, 7); /* the classes' sums are over all threads: nothing is told twice */
+}
+
+static void counters(void) {
+  uint64_t n = 5;
+  tally_add(&n, 7);
+  CHECK_COUNT(n, ==, 12);
+  tally_max(&n, 11);
+  CHECK_COUNT(n, ==, 12);
+  tally_max(&n, 13);
+  CHECK_COUNT(n, ==, 13);
+
+  static struct tally tally;
+  tally_stage(&tally, PATH_SLAB);
+  tally_stage(&tally, PATH_MAP);
+  tally_stage(&tally, PATH_SLAB);
+  CHECK_COUNT(tally.stages, ==, 1u << PATH_SLAB | 1u << PATH_MAP);
+  tally_lock(&tally, 4, 0);
+  tally_lock(&tally, 4, 30);
+  tally_lock(&tally, 4, 12);
+  CHECK_COUNT(tally.classes[4].lock_fast, ==, 1);
+  CHECK_COUNT(tally.classes[4].lock_contended, ==, 2);
+  CHECK_COUNT(tally.waited, ==, 42);
+  CHECK_COUNT(tally.classes[5].lock_fast + tally.classes[5].lock_contended, ==, 0);
+}
+
+int main(void) {
+  start_floors();
+  made_and_listed();
+  sums_add_up();
+  departs();
+  counters();
+  return 0;
+}

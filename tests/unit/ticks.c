@@ -1,0 +1,86 @@
+/* ticks: never go back, agree with CLOCK_MONOTONIC_RAW once they were compared, and are compared again only when twice
+ * as many have gone by. Two clocks are held against each other: how long anything took is not asked. */
+#include "unit.h"
+
+#include "os/ticks.h"
+#include <pthread.h>
+
+enum { THREADS = 4, LOOKS = 20000 / TEST_SCALE, PAUSES = 5 };
+
+static void never_back(void) {
+  uint64_t last = ticks_now_exact();
+  for (int i = 0; i < LOOKS; i++) {
+    const uint64_t now = ticks_now_exact();
+    CHECK_COUNT(now, >=, last);
+    last = now;
+  }
+}
+
+/* What lies between two ticks lies between what the clock said around them, but for what the scale was off when it was
+ * last compared: a thousandth is far more than that after a few milliseconds. */
+static void agrees_with_the_clock(void) {
+  const uint64_t before = os_now_raw_ns(), first = ticks_now_exact(), inside = os_now_raw_ns();
+  usleep(20000);
+  const uint64_t inside_end = os_now_raw_ns(), last = ticks_now_exact(), after = os_now_raw_ns();
+  const uint64_t ns = ticks_to_ns(last - first), least = inside_end - inside, most = after - before;
+  CHECK_COUNT(ns, >=, least - least / 1000);
+  CHECK_COUNT(ns, <=, most + most / 1000);
+}
+
+static void compared_by_doubling(void) {
+  unsigned compared = 0;
+  uint64_t due = ticks_due;
+  CHECK_COUNT(ticks_due, <, UINT64_MAX);
+  for (int i = 0; i < LOOKS; i++) {
+    const uint64_t now = ticks_now();
+    ticks_calibrate(now);
+    CHECK_COUNT(ticks_due, >=, due);
+    if (ticks_due == due) continue;
+    CHECK_COUNT(now, >=, due); /* not before it was time */
+    CHECK(ticks_scale != 0);
+    compared++;
+    due = ticks_due;
+  }
+  CHECK_COUNT(compared, <=, 64); /* each time twice as long after the start */
+  ticks_calibrate(due - 1);
+  CHECK_COUNT(ticks_due, ==, due);
+  ticks_calibrate(due); /* as if it were time */
+  CHECK_COUNT(ticks_due, !=, due);
+}
+
+static void *compare(void *unused) {
+  for (int i = 0; i < LOOKS / THREADS; i++) ticks_compare();
+  return unused;
+}
+
+static void by_several_threads(void) {
+  pthread_t threads[THREADS];
+  for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, compare, NULL) == 0);
+  for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+  agrees_with_the_clock();
+}
+
+/* After a second it is known well enough for good. */
+static void known_in_the_end(void) {
+  while (ticks_due != UINT64_MAX) {
+    usleep(100000);
+    ticks_compare();
+  }
+  const uint64_t scale = ticks_scale;
+  ticks_calibrate(ticks_now());
+  CHECK_COUNT(ticks_scale, ==, scale);
+  agrees_with_the_clock();
+}
+
+int main(void) {
+  os_start(); /* which starts the ticks */
+  never_back();
+  CHECK_COUNT(ticks_to_ns(0), ==, 0);
+  compared_by_doubling();
+  usleep(5000);
+  ticks_compare();
+  for (int i = 0; i < PAUSES; i++) agrees_with_the_clock();
+  by_several_threads();
+  known_in_the_end();
+  return 0;
+}
