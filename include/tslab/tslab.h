@@ -270,7 +270,9 @@ typedef struct tslab_stats_global {
   uint64_t epochs_ended;
   uint64_t bytes_recycled;     /* by ends of epochs: kept ready for the next */
   uint64_t bytes_returned;     /* by ends of epochs: given to the operating system */
-  uint64_t reserved[13];
+  uint64_t clock_ns;           /* CLOCK_MONOTONIC when this was gathered */
+  uint64_t clock_raw_ns;       /* CLOCK_MONOTONIC_RAW then: what the two gained on each other was adjusted */
+  uint64_t reserved[11];
 } tslab_stats_global;
 
 /* One size class, in all epochs. Blocks in chunks, where an epoch's small blocks lie at first, are of none.

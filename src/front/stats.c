@@ -251,6 +251,8 @@ static void gather(tslab_stats_global *out) {
   }
   out->misuses = misuse_count();
   out->leaked_at_fork = parts_given_up;
+  out->clock_ns = os_now_ns();
+  out->clock_raw_ns = os_now_raw_ns();
   out->free_clean_bytes = totals.free_clean;
   out->reserve_bytes = reserve_bytes();
   add_paths(out);

@@ -47,6 +47,8 @@ static const struct statistic process[] = {
     P(epochs_ended, COUNTER, NONE, "epochs ended"),
     P(bytes_recycled, COUNTER, BYTES, "kept ready for the next epoch, by ends of epochs"),
     P(bytes_returned, COUNTER, BYTES, "given to the operating system, by ends of epochs"),
+    P(clock_ns, GAUGE, NANOSECONDS, "CLOCK_MONOTONIC when this was gathered"),
+    P(clock_raw_ns, GAUGE, NANOSECONDS, "CLOCK_MONOTONIC_RAW then: what the two gained on each other was adjusted"),
 };
 
 #define C(name, kind, unit, help) FIELD(tslab_class_stats, name, kind, unit, help)
