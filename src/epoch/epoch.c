@@ -66,12 +66,13 @@ static struct epoch *leave_tree(struct epoch *e) {
 static void set_label(struct epoch *e, const char *label) {
   if (LIKELY(strncmp(e->label, label, TSLAB_EPOCH_LABEL - 1) == 0)) return;
   struct label *before = &labels[e->lifetime.label];
-  label_add(&before->opened, e->opened_here);
-  label_add(&before->allocations, e->allocated_here);
-  label_add(&before->recycled, e->recycled_here);
-  STORE_RACING(e->opened_here, 0);
+  uint64_t opened = e->opened_here, allocated = e->allocated_here, recycled = e->recycled_here;
+  STORE_RACING(e->opened_here, 0); /* first: a reader may miss them for a moment, but not see them twice */
   STORE_RACING(e->allocated_here, 0);
   STORE_RACING(e->recycled_here, 0);
+  label_add(&before->opened, opened);
+  label_add(&before->allocations, allocated);
+  label_add(&before->recycled, recycled);
   size_t length = strnlen(label, TSLAB_EPOCH_LABEL - 1);
   memcpy(e->label, label, length);
   e->label[length] = 0;

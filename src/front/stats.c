@@ -25,6 +25,13 @@ static uint64_t of_atomic(const _Atomic uint64_t *counter) {
   return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
+/* A counter that is pieced together while it moves may miss what moves. It never goes back all the same: what was read
+ * once is its least. */
+static uint64_t at_least(_Atomic uint64_t *once, uint64_t now) {
+  label_max(once, now);
+  return of_atomic(once);
+}
+
 static void sum_tallies(unsigned class, struct class_tally *out) {
   *out = (struct class_tally){0};
   uint64_t *to = (uint64_t *)out;
@@ -44,12 +51,13 @@ static uint64_t frees_of(unsigned class) {
 
 static void gather_class(unsigned class, tslab_class_stats *out) {
   struct class_tally tally;
+  static _Atomic uint64_t least_from_list[CLASSES];
   uint64_t slow = 0, frees = frees_of(class);
-  sum_tallies(class, &tally); /* before the allocations, of which these are a part */
-  for (unsigned i = 0; i < PATHS_OF_CLASSES; i++) slow += tally.served[i];
   struct class_totals totals = {0};
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
     heap_totals(p, class, &totals);
+  sum_tallies(class, &tally); /* after the allocations, of which these are a part: so the list's are never too many */
+  for (unsigned i = 0; i < PATHS_OF_CLASSES; i++) slow += tally.served[i];
   uint64_t size = class_size(class);
   *out = (tslab_class_stats){
       .object_size = size,
@@ -64,7 +72,7 @@ static void gather_class(unsigned class, tslab_class_stats *out) {
       .refills = totals.refills,
       .overflows = totals.overflows,
       .remote_frees = totals.remote_frees + heap_homeless_frees(class),
-      .from_list = totals.allocations - min_size(slow, totals.allocations),
+      .from_list = at_least(&least_from_list[class], totals.allocations - min_size(slow, totals.allocations)),
       .from_depot = tally.served[PATH_DEPOT],
       .from_slab = tally.served[PATH_SLAB],
       .from_remote = tally.served[PATH_REMOTE],
@@ -120,31 +128,25 @@ static void add_class(tslab_stats_global *to, const tslab_class_stats *from) {
   to->slabs_retired += from->slabs_retired;
 }
 
-/* Blocks in the chunks of epochs, which are of no class. */
-struct bumped {
-  uint64_t allocations, frees, live_bytes;
-};
-
-static void add_chunk(const struct run *chunk, struct bumped *to) {
-  struct chunk_live live = chunk_live(chunk);
-  unsigned blocks = bump_blocks(chunk);
-  to->allocations += blocks;
-  to->frees += blocks - live.blocks;
-  to->live_bytes += live.bytes;
-}
-
-static void gather_bumped(struct bumped *out) {
+/* Blocks in the chunks of epochs, which are of no class. Allocations first: so what was freed is never too much. */
+static void gather_bumped(uint64_t *allocations, uint64_t *frees, uint64_t *live_bytes) {
+  static _Atomic uint64_t least_frees;
+  struct chunk_live live = {0, 0};
+  *allocations = bump_allocations();
   for (uint32_t i = 1; i <= lifetimes_made(); i++) {
     const struct lifetime *lifetime = lifetime_at(i);
     if (atomic_load_explicit(&lifetime->own, memory_order_relaxed) == 0) continue;
     lifetime_lock(lifetime);
-    for (struct run *run = lifetime_first(lifetime); run; run = lifetime_next(run))
-      if (run->kind == RUN_CHUNK) add_chunk(run, out);
+    for (struct run *run = lifetime_first(lifetime); run; run = lifetime_next(run)) {
+      if (run->kind != RUN_CHUNK) continue;
+      struct chunk_live here = chunk_live(run);
+      live.blocks += here.blocks;
+      live.bytes += here.bytes;
+    }
     lifetime_unlock(lifetime);
   }
-  struct bump_totals gone = bump_totals();
-  out->allocations += gone.allocations;
-  out->frees += gone.frees;
+  *frees = at_least(&least_frees, *allocations - min_size(live.blocks, *allocations));
+  *live_bytes = live.bytes;
 }
 
 #if TSLAB_TELEMETRY
@@ -195,6 +197,11 @@ _Static_assert(BUCKETS == TSLAB_BUCKETS, "the public number");
 
 uint64_t tslab_bucket_ns(unsigned bucket) { return bucket_bound(bucket); }
 
+/* What moves from an epoch to its label is taken away before it is added, and read the other way round. */
+static struct least {
+  _Atomic uint64_t opened, ended, allocations, recycled, returned;
+} leasts[LABELS + 1];
+
 static void add_epochs(tslab_stats_global *out) {
   for (uint32_t i = 0, made = labels_made(); i < LABELS + 1; i = i + 1 == made ? LABEL_OTHERS : i + 1) {
     out->epochs_opened += of_atomic(&labels[i].opened);
@@ -209,7 +216,12 @@ static void add_epochs(tslab_stats_global *out) {
     out->epochs_open += state == EPOCH_OPEN;
     out->epochs_closing += state == EPOCH_CLOSING;
   }
-  out->epochs_ended = out->epochs_opened - min_size(out->epochs_open + out->epochs_closing, out->epochs_opened);
+  static struct least least;
+  out->epochs_opened = at_least(&least.opened, out->epochs_opened);
+  out->bytes_recycled = at_least(&least.recycled, out->bytes_recycled);
+  out->bytes_returned = at_least(&least.returned, out->bytes_returned);
+  out->epochs_ended = at_least(
+      &least.ended, out->epochs_opened - min_size(out->epochs_open + out->epochs_closing, out->epochs_opened));
 }
 
 static void gather(tslab_stats_global *out) {
@@ -223,11 +235,11 @@ static void gather(tslab_stats_global *out) {
     error += add_requested(out, &one, class ? class_size(class - 1) : 0);
   }
   out->requested_error = root_of(error);
-  struct bumped bumped = {0};
-  gather_bumped(&bumped);
-  out->allocations += bumped.allocations;
-  out->frees += bumped.frees;
-  out->live_bytes += bumped.live_bytes;
+  uint64_t bumped, freed, bumped_live_bytes;
+  gather_bumped(&bumped, &freed, &bumped_live_bytes);
+  out->allocations += bumped;
+  out->frees += freed;
+  out->live_bytes += bumped_live_bytes;
   struct large_totals large = large_totals();
   out->large_live_blocks = large.allocations - large.frees;
   out->large_live_bytes = large.live_bytes;
@@ -246,7 +258,7 @@ static void gather(tslab_stats_global *out) {
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
     lock_take(&p->lock);
     out->parts++;
-    out->threads += p->live && !p->lifetime;
+    out->threads += p->live && !p->of_epochs;
     lock_release(&p->lock);
   }
   out->misuses = misuse_count();
@@ -277,7 +289,7 @@ size_t gather_classes(void *rows, size_t most) {
 static void add_doings(tslab_thread_stats *to, const struct doings *from) {
   to->slow_allocations += of(&from->slow_allocations);
   to->slow_frees += of(&from->slow_frees);
-  to->slow_wall_ns_sum += ticks_to_ns(of(&from->slow_ticks));
+  to->slow_wall_ns_sum += of(&from->slow_ns);
   to->alloc_samples += of(&from->samples.count);
   to->alloc_wall_ns_sum += of(&from->samples.wall_sum);
   to->alloc_wall_ns_max = max_size(to->alloc_wall_ns_max, of(&from->samples.wall_max));
@@ -324,7 +336,7 @@ size_t gather_threads(void *rows, size_t most) {
   lock_take(&parts_lock);
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
     lock_take(&p->lock);
-    bool of_thread = !p->lifetime && p->tally, live = p->live;
+    bool of_thread = !p->of_epochs && p->tally, live = p->live;
     lock_release(&p->lock);
     if (!of_thread) continue;
     if (!live || count + 1 == most) {
@@ -414,7 +426,14 @@ size_t gather_labels(void *rows, size_t most) {
     size_t at = min_size(LOAD_RACING(e->lifetime.label), made);
     if (at < count) add_epoch(&row[at], e);
   }
-  for (size_t i = 0; i < count; i++) row[i].ended = row[i].opened - min_size(row[i].open, row[i].opened);
+  for (size_t i = 0; i < count; i++) {
+    struct least *least = &leasts[i < made ? i : LABEL_OTHERS];
+    row[i].opened = at_least(&least->opened, row[i].opened);
+    row[i].allocations = at_least(&least->allocations, row[i].allocations);
+    row[i].bytes_recycled = at_least(&least->recycled, row[i].bytes_recycled);
+    row[i].bytes_returned = at_least(&least->returned, row[i].bytes_returned);
+    row[i].ended = at_least(&least->ended, row[i].opened - min_size(row[i].open, row[i].opened));
+  }
   return count;
 }
 
@@ -524,8 +543,8 @@ size_t gather_locks(void *rows, size_t most) {
     memcpy(row[i].name, kinds[i].name, strlen(kinds[i].name));
     row[i].fast = from->taken - min_size(from->contended, from->taken);
     row[i].contended = from->contended;
-    row[i].wait_ns = ticks_to_ns(from->waited);
-    row[i].hold_ns = ticks_to_ns(from->held);
+    row[i].wait_ns = from->waited;
+    row[i].hold_ns = from->held;
   }
   return count;
 }

@@ -55,6 +55,7 @@ static void after_fork_child(void) {
   epochs_after_fork(true);
   publish_after_fork(true);
   scavenger_after_fork_child();
+  if (current_thread) tally_is_of_this_thread(current_part->tally);
   options.stats_at_exit = NULL; /* the file is the parent's */
 }
 

@@ -5,28 +5,28 @@
 #include "heap/sample.h"
 #include "os/os.h"
 
-static struct {
-  _Atomic uint64_t allocations, frees; /* of chunks that are gone */
-} buried;
-
 static size_t used_of(const struct bump *bump) { return (size_t)(bump->at - run_start(bump->chunk)); }
 
 static void set_part(struct run *chunk, struct part *part) {
   atomic_store_explicit(&chunk->part, part, memory_order_relaxed);
 }
 
-/* Where blocks end: the chunk's end, or already here when the next one is to be a sample. */
-static void set_end(struct bump *bump) {
+/* Where blocks end: the chunk's end, or, when one is to be a sample, somewhere in the next `within` bytes: any byte that
+ * is likely to be used is as likely to be in it. */
+static void set_end(struct bump *bump, uint32_t within) {
+  char *end = bump->start + CHUNK_CAPACITY;
   bump->armed = options.sample && tally_here()->bump_countdown <= 0;
-  __atomic_store_n(&bump->end, bump->armed ? bump->at : bump->start + CHUNK_CAPACITY, __ATOMIC_RELAXED);
+  if (UNLIKELY(bump->armed)) end = bump->at + round_down(min_size(sample_below(within), (size_t)(end - bump->at)), CHUNK_UNIT);
+  __atomic_store_n(&bump->end, end, __ATOMIC_RELAXED);
 }
 
 /* The end of the chunk is its end again, if it is not halted. */
 static void disarm(struct bump *bump) {
-  char *armed = bump->at;
+  char *armed = __atomic_load_n(&bump->end, __ATOMIC_RELAXED);
   bump->armed = false;
-  __atomic_compare_exchange_n(&bump->end, &armed, bump->start + CHUNK_CAPACITY, false, __ATOMIC_RELAXED,
-                              __ATOMIC_RELAXED);
+  if (armed)
+    __atomic_compare_exchange_n(&bump->end, &armed, bump->start + CHUNK_CAPACITY, false, __ATOMIC_RELAXED,
+                                __ATOMIC_RELAXED);
 }
 
 static void make_current(struct part *part, struct run *chunk, size_t used) {
@@ -35,7 +35,7 @@ static void make_current(struct part *part, struct run *chunk, size_t used) {
   bump->bits = chunk_bits(chunk);
   bump->start = run_start(chunk);
   bump->at = run_start(chunk) + used;
-  set_end(bump);
+  set_end(bump, tally_here()->bump_used);
 }
 
 static void stop(struct bump *bump) {
@@ -71,24 +71,29 @@ bool bump_has_live(const struct part *part) {
   return bump->chunk && bump->count != bump->gone + freed_elsewhere(bump->chunk);
 }
 
+/* What the current chunk handed out counts there from now on. */
+static void hand_over(struct part *part, uint64_t *to) {
+  part_begin_change(part);
+  __atomic_store_n(to, *to + part->bump.count, __ATOMIC_RELEASE);
+  __atomic_store_n(&part->bump.count, 0, __ATOMIC_RELEASE);
+  part_end_change(part);
+}
+
 void bump_empty(struct part *part) {
   struct bump *bump = &part->bump;
   chunk_clear(bump->bits, (size_t)(bump->at - bump->start));
   chunk_begin(bump->chunk);
   if (freed_elsewhere(bump->chunk) != 0) atomic_store_explicit(&bump->chunk->word, 0, memory_order_relaxed);
-  __atomic_store_n(&bump->allocations, bump->allocations + bump->count, __ATOMIC_RELAXED);
-  __atomic_store_n(&bump->frees, bump->frees + bump->count, __ATOMIC_RELAXED);
   tally_here()->bump_countdown -= bump->count;
-  STORE_RACING(bump->count, 0);
+  hand_over(part, &bump->allocations);
   bump->gone = 0;
+  tally_here()->bump_used = (uint32_t)(bump->at - bump->start);
   bump->at = bump->start;
-  set_end(bump);
+  set_end(bump, tally_here()->bump_used);
 }
 
 void bump_bury(struct run *chunk) {
   set_part(chunk, NULL);
-  atomic_fetch_add_explicit(&buried.allocations, chunk->capacity, memory_order_relaxed);
-  atomic_fetch_add_explicit(&buried.frees, chunk->capacity, memory_order_relaxed);
   chunk_clear(chunk_bits(chunk), chunk->size);
   chunk->was = CHUNK_WAS;
 }
@@ -106,14 +111,11 @@ unsigned bump_blocks(const struct run *chunk) {
   return current ? LOAD_RACING(part->bump.count) : LOAD_RACING(chunk->capacity);
 }
 
-struct bump_totals bump_totals(void) {
-  struct bump_totals totals = {atomic_load_explicit(&buried.allocations, memory_order_relaxed),
-                               atomic_load_explicit(&buried.frees, memory_order_relaxed)};
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
-    totals.allocations += __atomic_load_n(&p->bump.allocations, __ATOMIC_RELAXED);
-    totals.frees += __atomic_load_n(&p->bump.frees, __ATOMIC_RELAXED);
-  }
-  return totals;
+uint64_t bump_allocations(void) {
+  uint64_t sum = 0;
+  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
+    sum += part_bumped(p);
+  return sum;
 }
 
 /* ---- chunks come and go ------------------------------------------------------------------------------------------ */
@@ -130,27 +132,30 @@ static bool seal(struct part *part) {
   struct run *chunk = bump->chunk;
   STORE_RACING(chunk->capacity, (uint16_t)bump->count);
   chunk->size = used_of(bump);
+  tally_here()->bump_used = (uint32_t)chunk->size;
   chunk->gone = bump->gone;
   count_blocks(part->lifetime, bump->count, bump->gone + freed_elsewhere(chunk));
   uint64_t added = CHUNK_SEALED + bump->count - bump->gone;
-  STORE_RACING(bump->sealed, bump->sealed + bump->count);
   tally_here()->bump_countdown -= bump->count;
-  STORE_RACING(bump->count, 0);
+  hand_over(part, &bump->sealed);
   bump->gone = 0;
   return atomic_fetch_add_explicit(&chunk->word, added, memory_order_acq_rel) + added == CHUNK_SEALED;
 }
 
 /* The reverse, for a chunk that has room. False when it lost its last block meanwhile and is being released, and for
  * one that a thread which did not survive fork left as it was. */
-static bool unseal(struct bump *bump, struct run *chunk) {
+static bool unseal(struct part *part, struct run *chunk) {
+  struct bump *bump = &part->bump;
   uint64_t word = atomic_load_explicit(&chunk->word, memory_order_relaxed), handed_out = chunk->capacity - chunk->gone;
   do {
     if (word <= CHUNK_SEALED || (int64_t)word < 0) return false;
   } while (!atomic_compare_exchange_weak_explicit(&chunk->word, &word, word - CHUNK_SEALED - handed_out,
                                                   memory_order_acq_rel, memory_order_relaxed));
-  STORE_RACING(bump->sealed, bump->sealed - chunk->capacity); /* it counts as handed out from here; wraps, in a sum */
   tally_here()->bump_countdown += chunk->capacity;
-  STORE_RACING(bump->count, chunk->capacity);
+  part_begin_change(part);
+  __atomic_store_n(&bump->sealed, bump->sealed - chunk->capacity, __ATOMIC_RELEASE); /* it may wrap, in a sum */
+  __atomic_store_n(&bump->count, chunk->capacity, __ATOMIC_RELEASE);
+  part_end_change(part);
   bump->gone = (uint32_t)chunk->gone;
   return true;
 }
@@ -166,7 +171,7 @@ static bool continue_one(struct part *part, size_t size) {
   for (struct run *run = lifetime_first(part->lifetime); run && !done && looked++ < CONTINUE_LOOK;
        run = lifetime_next(run)) {
     if (run->kind != RUN_CHUNK || atomic_load_explicit(&run->part, memory_order_relaxed)) continue;
-    if (run->size + max_size(size, CONTINUE_LEAST) > CHUNK_CAPACITY || !unseal(&part->bump, run)) continue;
+    if (run->size + max_size(size, CONTINUE_LEAST) > CHUNK_CAPACITY || !unseal(part, run)) continue;
     make_current(part, run, run->size);
     set_part(run, part);
     done = true;
@@ -235,16 +240,17 @@ static void *take_sample(struct part *part, size_t size) {
   void *block = sample_bump(part, size);
   if (!block) return NULL;
   tally->bump_countdown += sample_draw();
-  if (tally->bump_countdown <= 0) set_end(&part->bump);
+  if (tally->bump_countdown <= 0) set_end(&part->bump, 0);
   return block;
 }
 
-/* When the part is armed, it stays so for the next call. */
+/* A slow call is none of those that are drawn from: when the part is armed just here, it is for the next one. */
 static void *take_after_refill(struct part *part, size_t size) {
-  if (LIKELY(!part->bump.armed)) return bump_take(part, size);
-  disarm(&part->bump);
   void *block = bump_take(part, size);
-  set_end(&part->bump);
+  if (LIKELY(block != NULL) || !part->bump.armed) return block;
+  disarm(&part->bump);
+  block = bump_take(part, size);
+  set_end(&part->bump, 0);
   return block;
 }
 

@@ -85,10 +85,7 @@ HIDDEN size_t bump_purge_dead(struct lifetime *lifetime, unsigned most);
 /* Handed out since it was empty; under the epoch's lifetime_lock. */
 HIDDEN unsigned bump_blocks(const struct run *chunk);
 
-/* Blocks handed out and freed in chunks that are gone or were emptied; a chunk itself knows of the others. */
-struct bump_totals {
-  uint64_t allocations, frees;
-};
-HIDDEN struct bump_totals bump_totals(void);
+/* Blocks handed out in chunks, ever. */
+HIDDEN uint64_t bump_allocations(void);
 
 #endif

@@ -7,16 +7,6 @@
 
 /* ---- counting ---------------------------------------------------------------------------------------------------- */
 
-/* What changes in between is stored with release and loaded with acquire by list_totals: who sees a change sees the odd
- * sequence before it. */
-static void begin_change(struct part *part) {
-  __atomic_store_n(&part->sampling.sequence, part->sampling.sequence + 1, __ATOMIC_RELAXED);
-}
-
-static void end_change(struct part *part) {
-  __atomic_store_n(&part->sampling.sequence, part->sampling.sequence + 1, __ATOMIC_RELEASE); /* and even after all has */
-}
-
 static void set_then(struct count *count, uint32_t value) { __atomic_store_n(&count->then, value, __ATOMIC_RELEASE); }
 
 /* What it is past at most, where it cannot be sampled for long. */
@@ -37,10 +27,10 @@ static void shift(struct part *part, unsigned class, uint32_t by) {
 void *list_take_back(struct part *part) {
   struct sampling *sampling = &part->sampling;
   void *aside = sampling->aside;
-  begin_change(part);
+  part_begin_change(part);
   shift(part, sampling->class, count_of(sampling->room, sampling->count));
   __atomic_store_n(&sampling->count, 0, __ATOMIC_RELEASE);
-  end_change(part);
+  part_end_change(part);
   sampling->aside = NULL;
   return aside;
 }
@@ -58,9 +48,9 @@ void list_join_aside(struct part *part) {
   void *bad = *link == CHAIN_END ? NULL : *link;
   *link = CHAIN_END;
   for (void **block = part->list[class]; block != CHAIN_END; block = block[0]) block_mark_free(block);
-  begin_change(part);
+  part_begin_change(part);
   shift(part, class, 0u - (length - whole));
-  end_change(part);
+  part_end_change(part);
   *link = list_take_back(part);
   if (bad) misuse_freed(bad);
 }
@@ -77,11 +67,11 @@ void list_set_aside(struct part *part, unsigned class) {
   unsigned room = count_room(part->count[class].now);
   unsigned less = room > ARMED_ROOM ? room - ARMED_ROOM : 0;
   if (chain.count == 0) return;
-  begin_change(part);
+  part_begin_change(part);
   shift(part, class, 0u - count_of(less, chain.count));
   __atomic_store_n(&sampling->count, (uint16_t)chain.count, __ATOMIC_RELEASE);
   __atomic_store_n(&sampling->class, (uint8_t)class, __ATOMIC_RELEASE);
-  end_change(part);
+  part_end_change(part);
   sampling->aside = chain.head;
   sampling->room = (uint16_t)less;
   part->list[class] = CHAIN_END;
@@ -95,11 +85,11 @@ unsigned list_settle(struct part *part, unsigned class) {
   struct count *count = &part->count[class];
   unsigned frees = count_room(count->then) - count_room(count->now);
   unsigned mallocs = count_length(count->then) + frees - count_length(count->now);
-  begin_change(part);
+  part_begin_change(part);
   bump(&part->bins[class].frees, frees);
   bump(&part->bins[class].allocations, mallocs);
   set_then(count, count->now);
-  end_change(part);
+  part_end_change(part);
   bump(&part->visits, 1);
   bump(&part->served, mallocs);
   if (part->bins[class].countdown > COUNTDOWN_LEAST) part->bins[class].countdown -= (int32_t)mallocs;
@@ -116,10 +106,10 @@ static unsigned room_for(const struct bin *bin, unsigned length) {
 void list_set(struct part *part, unsigned class, struct chain chain) {
   uint32_t count = count_of(room_for(&part->bins[class], chain.count), chain.count);
   part->list[class] = chain.head;
-  begin_change(part);
+  part_begin_change(part);
   __atomic_store_n(&part->count[class].now, count, __ATOMIC_RELEASE);
   set_then(&part->count[class], count);
-  end_change(part);
+  part_end_change(part);
 }
 
 static unsigned aside_of(struct part *part, unsigned class) {
@@ -132,7 +122,7 @@ struct list_totals list_totals(struct part *part, unsigned class) {
   const struct bin *bin = &part->bins[class];
   const struct count *count = &part->count[class];
   for (;;) {
-    uint32_t before = __atomic_load_n(&part->sampling.sequence, __ATOMIC_ACQUIRE);
+    uint32_t begun = part_begin_look(part);
     uint32_t now = __atomic_load_n(&count->now, __ATOMIC_ACQUIRE);
     uint32_t then = __atomic_load_n(&count->then, __ATOMIC_ACQUIRE);
     if ((int32_t)now < 0) now += ROOM_ONE - 1; /* a free found no room, and its visit will count it again */
@@ -143,7 +133,7 @@ struct list_totals list_totals(struct part *part, unsigned class) {
         .frees = __atomic_load_n(&bin->frees, __ATOMIC_ACQUIRE) + frees,
         .length = count_length(now) + aside_of(part, class),
     };
-    if (before % 2 == 0 && __atomic_load_n(&part->sampling.sequence, __ATOMIC_RELAXED) == before) return totals;
+    if (part_end_look(part, begun)) return totals;
   }
 }
 

@@ -2,6 +2,7 @@
 #include "heap/part.h"
 
 #include "heap/fast.h"
+#include "heap/lists.h"
 
 struct part empty_part = {
     .list = {[0 ... CLASSES - 1] = CHAIN_END}, .remote = {CHAIN_END, 0}, .tally = &nobodys_tally};
@@ -21,10 +22,11 @@ static struct {
 
 _Static_assert(sizeof(struct part) <= GRANULE / 4, "several parts to a granule");
 
-static struct part *cut_part(void) {
+static struct part *cut_part(bool of_epochs) {
   struct part *part = pages_cut(&own.cuttings, sizeof(struct part));
   if (!part) return NULL;
   part->index = ++own.made;
+  part->of_epochs = of_epochs;
   part->unused_batch = 1;
   part->remote = EMPTY_CHAIN;
   for (unsigned class = 0; class < CLASSES; class++) {
@@ -59,8 +61,9 @@ static void put_in_pool(struct part *part) {
 static void begin_tally(struct part *part) {
   uint64_t allocations = 0, frees = 0;
   for (unsigned class = 0; class < CLASSES; class++) {
-    allocations += LOAD_RACING(part->bins[class].allocations);
-    frees += LOAD_RACING(part->bins[class].frees);
+    struct list_totals list = list_totals(part, class);
+    allocations += list.allocations;
+    frees += list.frees + LOAD_RACING(part->bins[class].remote_frees);
   }
   part->tally->allocations_before = allocations;
   part->tally->frees_before = frees;
@@ -74,7 +77,7 @@ struct part *part_acquire(void) {
     own.pool = part->next_dead;
     atomic_fetch_sub_explicit(&dead_parts, 1, memory_order_relaxed);
   } else {
-    part = cut_part();
+    part = cut_part(false);
   }
   if (part && !part->tally) part->tally = tally_make();
   if (part && part->tally) begin_tally(part);
@@ -92,7 +95,7 @@ struct part *part_take_blank(struct lifetime *lifetime) {
   lock_take(&parts_lock);
   struct part *part = own.blank;
   if (part) own.blank = part->next_dead;
-  else part = cut_part();
+  else part = cut_part(true);
   lock_release(&parts_lock);
   if (!part) return NULL;
   lock_take(&part->lock);

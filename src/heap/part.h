@@ -110,7 +110,7 @@ struct part {
     struct chunk_bits *bits; /* of the current chunk */
     struct run *chunk;
     uint32_t count, gone;        /* blocks handed out from the current chunk, and freed by this thread */
-    uint64_t allocations, frees; /* in chunks that were emptied, ever */
+    uint64_t allocations;        /* in chunks that were emptied, ever */
     bool off;                    /* turned to slabs */
     bool armed;                  /* `end` is where the next block would start, for that one to be sampled */
     uint64_t sealed;             /* blocks handed out in chunks that this part filled or left */
@@ -120,6 +120,7 @@ struct part {
   struct tally *tally; /* of its thread; of a part that serves nobody, of the last one */
   uint64_t before;     /* of an epoch: part_handed_out() when it began to serve it */
   uint32_t index;
+  bool of_epochs; /* one after the other; else of threads, for epoch 0. Never changes */
   _Atomic uint32_t slabs;     /* of all classes */
   struct lifetime *lifetime;  /* NULL: epoch 0. Changes only while no thread has the part and no slab is its own */
   struct thread *thread;      /* whose it is while live; NULL for nobody's */
@@ -154,10 +155,36 @@ HIDDEN extern _Atomic unsigned dead_parts; /* in the pool */
 HIDDEN extern _Atomic unsigned live_parts; /* that a thread has */
 HIDDEN extern unsigned parts_given_up;     /* whose lists were lost, in a fork child */
 
-/* Blocks that it handed out in all; of an epoch's part that no thread uses just now, or a little less. */
+/* Around a change of several numbers that a reader must see as one. What changes in between is stored with release and
+ * loaded with acquire: who sees a change sees the odd sequence before it. By the part's own thread. */
+INLINE void part_begin_change(struct part *part) {
+  __atomic_store_n(&part->sampling.sequence, part->sampling.sequence + 1, __ATOMIC_RELAXED);
+}
+INLINE void part_end_change(struct part *part) {
+  __atomic_store_n(&part->sampling.sequence, part->sampling.sequence + 1, __ATOMIC_RELEASE); /* and even after all */
+}
+INLINE uint32_t part_begin_look(const struct part *part) {
+  return __atomic_load_n(&part->sampling.sequence, __ATOMIC_ACQUIRE);
+}
+/* Whether nothing changed since, so that what was loaded, with acquire, is whole. */
+INLINE bool part_end_look(const struct part *part, uint32_t begun) {
+  return begun % 2 == 0 && __atomic_load_n(&part->sampling.sequence, __ATOMIC_RELAXED) == begun;
+}
+
+/* Blocks that it handed out in chunks; from any thread. */
+INLINE uint64_t part_bumped(const struct part *part) {
+  for (;;) {
+    uint32_t begun = part_begin_look(part);
+    uint64_t bumped = __atomic_load_n(&part->bump.allocations, __ATOMIC_ACQUIRE) +
+                      __atomic_load_n(&part->bump.sealed, __ATOMIC_ACQUIRE) +
+                      __atomic_load_n(&part->bump.count, __ATOMIC_ACQUIRE);
+    if (part_end_look(part, begun)) return bumped;
+  }
+}
+
+/* In all, but for what its lists served since they last came by. */
 INLINE uint64_t part_handed_out(const struct part *part) {
-  return LOAD_RACING(part->served) + LOAD_RACING(part->bump.allocations) + LOAD_RACING(part->bump.sealed) +
-         LOAD_RACING(part->bump.count);
+  return __atomic_load_n(&part->served, __ATOMIC_RELAXED) + part_bumped(part);
 }
 
 /* A dead thread's part, or a new one. NULL without memory. */

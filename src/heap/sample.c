@@ -40,6 +40,8 @@ static uint32_t geometric(struct tally *tally, size_t mean) {
   return (uint32_t)min_size(1 + (uint64_t)(more >> 32), INT32_MAX);
 }
 
+uint32_t sample_below(uint32_t bound) { return (uint32_t)((uint64_t)random_of(tally_here()) * bound >> 32); }
+
 int32_t sample_draw(void) {
   return options.sample ? (int32_t)geometric(tally_here(), options.sample) : INT32_MAX;
 }
@@ -236,7 +238,7 @@ void sample_end(const struct timing *timing, size_t requested, size_t usable) {
   s.cpu_ns = cpu_of(timing, s.wall_ns);
   count_path((enum path)s.path, s.wall_ns, s.lock_wait_ns);
   tally_add(&tally->doings.slow_allocations, 1);
-  tally_add(&tally->doings.slow_ticks, ticks);
+  tally_add(&tally->doings.slow_ns, s.wall_ns);
   if (current_part->lifetime) add(&labels[current_part->lifetime->label].slow, 1);
   if (tally->stages & REPAIRS) count_repair(tally, &s);
   if (timing->sampled) record(current_part, timing->start, &s);
@@ -246,16 +248,18 @@ void sample_end_path(const struct timing *timing, enum path path) {
   struct tally *tally = tally_here();
   uint64_t now = ticks_now(), ticks = now - timing->start;
   ticks_calibrate(now);
-  count_path(path, ticks_to_ns(ticks), 0);
+  uint64_t ns = ticks_to_ns(ticks);
+  count_path(path, ns, 0);
   if (path < PATHS_OF_MALLOC) return; /* the malloc inside counts itself */
   tally_add(&tally->doings.slow_frees, 1);
-  tally_add(&tally->doings.slow_ticks, ticks);
+  tally_add(&tally->doings.slow_ns, ns);
 }
 
 static COLD void count_puts(struct sampling *sampling, struct tally *tally) {
   for (unsigned i = 0; i < sampling->puts; i++) {
-    count_path(PATH_PUT_BY, ticks_to_ns(sampling->put[i]), 0);
-    tally_add(&tally->doings.slow_ticks, sampling->put[i]);
+    uint64_t ns = ticks_to_ns(sampling->put[i]);
+    count_path(PATH_PUT_BY, ns, 0);
+    tally_add(&tally->doings.slow_ns, ns);
   }
   tally_add(&tally->doings.slow_frees, sampling->puts);
   sampling->puts = 0;

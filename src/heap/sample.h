@@ -76,6 +76,8 @@ HIDDEN void sample_end_path(const struct timing *timing, enum path path);
 HIDDEN void sample_end_put(struct part *part, const struct timing *timing);
 HIDDEN void sample_flush_puts(struct part *part);
 
+HIDDEN uint32_t sample_below(uint32_t bound); /* a random number; 0 for bound 0 */
+
 /* How many mallocs to let pass; INT32_MAX when sampling is off. */
 HIDDEN int32_t sample_draw(void);
 
@@ -104,6 +106,7 @@ INLINE void sample_begin_path(struct timing *timing) { (void)timing; }
 INLINE void sample_end_path(const struct timing *timing, enum path path) { (void)timing, (void)path; }
 INLINE void sample_end_put(struct part *part, const struct timing *timing) { (void)part, (void)timing; }
 INLINE void sample_flush_puts(struct part *part) { (void)part; }
+INLINE uint32_t sample_below(uint32_t bound) { return (void)bound, 0; }
 INLINE int32_t sample_draw(void) { return INT32_MAX; }
 INLINE bool sample_is_due(const struct part *part, unsigned class) { return (void)part, (void)class, false; }
 INLINE void *sample_aside(struct part *part, unsigned class, size_t requested) {

@@ -44,7 +44,7 @@ static void times_add(struct times *to, const struct times *from) {
 void doings_add(struct doings *to, const struct doings *from) {
   tally_add(&to->slow_allocations, of(&from->slow_allocations));
   tally_add(&to->slow_frees, of(&from->slow_frees));
-  tally_add(&to->slow_ticks, of(&from->slow_ticks));
+  tally_add(&to->slow_ns, of(&from->slow_ns));
   times_add(&to->samples, &from->samples);
   times_add(&to->repairs, &from->repairs);
   tally_add(&to->repair_remote, of(&from->repair_remote));
@@ -53,9 +53,13 @@ void doings_add(struct doings *to, const struct doings *from) {
   tally_add(&to->repair_other, of(&from->repair_other));
 }
 
+void tally_is_of_this_thread(struct tally *tally) {
+  __atomic_store_n(&tally->doings.thread_id, os_thread_id(), __ATOMIC_RELAXED);
+}
+
 void tally_begin(struct tally *tally) {
   doings_add(&departed, &tally->doings);
   uint64_t *words = (uint64_t *)&tally->doings;
   for (size_t i = 0; i < sizeof tally->doings / sizeof *words; i++) __atomic_store_n(&words[i], 0, __ATOMIC_RELAXED);
-  __atomic_store_n(&tally->doings.thread_id, os_thread_id(), __ATOMIC_RELAXED);
+  tally_is_of_this_thread(tally);
 }

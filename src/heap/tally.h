@@ -56,7 +56,7 @@ struct times {
 /* What a thread did, from its birth on. */
 struct doings {
   uint64_t thread_id;
-  uint64_t slow_allocations, slow_frees, slow_ticks;
+  uint64_t slow_allocations, slow_frees, slow_ns;
   struct times samples, repairs;
   uint64_t repair_remote, repair_adopt, repair_purge, repair_other;
 };
@@ -66,6 +66,7 @@ struct tally {
   uint32_t slow_countdown; /* slow mallocs until the next sample */
   uint32_t cpu_countdown;  /* samples until one takes the thread's time */
   int64_t bump_countdown;  /* blocks in chunks until the next sample */
+  uint32_t bump_used;      /* bytes of the last chunk that was emptied or left */
   uint64_t waited;         /* ticks, for locks, in the call under way */
   uint64_t random;
   uint64_t allocations_before, frees_before; /* its part's, by earlier threads; under parts_lock */
@@ -82,6 +83,7 @@ HIDDEN struct tally *tally_make(void);
 
 /* A thread begins with it: what the one before did is told to departed. Under parts_lock, as is departed. */
 HIDDEN void tally_begin(struct tally *tally);
+HIDDEN void tally_is_of_this_thread(struct tally *tally); /* the one thread of a fork child has another id */
 extern HIDDEN struct doings departed;
 
 HIDDEN void doings_add(struct doings *to, const struct doings *from);

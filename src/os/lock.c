@@ -21,13 +21,13 @@ uint64_t lock_take_slow(struct lock *lock) {
   wait_for(lock);
   uint64_t waited = ticks_now() - before + 1; /* not 0: that would mean that it was free */
   lock_count(&lock->contended, 1);
-  lock_count(&lock->waited, waited);
+  lock_count(&lock->waited, ticks_to_ns(waited));
   return waited;
 }
 
 void lock_release_slow(struct lock *lock) { os_wake(&lock->word, 1); }
 
-void lock_count_hold(struct lock *lock) { lock_count(&lock->held, ticks_now() - lock->since); }
+void lock_count_hold(struct lock *lock) { lock_count(&lock->held, ticks_to_ns(ticks_now() - lock->since)); }
 
 void lock_totals_add(struct lock_totals *to, const struct lock *lock) {
   to->taken += __atomic_load_n(&lock->taken, __ATOMIC_RELAXED);

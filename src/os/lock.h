@@ -10,8 +10,8 @@
 struct lock {
   _Atomic uint32_t word;
   uint64_t taken, contended; /* in all; and of these, not at the first try */
-  uint64_t waited;           /* ticks, by those */
-  uint64_t held, since;      /* ticks, while lock_times */
+  uint64_t waited;           /* nanoseconds, by those; added up as such, because a tick's length becomes better known */
+  uint64_t held, since;      /* nanoseconds, while lock_times; and ticks */
 };
 
 /* One of many that several threads take at a time: on a line of its own. */

@@ -33,7 +33,7 @@ void *large_alloc(size_t size, size_t alignment, bool *zero, struct pages_how *h
 }
 
 void large_bury(struct run *run) {
-  atomic_fetch_add_explicit(&frees, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&frees, 1, memory_order_release);
   count_live(run->size, 0);
   run->was = LARGE_WAS;
 }
@@ -57,7 +57,7 @@ static void *move(struct run *run, size_t size) {
   if (how == NOT_MOVED) memcpy(run_start(target), run_start(run), keep);
   bool moved = how == MOVED;
   atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed);
-  atomic_fetch_add_explicit(&frees, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&frees, 1, memory_order_release);
   count_live(old, target->size);
   run->was = LARGE_WAS;
   pages_free(run, moved && keep == run_bytes(run));
@@ -73,7 +73,8 @@ void *large_resize(struct run *run, size_t size) {
 }
 
 struct large_totals large_totals(void) {
-  return (struct large_totals){atomic_load_explicit(&allocations, memory_order_relaxed),
-                               atomic_load_explicit(&frees, memory_order_relaxed),
-                               atomic_load_explicit(&live_bytes, memory_order_relaxed)};
+  struct large_totals totals = {.frees = atomic_load_explicit(&frees, memory_order_acquire)}; /* never more than: */
+  totals.allocations = atomic_load_explicit(&allocations, memory_order_relaxed);
+  totals.live_bytes = atomic_load_explicit(&live_bytes, memory_order_relaxed);
+  return totals;
 }

@@ -63,7 +63,7 @@ static void check_times(const struct times *sum, const struct times *a, const st
 static void check_sum(const struct doings *sum, const struct doings *a, const struct doings *b) {
   CHECK_COUNT(sum->slow_allocations, ==, a->slow_allocations + b->slow_allocations);
   CHECK_COUNT(sum->slow_frees, ==, a->slow_frees + b->slow_frees);
-  CHECK_COUNT(sum->slow_ticks, ==, a->slow_ticks + b->slow_ticks);
+  CHECK_COUNT(sum->slow_ns, ==, a->slow_ns + b->slow_ns);
   check_times(&sum->samples, &a->samples, &b->samples);
   check_times(&sum->repairs, &a->repairs, &b->repairs);
   CHECK_COUNT(sum->repair_remote, ==, a->repair_remote + b->repair_remote);
