@@ -196,7 +196,7 @@ static void free_elsewhere(struct run *run, void *p) {
   struct part *own = current_thread ? current_thread->home : &empty_part;
   uint32_t epoch = run->epoch;
   if (run->kind == RUN_LARGE) free_large(run);
-  else if (run->kind == RUN_SLAB && own != current_part && part_class_of(own, pages_homes()[granule_of(p)]) < CLASSES)
+  else if (run->kind == RUN_SLAB && own != current_part && part_class_of(own, LOAD_RACING(pages_homes()[granule_of(p)])) < CLASSES)
     free_at_home(own, p);
   else if (run->kind == RUN_SLAB) heap_free_remote(own, run, p);
   else if (!bump_free(run, p)) misuse("free", p);
@@ -217,7 +217,7 @@ HOT void front_free(void *p) {
 }
 
 void front_free_full(void *p) {
-  unsigned class = (unsigned)part_class_of(current_part, pages_homes()[granule_of(p)]);
+  unsigned class = (unsigned)part_class_of(current_part, LOAD_RACING(pages_homes()[granule_of(p)]));
   struct timing timing;
   if (!class_starts_block((uintptr_t)p, class_inverse(class))) misuse_interior("free", p);
   sample_begin_path(&timing);
