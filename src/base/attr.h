@@ -32,7 +32,7 @@
 #define STORE_RACING(place, value) ((place) = (value))
 #endif
 
-/* Stores before it are seen before stores after it. gcc refuses to compile a fence for ThreadSanitizer, which knows none;
+/* Stores before it are seen before stores after it. gcc compiles no fence for ThreadSanitizer, which knows none;
  * there it only holds the compiler back. */
 #if defined(__SANITIZE_THREAD__)
 #define FENCE_STORES() __atomic_signal_fence(__ATOMIC_RELEASE)

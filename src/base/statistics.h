@@ -35,4 +35,10 @@ struct statistics {
   size_t (*gather)(void *rows, size_t most);
 };
 
+INLINE uint64_t statistic_value(const void *row, const struct statistic *field, unsigned index) {
+  uint64_t value;
+  __builtin_memcpy(&value, (const char *)row + field->offset + index * sizeof value, sizeof value);
+  return value;
+}
+
 #endif

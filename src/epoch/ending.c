@@ -412,8 +412,8 @@ static void destroy_checked(struct epoch *e, tslab_epoch_report *out) {
   end_closing(e, out);
 }
 
-/* What destroy and reset begin with: the children are done, and nobody who must not be is inside or comes in. 0 with the
- * lock held. */
+/* What destroy and reset begin with: the children are done, and nobody who must not be is inside or comes in. 0 with
+ * the lock held. */
 static int take(struct epoch *e, uint64_t id, bool reset, tslab_epoch_report *out) {
   int error = destroyable(e, id);
   if (error == 0 && epoch_has_children(e)) error = for_children(e, id, reset);

@@ -192,11 +192,15 @@ static void free_large(struct run *run) {
   sample_end_path(&timing, PATH_LARGE_FREE);
 }
 
+static bool is_home(const struct part *part, const void *p) {
+  return part_class_of(part, LOAD_RACING(pages_homes()[granule_of(p)])) < CLASSES;
+}
+
 static void free_elsewhere(struct run *run, void *p) {
   struct part *own = current_thread ? current_thread->home : &empty_part;
   uint32_t epoch = run->epoch;
   if (run->kind == RUN_LARGE) free_large(run);
-  else if (run->kind == RUN_SLAB && own != current_part && part_class_of(own, LOAD_RACING(pages_homes()[granule_of(p)])) < CLASSES)
+  else if (run->kind == RUN_SLAB && own != current_part && is_home(own, p))
     free_at_home(own, p);
   else if (run->kind == RUN_SLAB) heap_free_remote(own, run, p);
   else if (!bump_free(run, p)) misuse("free", p);

@@ -1,9 +1,10 @@
 /* tables: see tables.h.                                                                              floor: front */
 #include "front/tables.h"
 
-#include "heap/sample.h"
+#include "front/front.h"
+#include "front/gather.h"
+#include "os/os.h"
 #include "slab/classes.h"
-#include "tslab/tslab.h"
 
 #define FIELD(row, name, kind, unit, help) {#name, offsetof(struct row, name), 1, kind, UNIT_##unit, help}
 #define LABEL(row, name, help) \
@@ -226,3 +227,16 @@ const struct statistics tables[TABLES] = {
     [TABLE_SAMPLE] = {"sample", "one allocation timed end to end, the newest ones", FIELDS(sample_fields),
                       sizeof(struct sample), TABLE_SAMPLES_MOST, gather_samples},
 };
+
+static size_t room_of(const struct statistics *table) {
+  return round_up((size_t)table->most * table->row_bytes, os_page_size);
+}
+
+void *table_room(const struct statistics *table) {
+  void *room = front_start() ? os_reserve(NULL, room_of(table)) : NULL;
+  if (!room || os_commit(room, room_of(table))) return room;
+  os_unreserve(room, room_of(table));
+  return NULL;
+}
+
+void table_room_end(const struct statistics *table, void *room) { os_unreserve(room, room_of(table)); }

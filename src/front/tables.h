@@ -15,14 +15,8 @@ HIDDEN extern const struct statistics tables[TABLES];
 #define TABLE_EPOCHS_MOST  64
 #define TABLE_SAMPLES_MOST 512 /* the newest */
 
-/* front/stats.c. Each fills at most `most` rows and returns how many. */
-HIDDEN size_t gather_process(void *rows, size_t most);
-HIDDEN size_t gather_classes(void *rows, size_t most);
-HIDDEN size_t gather_paths(void *rows, size_t most);
-HIDDEN size_t gather_threads(void *rows, size_t most);
-HIDDEN size_t gather_labels(void *rows, size_t most);
-HIDDEN size_t gather_epochs(void *rows, size_t most);
-HIDDEN size_t gather_locks(void *rows, size_t most);
-HIDDEN size_t gather_samples(void *rows, size_t most);
+/* Room for the rows of a table, which no figure counts, and its end. NULL without memory. */
+HIDDEN void *table_room(const struct statistics *table);
+HIDDEN void table_room_end(const struct statistics *table, void *room);
 
 #endif

@@ -11,12 +11,15 @@ static void set_part(struct run *chunk, struct part *part) {
   atomic_store_explicit(&chunk->part, part, memory_order_relaxed);
 }
 
-/* Where blocks end: the chunk's end, or, when one is to be a sample, somewhere in the next `within` bytes: any byte that
- * is likely to be used is as likely to be in it. */
+/* Where blocks end: the chunk's end, or, when one is to be a sample, somewhere in the next `within` bytes: any of those
+ * that are likely to be used is as likely to be in it. */
 static void set_end(struct bump *bump, uint32_t within) {
   char *end = bump->start + CHUNK_CAPACITY;
   bump->armed = options.sample && tally_here()->bump_countdown <= 0;
-  if (UNLIKELY(bump->armed)) end = bump->at + round_down(min_size(sample_below(within), (size_t)(end - bump->at)), CHUNK_UNIT);
+  if (UNLIKELY(bump->armed)) {
+    size_t most = min_size(sample_below(within), (size_t)(end - bump->at));
+    end = bump->at + round_down(most, CHUNK_UNIT);
+  }
   __atomic_store_n(&bump->end, end, __ATOMIC_RELAXED);
 }
 

@@ -35,8 +35,8 @@ void *list_take_back(struct part *part) {
   return aside;
 }
 
-/* Blocks that were freed since are on top, ARMED_ROOM at the most. One that is there twice would make a ring of them, so
- * each is marked as it is met; it is told, and with what follows it is lost. */
+/* Blocks that were freed since are on top, ARMED_ROOM at the most. One that is there twice would make a ring of them,
+ * so each is marked as it is met; it is told, and with what follows it is lost. */
 void list_join_aside(struct part *part) {
   unsigned class = part->sampling.class, length = count_length(part->count[class].now), whole = 0;
   void **link = &part->list[class];

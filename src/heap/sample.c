@@ -29,8 +29,8 @@ static uint32_t random_of(struct tally *tally) {
   return (uint32_t)(x * 2685821657736338717u >> 32);
 }
 
-/* Of a geometric distribution with that mean; always 1 for the mean 1. -log2 of a random number, taken as linear between
- * powers of two, has the mean 3/2. */
+/* Of a geometric distribution with that mean; always 1 for the mean 1. -log2 of a random number, taken as linear
+ * between powers of two, has the mean 3/2. */
 static uint32_t geometric(struct tally *tally, size_t mean) {
   uint32_t r = random_of(tally) | 1;
   unsigned log = log2_floor(r);
@@ -64,7 +64,7 @@ void sample_draw_slow(struct timing *timing, struct tally *tally) {
   if (timing->takes_cpu) timing->cpu = os_thread_ns();
 }
 
-/* ---- what the clocks cost, which is not the call's ---------------------------------------------------------------- */
+/* ---- what the clocks cost, which is not the call's --------------------------------------------------------------- */
 
 static _Atomic uint64_t exact_ticks, cpu_ns; /* 0: not measured yet */
 

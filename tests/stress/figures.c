@@ -6,6 +6,7 @@
  * moments are compared, the one that must not be more is compared with the other one of the next reading. */
 #include "../check.h"
 
+#include "front/gather.h"
 #include "front/tables.h"
 #include "heap/sample.h"
 #include <pthread.h>

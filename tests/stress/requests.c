@@ -161,7 +161,7 @@ int main(int argc, char **argv) {
   const size_t early = resident_while_serving(number, tenth);
   for (number = tenth; number < requests - window;) serve(number++);
   const size_t late = resident_while_serving(number, requests);
-  /* The newest samples are kept, and published in two snapshots: 40 KiB each that fill while the requests are served. */
+  /* The newest samples are kept, and published in two snapshots: 40 KiB each that fill while requests are served. */
   const size_t samples = 3 * 40960;
   const size_t allowed = (early / 100 > 65536 ? early / 100 : 65536) + samples;
   printf("resident %zu KiB after a tenth, %zu KiB at the end\n", early >> 10, late >> 10);

@@ -1,4 +1,4 @@
-/* moves: no figure is a constant. Each event here makes something happen; when all have, every counter and gauge of
+/* gather: no figure is a constant. Each event here makes something happen; when all have, every counter and gauge of
  * every table must have been seen with two values, in one row where rows keep their places, and every path must have
  * been taken. What cannot be moved here is in one list, with the reason. */
 #include "unit.h"

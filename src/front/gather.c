@@ -1,0 +1,560 @@
+/* gather: the figures, put together when they are read; see gather.h.                                floor: front */
+#include "front/gather.h"
+
+#include "epoch/handle.h"
+#include "front/front.h"
+#include "front/tables.h"
+#include "heap/label.h"
+#include "heap/lists.h"
+#include "os/os.h"
+#include <string.h>
+
+/* ---- gathering --------------------------------------------------------------------------------------------------- */
+
+static uint64_t of(const uint64_t *counter) { return __atomic_load_n(counter, __ATOMIC_RELAXED); }
+static uint64_t of_atomic(const _Atomic uint64_t *counter) {
+  return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+/* A counter that is pieced together while it moves may miss what moves. It never goes back all the same: what was read
+ * once is its least. */
+static uint64_t at_least(_Atomic uint64_t *once, uint64_t now) {
+  label_max(once, now);
+  return of_atomic(once);
+}
+
+static void sum_tallies(unsigned class, struct class_tally *out) {
+  *out = (struct class_tally){0};
+  uint64_t *to = (uint64_t *)out;
+  for (struct tally *t = atomic_load_explicit(&all_tallies, memory_order_acquire); t; t = t->next) {
+    const uint64_t *from = (const uint64_t *)&t->classes[class];
+    for (size_t i = 0; i < sizeof *out / sizeof *to; i++) to[i] += of(&from[i]);
+  }
+}
+
+/* Of all threads before the allocations of any: a block may be freed by another thread than its own. */
+static uint64_t frees_of(unsigned class) {
+  uint64_t frees = heap_homeless_frees(class);
+  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
+    frees += of(&p->bins[class].remote_frees) + list_totals(p, class).frees;
+  return frees;
+}
+
+void gather_class(unsigned class, tslab_class_stats *out) {
+  struct class_tally tally;
+  static _Atomic uint64_t least_from_list[CLASSES];
+  uint64_t slow = 0, frees = frees_of(class);
+  struct class_totals totals = {0};
+  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
+    heap_totals(p, class, &totals);
+  sum_tallies(class, &tally); /* after the allocations, of which these are a part: so the list's are never too many */
+  for (unsigned i = 0; i < PATHS_OF_CLASSES; i++) slow += tally.served[i];
+  uint64_t size = class_size(class);
+  *out = (tslab_class_stats){
+      .object_size = size,
+      .allocations = totals.allocations,
+      .frees = frees,
+      .live_blocks = totals.allocations - frees,
+      .live_bytes = (totals.allocations - frees) * size,
+      .cached_blocks = totals.cached,
+      .slabs = totals.slabs,
+      .slabs_born = totals.born,
+      .slabs_retired = totals.retired,
+      .refills = totals.refills,
+      .overflows = totals.overflows,
+      .remote_frees = totals.remote_frees + heap_homeless_frees(class),
+      .from_list = at_least(&least_from_list[class], totals.allocations - min_size(slow, totals.allocations)),
+      .from_depot = tally.served[PATH_DEPOT],
+      .from_slab = tally.served[PATH_SLAB],
+      .from_remote = tally.served[PATH_REMOTE],
+      .from_fresh = tally.served[PATH_FRESH],
+      .from_adopted = tally.served[PATH_ADOPTED],
+      .from_reserve = tally.served[PATH_RESERVE],
+      .from_run = tally.served[PATH_RUN],
+      .from_map = tally.served[PATH_MAP],
+      .slabs_recycled = tally.recycled,
+      .lock_fast_acquire = tally.lock_fast,
+      .lock_contended = tally.lock_contended,
+      .bitmap_alloc_attempts = tally.take_attempts,
+      .bitmap_alloc_cas_retries = tally.take_retries,
+      .bitmap_free_attempts = tally.push_attempts,
+      .bitmap_free_cas_retries = tally.push_retries,
+      .current_partial_cas_attempts = tally.adopt_attempts,
+      .current_partial_cas_failures = tally.adopt_failures,
+      .samples = tally.samples,
+      .sampled_requested_bytes = tally.requested,
+      .sampled_requested_squares = tally.requested_squares,
+  };
+}
+
+static uint64_t root_of(unsigned __int128 square) {
+  uint64_t root = 0;
+  for (uint64_t bit = (uint64_t)1 << 63; bit; bit >>= 1)
+    if ((unsigned __int128)(root | bit) * (root | bit) <= square) root |= bit;
+  return root;
+}
+
+/* The mean request of the class's samples, for all its live blocks; of a class without a sample, anything that it
+ * serves is as likely. Returns the square of the estimate's standard error. */
+static unsigned __int128 add_requested(tslab_stats_global *to, const tslab_class_stats *class, uint64_t below) {
+  uint64_t n = class->samples, sum = class->sampled_requested_bytes;
+  if (n == 0) {
+    unsigned __int128 spread = (unsigned __int128)class->live_blocks * (class->object_size - below);
+    to->requested_bytes += class->live_bytes - (uint64_t)(spread / 2);
+    return spread * spread / 12;
+  }
+  to->requested_bytes += (uint64_t)((unsigned __int128)class->live_blocks * sum / n);
+  unsigned __int128 square = (unsigned __int128)sum * sum;
+  unsigned __int128 squares = (unsigned __int128)class->sampled_requested_squares * n;
+  unsigned __int128 variance = squares > square ? (squares - square) / n / n : 0; /* of one request */
+  return variance * class->live_blocks / n * class->live_blocks;
+}
+
+static void add_class(tslab_stats_global *to, const tslab_class_stats *from) {
+  to->allocations += from->allocations;
+  to->frees += from->frees;
+  to->live_bytes += from->live_bytes;
+  to->cached_blocks += from->cached_blocks;
+  to->cached_bytes += from->cached_blocks * from->object_size;
+  to->slabs_born += from->slabs_born;
+  to->slabs_retired += from->slabs_retired;
+}
+
+/* Blocks in the chunks of epochs, which are of no class. Allocations first: so what was freed is never too much. */
+static void gather_bumped(uint64_t *allocations, uint64_t *frees, uint64_t *live_bytes) {
+  static _Atomic uint64_t least_frees;
+  struct chunk_live live = {0, 0};
+  *allocations = bump_allocations();
+  for (uint32_t i = 1; i <= lifetimes_made(); i++) {
+    const struct lifetime *lifetime = lifetime_at(i);
+    if (atomic_load_explicit(&lifetime->own, memory_order_relaxed) == 0) continue;
+    lifetime_lock(lifetime);
+    for (struct run *run = lifetime_first(lifetime); run; run = lifetime_next(run)) {
+      if (run->kind != RUN_CHUNK) continue;
+      struct chunk_live here = chunk_live(run);
+      live.blocks += here.blocks;
+      live.bytes += here.bytes;
+    }
+    lifetime_unlock(lifetime);
+  }
+  *frees = at_least(&least_frees, *allocations - min_size(live.blocks, *allocations));
+  *live_bytes = live.bytes;
+}
+
+#if TSLAB_TELEMETRY
+static uint64_t entries_of(enum path path) {
+  uint64_t entries = 0;
+  for (unsigned i = 0; i < BUCKETS; i++) entries += of_atomic(&path_totals[path].buckets[i]);
+  return entries;
+}
+
+static void add_paths(tslab_stats_global *out) {
+  for (enum path path = 0; path < PATHS; path++) {
+    uint64_t entries = entries_of(path);
+    out->samples += of_atomic(&path_totals[path].samples);
+    if (path == PATH_FAST || path == PATH_DIVERTED) continue; /* counted by what served them */
+    if (path < PATHS_OF_MALLOC) out->slow_allocations += entries;
+    else out->slow_frees += entries;
+  }
+}
+
+size_t gather_paths(void *rows, size_t most) {
+  tslab_path_stats *row = rows;
+  size_t count = min_size(PATHS, most);
+  memset(row, 0, count * sizeof *row);
+  for (size_t i = 0; i < count; i++, row++) {
+    const struct path_totals *from = &path_totals[i];
+    memcpy(row->name, path_names[i], strlen(path_names[i]));
+    row->wall_ns_sum = of_atomic(&from->wall_sum);
+    row->wall_ns_max = of_atomic(&from->wall_max);
+    row->samples = of_atomic(&from->samples);
+    row->sampled_wall_ns_sum = of_atomic(&from->sampled_wall_sum);
+    row->cpu_samples = of_atomic(&from->cpu_samples);
+    row->cpu_wall_ns_sum = of_atomic(&from->cpu_wall_sum);
+    row->cpu_ns_sum = of_atomic(&from->cpu_sum);
+    row->wait_ns_sum = of_atomic(&from->wait_sum);
+    row->lock_wait_ns_sum = of_atomic(&from->lock_wait_sum);
+    for (unsigned bucket = 0; bucket < BUCKETS; bucket++) {
+      row->buckets[bucket] = of_atomic(&from->buckets[bucket]);
+      row->entries += row->buckets[bucket];
+    }
+  }
+  return count;
+}
+#else
+static void add_paths(tslab_stats_global *out) { (void)out; }
+size_t gather_paths(void *rows, size_t most) { return (void)rows, (void)most, 0; }
+#endif
+_Static_assert(BUCKETS == TSLAB_BUCKETS, "the public number");
+
+uint64_t tslab_bucket_ns(unsigned bucket) { return bucket_bound(bucket); }
+
+/* What moves from an epoch to its label is taken away before it is added, and read the other way round. */
+static struct least {
+  _Atomic uint64_t opened, ended, allocations, recycled, returned;
+} leasts[LABELS + 1];
+
+static void add_epochs(tslab_stats_global *out) {
+  for (uint32_t i = 0, made = labels_made(); i < LABELS + 1; i = i + 1 == made ? LABEL_OTHERS : i + 1) {
+    out->epochs_opened += of_atomic(&labels[i].opened);
+    out->bytes_recycled += of_atomic(&labels[i].recycled);
+    out->bytes_returned += of_atomic(&labels[i].returned);
+  }
+  for (uint32_t i = 1; i <= lifetimes_made(); i++) {
+    const struct epoch *e = epoch_at(i);
+    out->epochs_opened += LOAD_RACING(e->opened_here); /* before the state: none has ended that was not opened */
+    out->bytes_recycled += LOAD_RACING(e->recycled_here);
+    enum epoch_state state = epoch_state(e);
+    out->epochs_open += state == EPOCH_OPEN;
+    out->epochs_closing += state == EPOCH_CLOSING;
+  }
+  static struct least least;
+  out->epochs_opened = at_least(&least.opened, out->epochs_opened);
+  out->bytes_recycled = at_least(&least.recycled, out->bytes_recycled);
+  out->bytes_returned = at_least(&least.returned, out->bytes_returned);
+  out->epochs_ended = at_least(
+      &least.ended, out->epochs_opened - min_size(out->epochs_open + out->epochs_closing, out->epochs_opened));
+}
+
+void gather_global(tslab_stats_global *out) {
+  memset(out, 0, sizeof *out);
+  if (!front_has_started()) return;
+  unsigned __int128 error = 0;
+  for (unsigned class = 0; class < CLASSES; class++) {
+    tslab_class_stats one;
+    gather_class(class, &one);
+    add_class(out, &one);
+    error += add_requested(out, &one, class ? class_size(class - 1) : 0);
+  }
+  out->requested_error = root_of(error);
+  uint64_t bumped, freed, bumped_live_bytes;
+  gather_bumped(&bumped, &freed, &bumped_live_bytes);
+  out->allocations += bumped;
+  out->frees += freed;
+  out->live_bytes += bumped_live_bytes;
+  struct large_totals large = large_totals();
+  out->large_live_blocks = large.allocations - large.frees;
+  out->large_live_bytes = large.live_bytes;
+  out->allocations += large.allocations;
+  out->frees += large.frees;
+  out->live_bytes += large.live_bytes;
+  out->live_blocks = out->allocations - out->frees;
+  struct pages_totals totals = pages_totals();
+  out->reserved_bytes = totals.reserved;
+  out->committed_bytes = totals.committed;
+  out->free_dirty_bytes = totals.free_dirty;
+  out->in_use_bytes = totals.committed - totals.free_dirty - totals.free_clean;
+  out->returned_bytes = totals.returned;
+  out->purge_calls = totals.purge_calls;
+  out->purge_failures = totals.purge_failures;
+  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
+    lock_take(&p->lock);
+    out->parts++;
+    out->threads += p->live && !p->of_epochs;
+    lock_release(&p->lock);
+  }
+  out->misuses = misuse_count();
+  out->leaked_at_fork = parts_given_up;
+  out->clock_ns = os_now_ns();
+  out->clock_raw_ns = os_now_raw_ns();
+  out->free_clean_bytes = totals.free_clean;
+  out->reserve_bytes = reserve_bytes();
+  add_paths(out);
+  add_epochs(out);
+}
+
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
+
+size_t gather_process(void *rows, size_t most) {
+  if (most == 0) return 0;
+  gather_global(rows);
+  return 1;
+}
+
+size_t gather_classes(void *rows, size_t most) {
+  tslab_class_stats *row = rows;
+  size_t count = min_size(CLASSES, most);
+  for (unsigned class = 0; class < count; class++) gather_class(class, &row[class]);
+  return count;
+}
+
+static void add_doings(tslab_thread_stats *to, const struct doings *from) {
+  to->slow_allocations += of(&from->slow_allocations);
+  to->slow_frees += of(&from->slow_frees);
+  to->slow_wall_ns_sum += of(&from->slow_ns);
+  to->alloc_samples += of(&from->samples.count);
+  to->alloc_wall_ns_sum += of(&from->samples.wall_sum);
+  to->alloc_wall_ns_max = max_size(to->alloc_wall_ns_max, of(&from->samples.wall_max));
+  to->alloc_cpu_samples += of(&from->samples.cpu_count);
+  to->alloc_cpu_ns_sum += of(&from->samples.cpu_sum);
+  to->alloc_cpu_ns_max = max_size(to->alloc_cpu_ns_max, of(&from->samples.cpu_max));
+  to->alloc_wait_ns_sum += of(&from->samples.wait_sum);
+  to->alloc_wait_ns_max = max_size(to->alloc_wait_ns_max, of(&from->samples.wait_max));
+  to->repair_count += of(&from->repairs.count);
+  to->repair_wall_ns_sum += of(&from->repairs.wall_sum);
+  to->repair_wall_ns_max = max_size(to->repair_wall_ns_max, of(&from->repairs.wall_max));
+  to->repair_cpu_samples += of(&from->repairs.cpu_count);
+  to->repair_cpu_ns_sum += of(&from->repairs.cpu_sum);
+  to->repair_cpu_ns_max = max_size(to->repair_cpu_ns_max, of(&from->repairs.cpu_max));
+  to->repair_wait_ns_sum += of(&from->repairs.wait_sum);
+  to->repair_wait_ns_max = max_size(to->repair_wait_ns_max, of(&from->repairs.wait_max));
+  to->repair_reason_remote += of(&from->repair_remote);
+  to->repair_reason_adopt += of(&from->repair_adopt);
+  to->repair_reason_purge += of(&from->repair_purge);
+  to->repair_reason_other += of(&from->repair_other);
+}
+
+/* Of the part's thread, or of all that it ever served. */
+static void add_thread(tslab_thread_stats *to, struct part *part, bool all) {
+  const struct tally *tally = part->tally;
+  uint64_t allocations = 0, frees = 0;
+  for (unsigned class = 0; class < CLASSES; class++) {
+    struct list_totals list = list_totals(part, class);
+    allocations += list.allocations;
+    frees += list.frees + of(&part->bins[class].remote_frees);
+    to->cached_bytes += (list.length + __atomic_load_n(&part->bins[class].depot_blocks, __ATOMIC_RELAXED)) *
+                        class_size(class);
+  }
+  to->allocations += allocations - (all ? 0 : tally->allocations_before);
+  to->frees += frees - (all ? 0 : tally->frees_before);
+}
+
+/* Live threads, and in the last row those that are gone, or too many. Under parts_lock, so that nobody is born. */
+size_t gather_threads(void *rows, size_t most) {
+  tslab_thread_stats *row = rows;
+  size_t count = 0;
+  if (most == 0) return 0;
+  tslab_thread_stats rest = {0};
+  lock_take(&parts_lock);
+  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
+    lock_take(&p->lock);
+    bool of_thread = !p->of_epochs && p->tally, live = p->live;
+    lock_release(&p->lock);
+    if (!of_thread) continue;
+    if (!live || count + 1 == most) {
+      add_thread(&rest, p, true);
+      add_doings(&rest, &p->tally->doings);
+      rest.alive += live;
+      continue;
+    }
+    memset(&row[count], 0, sizeof *row);
+    row[count].thread_id = of(&p->tally->doings.thread_id);
+    row[count].alive = 1;
+    add_thread(&row[count], p, false);
+    add_doings(&row[count], &p->tally->doings);
+    rest.allocations += p->tally->allocations_before;
+    rest.frees += p->tally->frees_before;
+    count++;
+  }
+  add_doings(&rest, &departed);
+  lock_release(&parts_lock);
+  row[count] = rest;
+  return count + 1;
+}
+
+void gather_this_thread(tslab_thread_stats *out) {
+  struct part *part = current_thread ? current_thread->home : NULL;
+  memset(out, 0, sizeof *out);
+  if (!part) return;
+  out->thread_id = of(&part->tally->doings.thread_id);
+  out->alive = 1;
+  add_thread(out, part, false);
+  add_doings(out, &part->tally->doings);
+}
+
+static void add_label(tslab_label_stats *to, const struct label *from) {
+  to->opened = of_atomic(&from->opened);
+  to->allocations = of_atomic(&from->allocations);
+  to->bytes_recycled = of_atomic(&from->recycled);
+  to->bytes_returned = of_atomic(&from->returned);
+  to->refused = of_atomic(&from->refused);
+  to->diverted = of_atomic(&from->diverted);
+  to->samples = of_atomic(&from->samples);
+  to->sampled_wall_ns_sum = of_atomic(&from->wall_sum);
+  to->sampled_wall_ns_max = of_atomic(&from->wall_max);
+  to->cpu_samples = of_atomic(&from->cpu_samples);
+  to->cpu_ns_sum = of_atomic(&from->cpu_sum);
+  to->wait_ns_sum = of_atomic(&from->wait_sum);
+  to->slow_allocations = of_atomic(&from->slow);
+  to->lock_fast_acquire = of_atomic(&from->lock_fast);
+  to->lock_contended = of_atomic(&from->lock_contended);
+  to->bitmap_alloc_cas_retries = of_atomic(&from->take_retries);
+  to->bitmap_free_cas_retries = of_atomic(&from->push_retries);
+}
+
+/* An idle epoch has nothing to ask for. */
+static bool is_idle(const struct epoch *e) {
+  return atomic_load_explicit(&e->lifetime.own, memory_order_relaxed) == 0 && !LOAD_RACING(e->parts);
+}
+
+static void add_epoch(tslab_label_stats *to, const struct epoch *e) {
+  tslab_epoch_status status;
+  uint64_t id = epoch_id(e);
+  to->opened += LOAD_RACING(e->opened_here);
+  to->allocations += LOAD_RACING(e->allocated_here);
+  to->bytes_recycled += LOAD_RACING(e->recycled_here);
+  enum epoch_state state = epoch_state(e);
+  if (state != EPOCH_OPEN && state != EPOCH_CLOSING) return;
+  to->open++;
+  if (is_idle(e)) {
+    to->allocations += LOAD_RACING(e->allocations);
+    to->refused += atomic_load_explicit(&e->lifetime.refused, memory_order_relaxed);
+    to->diverted += atomic_load_explicit(&e->diverted, memory_order_relaxed);
+    return;
+  }
+  if (tslab_epoch_info(id, &status) != 0) return;
+  to->allocations += status.allocations;
+  to->live_blocks += status.live_blocks;
+  to->live_bytes += status.live_bytes;
+  to->committed_bytes += status.committed_bytes;
+  to->refused += status.refused;
+  to->diverted += status.diverted;
+}
+
+/* Those that were ever used; where a row of `rows` is which label of heap/label.h is its `row`. */
+size_t gather_labels(void *rows, size_t most) {
+  tslab_label_stats *row = rows;
+  size_t made = min_size(labels_made(), most), count = made;
+  if (made < most && of_atomic(&labels[LABEL_OTHERS].opened) + of_atomic(&labels[LABEL_OTHERS].samples) != 0) count++;
+  memset(row, 0, count * sizeof *row);
+  for (size_t i = 0; i < count; i++) {
+    const struct label *from = &labels[i < made ? i : LABEL_OTHERS];
+    const char *text = i < made ? from->text : "(others)";
+    memcpy(row[i].label, text, strlen(text));
+    add_label(&row[i], from);
+  }
+  for (uint32_t i = 1; i <= lifetimes_made(); i++) {
+    const struct epoch *e = epoch_at(i);
+    size_t at = min_size(LOAD_RACING(e->lifetime.label), made);
+    if (at < count) add_epoch(&row[at], e);
+  }
+  for (size_t i = 0; i < count; i++) {
+    struct least *least = &leasts[i < made ? i : LABEL_OTHERS];
+    row[i].opened = at_least(&least->opened, row[i].opened);
+    row[i].allocations = at_least(&least->allocations, row[i].allocations);
+    row[i].bytes_recycled = at_least(&least->recycled, row[i].bytes_recycled);
+    row[i].bytes_returned = at_least(&least->returned, row[i].bytes_returned);
+    row[i].ended = at_least(&least->ended, row[i].opened - min_size(row[i].open, row[i].opened));
+  }
+  return count;
+}
+
+/* ---- the epochs that are worth a row: the oldest, and the largest ------------------------------------------------ */
+
+#define OLDEST (TABLE_EPOCHS_MOST / 2)
+
+struct choice {
+  uint32_t index[TABLE_EPOCHS_MOST];
+  uint64_t rank[TABLE_EPOCHS_MOST];
+  unsigned count;
+};
+
+/* Keeps the `most` of the highest rank. */
+static void choose(struct choice *c, unsigned most, uint32_t index, uint64_t rank) {
+  unsigned at = c->count;
+  if (at == most && rank <= c->rank[most - 1]) return;
+  if (at == most) at--;
+  else c->count++;
+  for (; at > 0 && c->rank[at - 1] < rank; at--) {
+    c->index[at] = c->index[at - 1];
+    c->rank[at] = c->rank[at - 1];
+  }
+  c->index[at] = index;
+  c->rank[at] = rank;
+}
+
+static bool is_in(const struct choice *c, uint32_t index) {
+  for (unsigned i = 0; i < c->count; i++)
+    if (c->index[i] == index) return true;
+  return false;
+}
+
+static size_t add_status(tslab_epoch_status *row, uint32_t index) {
+  uint64_t id = epoch_id(epoch_at(index));
+  return id != 0 && tslab_epoch_info(id, row) == 0;
+}
+
+size_t gather_epochs(void *rows, size_t most) {
+  struct choice oldest = {.count = 0}, largest = {.count = 0};
+  tslab_epoch_status *row = rows;
+  size_t count = 0;
+  for (uint32_t i = 1; i <= lifetimes_made(); i++) {
+    const struct epoch *e = epoch_at(i);
+    enum epoch_state state = epoch_state(e);
+    if (state != EPOCH_OPEN && state != EPOCH_CLOSING) continue;
+    choose(&oldest, OLDEST, i, UINT64_MAX - LOAD_RACING(e->opened_ns));
+    choose(&largest, TABLE_EPOCHS_MOST, i, atomic_load_explicit(&e->lifetime.own, memory_order_relaxed));
+  }
+  for (unsigned i = 0; i < oldest.count && count < most; i++) count += add_status(&row[count], oldest.index[i]);
+  for (unsigned i = 0; i < largest.count && count < most; i++)
+    if (!is_in(&oldest, largest.index[i])) count += add_status(&row[count], largest.index[i]);
+  return count;
+}
+
+/* ---- locks and samples ------------------------------------------------------------------------------------------- */
+
+static struct lock_totals of_parts(void) {
+  struct lock_totals totals = {0};
+  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
+    lock_totals_add(&totals, &p->lock);
+  return totals;
+}
+
+static struct lock_totals of_epochs(void) {
+  struct lock_totals totals = {0};
+  for (unsigned i = 0; i < EPOCH_LOCKS; i++) lock_totals_add(&totals, &epoch_locks[i].lock);
+  return totals;
+}
+
+static struct lock_totals of_lifetimes(void) {
+  struct lock_totals totals = {0};
+  lifetimes_lock_totals(&totals);
+  return totals;
+}
+
+static struct lock_totals of_two(const struct lock *one, const struct lock *other) {
+  struct lock_totals totals = {0};
+  lock_totals_add(&totals, one);
+  if (other) lock_totals_add(&totals, other);
+  return totals;
+}
+
+size_t gather_locks(void *rows, size_t most) {
+  const struct {
+    const char *name;
+    struct lock_totals totals;
+  } kinds[LOCK_KINDS] = {
+      {"part", of_parts()},
+      {"pages", of_two(&pages_lock, NULL)},
+      {"reserve", of_two(&reserve_lock, NULL)},
+      {"runs of an epoch", of_lifetimes()},
+      {"epoch", of_epochs()},
+      {"tree of epochs", of_two(&tree_lock, NULL)},
+      {"slots of epochs", of_two(&slots_lock, NULL)},
+      {"labels", of_two(&labels_lock, NULL)},
+      {"handles", of_two(&handles_lock, &handles_zero_lock)},
+      {"parts", of_two(&parts_lock, NULL)},
+      {"threads", of_two(&threads_lock, NULL)},
+      {"frees without a thread", of_two(&homeless_lock, NULL)},
+  };
+  tslab_lock_stats *row = rows;
+  size_t count = min_size(LOCK_KINDS, most);
+  memset(row, 0, count * sizeof *row);
+  for (size_t i = 0; i < count; i++) {
+    const struct lock_totals *from = &kinds[i].totals;
+    memcpy(row[i].name, kinds[i].name, strlen(kinds[i].name));
+    row[i].fast = from->taken - min_size(from->contended, from->taken);
+    row[i].contended = from->contended;
+    row[i].wait_ns = from->waited;
+    row[i].hold_ns = from->held;
+  }
+  return count;
+}
+
+size_t gather_samples(void *rows, size_t most) {
+  struct sample *row = rows;
+  size_t count = samples_copy(row, most);
+  for (size_t i = 0; i < count; i++)
+    if (row[i].label == LABEL_OTHERS) row[i].label = labels_made(); /* the row after the others */
+  return count;
+}

@@ -1,0 +1,27 @@
+/* gather: the figures, put together when they are read.                                              floor: front
+ *
+ * Each figure by itself is as its owner left it; those of one row may be of moments some microseconds apart. No counter
+ * goes back from one reading to the next, and all are exact when nobody allocates meanwhile. From any thread, no lock
+ * held. */
+#ifndef TSLAB_FRONT_GATHER_H
+#define TSLAB_FRONT_GATHER_H
+
+#include "base/attr.h"
+#include "tslab/tslab.h"
+
+/* All but resident_bytes, which takes a descriptor for a moment. */
+HIDDEN void gather_global(tslab_stats_global *out);
+HIDDEN void gather_class(unsigned class, tslab_class_stats *out);
+HIDDEN void gather_this_thread(tslab_thread_stats *out); /* zeros when it never allocated */
+
+/* Rows of front/tables.h. Each fills at most `most` and returns how many. */
+HIDDEN size_t gather_process(void *rows, size_t most);
+HIDDEN size_t gather_classes(void *rows, size_t most);
+HIDDEN size_t gather_paths(void *rows, size_t most);
+HIDDEN size_t gather_threads(void *rows, size_t most);
+HIDDEN size_t gather_labels(void *rows, size_t most);
+HIDDEN size_t gather_epochs(void *rows, size_t most);
+HIDDEN size_t gather_locks(void *rows, size_t most);
+HIDDEN size_t gather_samples(void *rows, size_t most);
+
+#endif
