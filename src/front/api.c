@@ -222,11 +222,8 @@ HOT void front_free(void *p) {
 
 void front_free_full(void *p) {
   unsigned class = (unsigned)part_class_of(current_part, LOAD_RACING(pages_homes()[granule_of(p)]));
-  struct timing timing;
   if (!class_starts_block((uintptr_t)p, class_inverse(class))) misuse_interior("free", p);
-  sample_begin_path(&timing);
   heap_overflow(current_part, class, p);
-  sample_end_put(current_part, &timing);
   scavenger_notice(current_part);
 }
 

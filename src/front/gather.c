@@ -151,11 +151,21 @@ static uint64_t entries_of(enum path path) {
 static void add_paths(tslab_stats_global *out) {
   for (enum path path = 0; path < PATHS; path++) {
     uint64_t entries = entries_of(path);
-    out->samples += of_atomic(&path_totals[path].samples);
+    out->samples += path == PATH_FAST ? entries : of_atomic(&path_totals[path].samples);
     if (path == PATH_FAST || path == PATH_DIVERTED) continue; /* counted by what served them */
     if (path < PATHS_OF_MALLOC) out->slow_allocations += entries;
     else out->slow_frees += entries;
   }
+}
+
+/* All are samples; those whose thread time is not known stand where others count all of theirs. The known have not
+ * waited. */
+static void know_fast(tslab_path_stats *row) {
+  uint64_t unknown = row->samples, unknown_wall_ns = row->sampled_wall_ns_sum;
+  row->samples = row->entries;
+  row->sampled_wall_ns_sum = row->wall_ns_sum;
+  row->cpu_samples = row->entries - min_size(unknown, row->entries);
+  row->cpu_wall_ns_sum = row->cpu_ns_sum = row->wall_ns_sum - min_size(unknown_wall_ns, row->wall_ns_sum);
 }
 
 size_t gather_paths(void *rows, size_t most) {
@@ -178,6 +188,7 @@ size_t gather_paths(void *rows, size_t most) {
       row->buckets[bucket] = of_atomic(&from->buckets[bucket]);
       row->entries += row->buckets[bucket];
     }
+    if (i == PATH_FAST) know_fast(row);
   }
   return count;
 }

@@ -125,16 +125,19 @@ void heap_overflow(struct part *part, unsigned class, void *block) {
   struct bin *bin = &part->bins[class];
   struct chain evicted[EVICTED + 1];
   unsigned count = 0;
+  struct timing timing;
   /* The fast path counted a free that it then did not make. */
   STORE_RACING(part->count[class].now, part->count[class].now + ROOM_ONE - 1);
   unsigned mallocs = list_settle(part, class);
   bump(&bin->overflows, 1);
   struct chain chain = list_chain(part, class);
   /* Mostly the frees between two visits were balanced by mallocs, and the list is nowhere near full. */
-  if (mallocs > 0 && chain.count <= bin->cap - bin->cap / 4u) {
+  bool has_room = mallocs > 0 && chain.count <= bin->cap - bin->cap / 4u;
+  if (has_room) {
     list_grow(part, class, false);
     list_set(part, class, chain);
   } else {
+    sample_begin_path(&timing);
     count = put_by(part, class, mallocs == 0, evicted);
   }
   block_mark_free(block);
@@ -142,6 +145,7 @@ void heap_overflow(struct part *part, unsigned class, void *block) {
   part->list[class] = block;
   STORE_RACING(part->count[class].now, part->count[class].now - (ROOM_ONE - 1));
   for (unsigned i = 0; i < count; i++) bins_return(&part->lock, evicted[i]);
+  if (!has_room) sample_end_put(part, &timing);
   if (mallocs > 0) arm_if_due(part, class);
 }
 

@@ -36,8 +36,8 @@ static uint32_t geometric(struct tally *tally, size_t mean) {
   unsigned log = log2_floor(r);
   uint64_t fraction = ((uint64_t)r << (32 - log)) & 0xffffffff;
   uint64_t minus_log = ((uint64_t)(32 - log) << 32) - fraction;
-  unsigned __int128 more = (unsigned __int128)minus_log * (mean - 1) * 2 / 3 + ((uint64_t)1 << 31); /* rounded */
-  return (uint32_t)min_size(1 + (uint64_t)(more >> 32), INT32_MAX);
+  uint64_t more = minus_log * (mean - 1) / 3 * 2 + ((uint64_t)1 << 31); /* rounded; no more than 2^58 for a mean of 1M */
+  return (uint32_t)min_size(1 + (more >> 32), INT32_MAX);
 }
 
 uint32_t sample_below(uint32_t bound) { return (uint32_t)((uint64_t)random_of(tally_here()) * bound >> 32); }
@@ -181,9 +181,12 @@ static void record(const struct part *part, uint64_t start, struct sample *s) {
   struct path_totals *of = &path_totals[s->path];
   s->at_ns = ticks_at_ns(start);
   s->thread_id = tally->doings.thread_id;
-  add(&of->samples, 1);
-  add(&of->sampled_wall_sum, s->wall_ns);
-  if (s->cpu_ns != SAMPLE_NO_CPU) {
+  bool is_fast = s->path == PATH_FAST, knows_cpu = s->cpu_ns != SAMPLE_NO_CPU;
+  if (!is_fast || !knows_cpu) {
+    add(&of->samples, 1);
+    add(&of->sampled_wall_sum, s->wall_ns);
+  }
+  if (!is_fast && knows_cpu) {
     add(&of->cpu_samples, 1);
     add(&of->cpu_wall_sum, s->wall_ns);
     add(&of->cpu_sum, s->cpu_ns);

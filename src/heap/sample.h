@@ -1,10 +1,11 @@
 /* sample: how long calls take, and why.                                                              floor: heap
  *
- * Every call that leaves the fast path is timed. Of those that the fast path serves, one in about options.sample is:
- * each class of a part, and the chunks of a thread's epochs, draw how many mallocs to let pass. When they have, a slow
- * path, which counts exactly what went by, sets the list aside for a moment, so that the next malloc finds none and
- * comes to be timed, and served from that list as it would have been. Slow calls are drawn by a countdown of their
- * own. So each class, and the fast path, are sampled in their true shares, without an instruction on the fast path.
+ * Every call that leaves the fast path is timed, but for a free whose list has room and that only counts what went by:
+ * two clocks would cost more than that does. Of those that the fast path serves, one in about options.sample is: each
+ * class of a part, and the chunks of a thread's epochs, draw how many mallocs to let pass. When they have, a slow path,
+ * which counts exactly what went by, sets the list aside for a moment, so that the next malloc finds none and comes to
+ * be timed, and served from that list as it would have been. Slow calls are drawn by a countdown of their own. So each
+ * class, and the fast path, are sampled in their true shares, without an instruction on the fast path.
  *
  * A sample has its wall time. Of one slow sample in options.sample_cpu it is also asked how long the thread ran
  * meanwhile: the rest it waited. A fast call that was short has not waited.
@@ -32,6 +33,7 @@ struct sample { /* all uint64_t: a row of front/tables.c */
 
 struct path_totals {
   _Atomic uint64_t buckets[BUCKETS], wall_sum, wall_max, lock_wait_sum;
+  /* Of the fast path all entries are samples, and only those are counted here whose thread time is not known. */
   _Atomic uint64_t samples, sampled_wall_sum, cpu_samples, cpu_wall_sum, cpu_sum, wait_sum;
 };
 

@@ -91,7 +91,11 @@ static struct part *own_part(void) { return current_part; }
 
 static uint64_t samples_of_paths(void) {
   uint64_t samples = 0;
-  for (enum path path = 0; path < PATHS; path++) samples += path_totals[path].samples;
+  tslab_path_stats row;
+  for (enum path path = 0; path < PATHS; path++) {
+    CHECK(tslab_stats_path(path, &row, sizeof row) == 0);
+    samples += row.samples;
+  }
   return samples;
 }
 
@@ -276,14 +280,15 @@ static void kept(void) {
   CHECK_COUNT(seen, >, SAMPLES_KEPT);
   uint64_t with_cpu = 0;
   for (enum path path = 0; path < PATHS; path++) {
-    const struct path_totals *const p = &path_totals[path];
-    CHECK_COUNT(p->cpu_sum, <=, p->cpu_wall_sum);
-    CHECK_COUNT(p->cpu_sum + p->wait_sum, ==, p->cpu_wall_sum);
-    CHECK_COUNT(p->cpu_wall_sum, <=, p->sampled_wall_sum);
-    CHECK_COUNT(p->cpu_samples, <=, p->samples);
-    CHECK_COUNT(p->sampled_wall_sum, <=, p->wall_sum);
-    CHECK_COUNT(p->wall_max, <=, p->wall_sum);
-    with_cpu += p->cpu_samples;
+    tslab_path_stats p;
+    CHECK(tslab_stats_path(path, &p, sizeof p) == 0);
+    CHECK_COUNT(p.cpu_ns_sum, <=, p.cpu_wall_ns_sum);
+    CHECK_COUNT(p.cpu_ns_sum + p.wait_ns_sum, ==, p.cpu_wall_ns_sum);
+    CHECK_COUNT(p.cpu_wall_ns_sum, <=, p.sampled_wall_ns_sum);
+    CHECK_COUNT(p.cpu_samples, <=, p.samples);
+    CHECK_COUNT(p.sampled_wall_ns_sum, <=, p.wall_ns_sum);
+    CHECK_COUNT(p.wall_ns_max, <=, p.wall_ns_sum);
+    with_cpu += p.cpu_samples;
   }
   tslab_thread_stats thread;
   CHECK(tslab_stats_thread(&thread, sizeof thread) == 0);
