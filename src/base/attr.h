@@ -32,12 +32,14 @@
 #define STORE_RACING(place, value) ((place) = (value))
 #endif
 
-/* Stores before it are seen before stores after it. gcc compiles no fence for ThreadSanitizer, which knows none;
- * there it only holds the compiler back. */
+/* Stores before it are seen before stores after it; and everything before it before everything after it. gcc compiles
+ * no fence for ThreadSanitizer, which knows none; there they only hold the compiler back. */
 #if defined(__SANITIZE_THREAD__)
 #define FENCE_STORES() __atomic_signal_fence(__ATOMIC_RELEASE)
+#define FENCE_ALL()    __atomic_signal_fence(__ATOMIC_SEQ_CST)
 #else
 #define FENCE_STORES() __atomic_thread_fence(__ATOMIC_RELEASE)
+#define FENCE_ALL()    __atomic_thread_fence(__ATOMIC_SEQ_CST)
 #endif
 
 /* Tells the processor that this thread spins. */

@@ -48,7 +48,10 @@ static void *refill_again(unsigned class) {
 /* A thread without a part gets one, perhaps with a dead thread's lists; else the list is empty, or bad. */
 static void *refill(unsigned class, size_t size) {
   struct timing timing;
-  if (sample_is_due(current_part, class)) return sample_aside(current_part, class, size);
+  if (sample_is_due(current_part, class)) {
+    void *block = sample_aside(current_part, class, size);
+    if (LIKELY(block != NULL)) return block;
+  }
   bool is_born = false;
   uint64_t start = ticks_now();
   if (UNLIKELY(current_part == &empty_part)) {

@@ -50,12 +50,13 @@ void gather_class(unsigned class, tslab_class_stats *out) {
   sum_tallies(class, &tally); /* after the allocations, of which these are a part: so the list's are never too many */
   for (unsigned i = 0; i < PATHS_OF_CLASSES; i++) slow += tally.served[i];
   uint64_t size = class_size(class);
+  uint64_t live = totals.allocations - min_size(frees, totals.allocations); /* fewer after double frees were survived */
   *out = (tslab_class_stats){
       .object_size = size,
       .allocations = totals.allocations,
       .frees = frees,
-      .live_blocks = totals.allocations - frees,
-      .live_bytes = (totals.allocations - frees) * size,
+      .live_blocks = live,
+      .live_bytes = live * size,
       .cached_blocks = totals.cached,
       .slabs = totals.slabs,
       .slabs_born = totals.born,
@@ -249,7 +250,7 @@ void gather_global(tslab_stats_global *out) {
   out->allocations += large.allocations;
   out->frees += large.frees;
   out->live_bytes += large.live_bytes;
-  out->live_blocks = out->allocations - out->frees;
+  out->live_blocks = out->allocations - min_size(out->frees, out->allocations);
   struct pages_totals totals = pages_totals();
   out->reserved_bytes = totals.reserved;
   out->committed_bytes = totals.committed;
@@ -426,7 +427,7 @@ static void add_epoch(tslab_label_stats *to, const struct epoch *e) {
 size_t gather_labels(void *rows, size_t most) {
   tslab_label_stats *row = rows;
   size_t made = min_size(labels_made(), most), count = made;
-  if (made < most && of_atomic(&labels[LABEL_OTHERS].opened) + of_atomic(&labels[LABEL_OTHERS].samples) != 0) count++;
+  if (made < most && labels_has_others()) count++;
   memset(row, 0, count * sizeof *row);
   for (size_t i = 0; i < count; i++) {
     const struct label *from = &labels[i < made ? i : LABEL_OTHERS];

@@ -253,9 +253,12 @@ static bool make_file(uint32_t process) {
   int file = os_create(path);
   if (file < 0 && remove_left_over(path, process)) file = os_create(path);
   if (file < 0) return false;
+  struct os_file made, now;
+  bool known = os_file_of(file, &made) == 0;
   atomic_store(&published_by, process);
   bool done = share(file);
-  os_close(file);
+  /* A program that closes whatever is open may have closed it, and opened another in its place. */
+  if (known && os_file_of(file, &now) == 0 && now.inode == made.inode && now.device == made.device) os_close(file);
   return done;
 }
 
@@ -353,7 +356,7 @@ static bool publish_snapshot(void) {
   char *at = segment.base + segment.layout.snapshot[number % 2];
   struct segment_snapshot *head = (void *)at;
   atomic_store_explicit(&head->number, 0, memory_order_relaxed);
-  FENCE_STORES(); /* pairs pairs with the reader's acquire between its two looks at the number */
+  FENCE_STORES(); /* pairs with the reader's acquire between its two looks at the number */
   for (unsigned i = 0; i < TABLES; i++)
     if (!publish_table(i, at)) return false;
   head->monotonic_ns = os_now_ns();

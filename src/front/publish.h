@@ -30,7 +30,7 @@ HIDDEN void publish_rest(void); /* the scavenger falls asleep */
 HIDDEN void publish_end(void);
 HIDDEN void publish_at_exit(void); /* and none is made from now on */
 
-/* A child never has its parent's segment. `handled`: both of these ran, so that no descriptor was open meanwhile. */
+/* A child never has its parent's segment, and inherits no descriptor of ours: none is open between these two. */
 HIDDEN void publish_before_fork(void);
 HIDDEN void publish_after_fork(bool child);
 

@@ -257,14 +257,22 @@ static void *take_after_refill(struct part *part, size_t size) {
   return block;
 }
 
+/* What was stored to `end` on the way may have come after a halt. The fence pairs with lifetime->closing, which is set
+ * before bump_halt: either it is seen here, or the halt comes last. */
+static void *unless_halted(struct part *part, void *block) {
+  FENCE_ALL();
+  if (UNLIKELY(lifetime_is_closing(part->lifetime))) bump_halt(part);
+  return block;
+}
+
 void *bump_refill(struct part *part, size_t size) {
   size = max_size(size, 1);
   if (UNLIKELY(part->bump.armed)) {
     void *block = take_sample(part, size);
-    if (block) return block;
+    if (block) return unless_halted(part, block);
   }
   if (!has_room(&part->bump, round_up(min_size(size, BUMP_MOST + 1), CHUNK_UNIT)) && !refill(part, size)) return NULL;
-  return take_after_refill(part, size);
+  return unless_halted(part, take_after_refill(part, size));
 }
 
 void *bump_aligned(struct part *part, size_t alignment, size_t size) {
@@ -277,7 +285,7 @@ void *bump_aligned(struct part *part, size_t alignment, size_t size) {
   char *at = (char *)round_up((uintptr_t)bump->at, alignment);
   if (at != bump->at) chunk_skip(bump->chunk, bump->at, at);
   bump->at = at;
-  return bump_take(part, max_size(size, 1));
+  return unless_halted(part, bump_take(part, max_size(size, 1)));
 }
 
 /* ---- freeing ----------------------------------------------------------------------------------------------------- */

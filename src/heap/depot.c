@@ -25,7 +25,8 @@ static bool join(struct part *part, struct bin *bin, struct chain chain) {
   unsigned most = (unsigned)bin->cap + JOIN_MOST;
   if (!bin->newest || chain.count > JOIN_MOST || newest->count + chain.count > most) return false;
   void **tail = chain.head;
-  while (*tail != CHAIN_END) tail = *tail;
+  for (unsigned i = 1; i < chain.count && *tail != CHAIN_END; i++) tail = *tail;
+  if (*tail != CHAIN_END) return false; /* a ring, of a block freed twice: told by who takes the batch apart */
   *tail = newest->head;
   newest->head = chain.head;
   newest->count = (uint16_t)(newest->count + chain.count);

@@ -128,13 +128,14 @@ void heap_overflow(struct part *part, unsigned class, void *block) {
   struct timing timing;
   /* The fast path counted a free that it then did not make. */
   STORE_RACING(part->count[class].now, part->count[class].now + ROOM_ONE - 1);
+  bool was_aside = part->sampling.aside && part->sampling.class == class; /* then its room was cut, and says nothing */
   unsigned mallocs = list_settle(part, class);
   bump(&bin->overflows, 1);
   struct chain chain = list_chain(part, class);
   /* Mostly the frees between two visits were balanced by mallocs, and the list is nowhere near full. */
-  bool has_room = mallocs > 0 && chain.count <= bin->cap - bin->cap / 4u;
+  bool has_room = was_aside || (mallocs > 0 && chain.count <= bin->cap - bin->cap / 4u);
   if (has_room) {
-    list_grow(part, class, false);
+    if (!was_aside) list_grow(part, class, false);
     list_set(part, class, chain);
   } else {
     sample_begin_path(&timing);

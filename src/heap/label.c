@@ -10,9 +10,11 @@ struct lock labels_lock;
 
 static struct {
   _Atomic uint32_t made;        /* and row 0 */
+  _Atomic bool full;            /* and a label found no row */
   _Atomic uint16_t slots[SLOTS]; /* row by hash; 0: none */
 } own;
 
+bool labels_has_others(void) { return atomic_load_explicit(&own.full, memory_order_relaxed); }
 uint32_t labels_made(void) { return atomic_load_explicit(&own.made, memory_order_acquire) + 1; }
 
 /* FNV-1a (Fowler, Noll, Vo). */
@@ -43,6 +45,8 @@ static uint32_t make(const char *text) {
     memcpy(labels[row].text, text, strlen(text) + 1);
     atomic_store_explicit(slot, (uint16_t)row, memory_order_release);
     atomic_store_explicit(&own.made, row, memory_order_release);
+  } else {
+    atomic_store_explicit(&own.full, true, memory_order_relaxed);
   }
   lock_release(&labels_lock);
   return row;

@@ -22,6 +22,7 @@ extern HIDDEN struct label labels[LABELS + 1];
 extern HIDDEN struct lock labels_lock;
 
 HIDDEN uint32_t labels_made(void); /* rows in use, without that of the others */
+HIDDEN bool labels_has_others(void); /* whether that one is in use, too */
 
 /* The row of a text of less than LABEL_BYTES characters. */
 HIDDEN uint32_t label_row(const char *text);

@@ -35,10 +35,26 @@ void *list_take_back(struct part *part) {
   return aside;
 }
 
+/* Adds up what went by since the last visit. Returns how many mallocs that was. */
+static unsigned add_up(struct part *part, unsigned class) {
+  struct count *count = &part->count[class];
+  unsigned frees = count_room(count->then) - count_room(count->now);
+  unsigned mallocs = count_length(count->then) + frees - count_length(count->now);
+  part_begin_change(part);
+  bump(&part->bins[class].frees, frees);
+  bump(&part->bins[class].allocations, mallocs);
+  set_then(count, count->now);
+  part_end_change(part);
+  bump(&part->served, mallocs);
+  if (part->bins[class].countdown > COUNTDOWN_LEAST) part->bins[class].countdown -= (int32_t)mallocs;
+  return mallocs;
+}
+
 /* Blocks that were freed since are on top, ARMED_ROOM at the most. One that is there twice would make a ring of them,
- * so each is marked as it is met; it is told, and with what follows it is lost. */
-void list_join_aside(struct part *part) {
-  unsigned class = part->sampling.class, length = count_length(part->count[class].now), whole = 0;
+ * so each is marked as it is met; it is told, and with what follows it is lost, once what went by is added up, for
+ * which lengths must be whole. Returns how many mallocs that were. */
+static unsigned join_aside(struct part *part) {
+  unsigned class = part->sampling.class, length = count_length(part->count[class].now), whole = 0, mallocs = 0;
   void **link = &part->list[class];
   for (; *link != CHAIN_END && whole < length && block_is_free(*link); whole++) {
     void **block = *link;
@@ -48,12 +64,18 @@ void list_join_aside(struct part *part) {
   void *bad = *link == CHAIN_END ? NULL : *link;
   *link = CHAIN_END;
   for (void **block = part->list[class]; block != CHAIN_END; block = block[0]) block_mark_free(block);
-  part_begin_change(part);
-  shift(part, class, 0u - (length - whole));
-  part_end_change(part);
   *link = list_take_back(part);
+  if (whole < length) {
+    mallocs = add_up(part, class);
+    part_begin_change(part);
+    shift(part, class, 0u - (length - whole));
+    part_end_change(part);
+  }
   if (bad) misuse_freed(bad);
+  return mallocs;
 }
+
+void list_join_aside(struct part *part) { (void)join_aside(part); }
 
 /* So often do other classes wait, should no malloc come by that finds the list empty. */
 #define DENIALS 256
@@ -80,19 +102,11 @@ void list_set_aside(struct part *part, unsigned class) {
 /* ---- settling ---------------------------------------------------------------------------------------------------- */
 
 unsigned list_settle(struct part *part, unsigned class) {
-  if (UNLIKELY(part->sampling.aside) && part->sampling.class == class) list_join_aside(part);
+  unsigned mallocs = 0;
+  if (UNLIKELY(part->sampling.aside) && part->sampling.class == class) mallocs = join_aside(part);
   if (UNLIKELY(part->sampling.end)) sample_count(part);
-  struct count *count = &part->count[class];
-  unsigned frees = count_room(count->then) - count_room(count->now);
-  unsigned mallocs = count_length(count->then) + frees - count_length(count->now);
-  part_begin_change(part);
-  bump(&part->bins[class].frees, frees);
-  bump(&part->bins[class].allocations, mallocs);
-  set_then(count, count->now);
-  part_end_change(part);
+  mallocs += add_up(part, class);
   bump(&part->visits, 1);
-  bump(&part->served, mallocs);
-  if (part->bins[class].countdown > COUNTDOWN_LEAST) part->bins[class].countdown -= (int32_t)mallocs;
   part->bins[class].last_visit = part->visits;
   return mallocs;
 }

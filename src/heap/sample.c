@@ -307,7 +307,9 @@ void *sample_aside(struct part *part, unsigned class, size_t requested) {
   if (UNLIKELY(sampling->end)) sample_count(part);
   sampling->start = ticks_now_exact();
   void *block = fast_pop(part, class, (uintptr_t)pages.base);
-  sampling->end = ticks_now_exact();
+  uint64_t end = ticks_now_exact();
+  if (UNLIKELY(!block)) return NULL;
+  sampling->end = end;
   sampling->requested = (uint32_t)requested;
   sampling->timed_class = (uint8_t)class;
   if (--part->bins[class].due) list_set_aside(part, class);

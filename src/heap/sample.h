@@ -83,7 +83,7 @@ HIDDEN uint32_t sample_below(uint32_t bound); /* a random number; 0 for bound 0 
 /* How many mallocs to let pass; INT32_MAX when sampling is off. */
 HIDDEN int32_t sample_draw(void);
 
-/* Whether the class's list is aside for this call, and what serves it then. */
+/* Whether the class's list is aside for this call, and what serves it then. NULL: its head is bad, and on the list. */
 INLINE bool sample_is_due(const struct part *part, unsigned class) {
   return part->sampling.aside && part->sampling.class == class && part->list[class] == CHAIN_END;
 }
