@@ -121,8 +121,10 @@ def test_a_signal_from_the_terminal_arrives_once() -> None:
 
 
 def test_it_stops_and_goes_on_with_the_command() -> None:
+    # A job of its own, as a shell makes it: in a group without a parent outside, SIGTSTP stops nobody.
     child = subprocess.Popen([*RUN, *script("import time\nprint('ready', flush=True)\ntime.sleep(60)")],
-                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)  # fmt: skip
+                             process_group=0, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                             text=True)  # fmt: skip
     assert child.stdout and child.stdout.readline() == "ready\n"
 
     def state(pid: int) -> str:
