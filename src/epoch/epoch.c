@@ -70,9 +70,9 @@ static void set_label(struct epoch *e, const char *label) {
   STORE_RACING(e->opened_here, 0); /* first: a reader may miss them for a moment, but not see them twice */
   STORE_RACING(e->allocated_here, 0);
   STORE_RACING(e->recycled_here, 0);
-  label_add(&before->opened, opened);
-  label_add(&before->allocations, allocated);
-  label_add(&before->recycled, recycled);
+  shared_add(&before->opened, opened);
+  shared_add(&before->allocations, allocated);
+  shared_add(&before->recycled, recycled);
   size_t length = strnlen(label, TSLAB_EPOCH_LABEL - 1);
   memcpy(e->label, label, length);
   e->label[length] = 0;
@@ -88,14 +88,14 @@ uint64_t epoch_allocations(const struct epoch *e) {
 
 void epoch_count_bytes(struct epoch *e) {
   struct label *label = &labels[e->lifetime.label];
-  label_add(&label->recycled, atomic_exchange_explicit(&e->lifetime.recycled, 0, memory_order_relaxed));
-  label_add(&label->returned, atomic_exchange_explicit(&e->lifetime.returned, 0, memory_order_relaxed));
+  shared_add(&label->recycled, atomic_exchange_explicit(&e->lifetime.recycled, 0, memory_order_relaxed));
+  shared_add(&label->returned, atomic_exchange_explicit(&e->lifetime.returned, 0, memory_order_relaxed));
 }
 
 static void count_refusals(struct epoch *e) {
   struct label *label = &labels[e->lifetime.label];
-  label_add(&label->refused, atomic_exchange_explicit(&e->lifetime.refused, 0, memory_order_relaxed));
-  label_add(&label->diverted, atomic_exchange_explicit(&e->diverted, 0, memory_order_relaxed));
+  shared_add(&label->refused, atomic_exchange_explicit(&e->lifetime.refused, 0, memory_order_relaxed));
+  shared_add(&label->diverted, atomic_exchange_explicit(&e->diverted, 0, memory_order_relaxed));
 }
 
 void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {

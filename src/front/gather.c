@@ -19,7 +19,7 @@ static uint64_t of_atomic(const _Atomic uint64_t *counter) {
 /* A counter that is pieced together while it moves may miss what moves. It never goes back all the same: what was read
  * once is its least. */
 static uint64_t at_least(_Atomic uint64_t *once, uint64_t now) {
-  label_max(once, now);
+  shared_max(once, now);
   return of_atomic(once);
 }
 

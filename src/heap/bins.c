@@ -76,7 +76,7 @@ static void count_take(const struct part *part, unsigned class, struct slab_how 
   tally_add(&tally->take_attempts, 1);
   if (LIKELY(how.retries == 0)) return;
   tally_add(&tally->take_retries, how.retries);
-  if (part->lifetime) label_add(&labels[part->lifetime->label].take_retries, how.retries);
+  if (part->lifetime) shared_add(&labels[part->lifetime->label].take_retries, how.retries);
 }
 
 /* What the first slab of the list has: its free blocks if any, else a unit more. A slab that keeps unlinked units stays
@@ -177,7 +177,7 @@ static void count_push(unsigned class, uint32_t epoch, struct slab_how how) {
   if (how.remote) tally_add(&tally->push_attempts, 1);
   if (LIKELY(how.retries == 0)) return;
   tally_add(&tally->push_retries, how.retries);
-  if (epoch) label_add(&labels[LOAD_RACING(lifetime_at(epoch)->label)].push_retries, how.retries);
+  if (epoch) shared_add(&labels[LOAD_RACING(lifetime_at(epoch)->label)].push_retries, how.retries);
 }
 
 /* Under the lock, although the push needs none: fork waits for it, so that a child's copy of the slab's list is

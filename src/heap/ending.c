@@ -16,11 +16,6 @@ static struct chain take_list(struct part *part, unsigned class) {
   return chain;
 }
 
-/* Nothing on the list, and nothing that went by and is not counted yet. */
-static bool is_settled(const struct part *part, unsigned class) {
-  return part->list[class] == CHAIN_END && part->count[class].now == part->count[class].then;
-}
-
 static bool is_past(uint64_t deadline_ns) { return deadline_ns != UINT64_MAX && os_now_ns() >= deadline_ns; }
 
 /* Between two looks at the clock: some 20 microseconds' work. */
@@ -30,12 +25,11 @@ static bool is_past(uint64_t deadline_ns) { return deadline_ns != UINT64_MAX && 
 bool heap_close(struct part *part, uint64_t deadline_ns) {
   lock_take(&part->lock);
   part->closing = true;
-  if (part->sampling.aside) list_join_aside(part);
   lock_release(&part->lock);
   if (atomic_load_explicit(&part->slabs, memory_order_relaxed) == 0) return true;
   /* The clock is asked after each piece of work, so that every call does one. */
   for (unsigned class = 0; class < CLASSES; class++) {
-    if (is_settled(part, class)) continue;
+    if (list_is_settled(part, class)) continue;
     bins_return(&part->lock, take_list(part, class));
     if (is_past(deadline_ns)) return false;
   }
@@ -48,9 +42,8 @@ bool heap_close(struct part *part, uint64_t deadline_ns) {
 
 void heap_rest(struct part *part) {
   if (atomic_load_explicit(&part->slabs, memory_order_relaxed) == 0) return;
-  if (part->sampling.aside) list_join_aside(part);
   for (unsigned class = 0; class < CLASSES; class++)
-    if (!is_settled(part, class)) bins_return(&part->lock, take_list(part, class));
+    if (!list_is_settled(part, class)) bins_return(&part->lock, take_list(part, class));
 }
 
 /* ---- destroying -------------------------------------------------------------------------------------------------- */

@@ -14,7 +14,7 @@ static void count_lock(const struct part *part, unsigned class, uint64_t waited)
   tally_lock(part->tally, class, waited);
   if (!part->lifetime) return;
   struct label *label = &labels[part->lifetime->label];
-  label_add(waited ? &label->lock_contended : &label->lock_fast, 1);
+  shared_add(waited ? &label->lock_contended : &label->lock_fast, 1);
 }
 
 /* The class has let pass the mallocs that it drew: its list goes aside, so that the next one comes by, or, after some
@@ -242,8 +242,7 @@ size_t heap_flush_dead(struct part *part) {
   for (unsigned class = 0; class < CLASSES; class++) {
     struct chain chain = EMPTY_CHAIN;
     lock_take(&part->lock); /* who takes the part out of the pool takes the lock first */
-    if (!part->live && part->sampling.aside) list_join_aside(part);
-    if (!part->live && part->list[class] != CHAIN_END) chain = take_list(part, class);
+    if (!part->live && !list_is_settled(part, class)) chain = take_list(part, class);
     lock_release(&part->lock);
     moved += chain.count * class_size(class);
     bins_return(&part->lock, chain);

@@ -5,7 +5,7 @@
 #ifndef TSLAB_HEAP_LABEL_H
 #define TSLAB_HEAP_LABEL_H
 
-#include "os/lock.h"
+#include "heap/tally.h"
 
 #define LABELS       256
 #define LABEL_BYTES  64
@@ -26,15 +26,6 @@ HIDDEN bool labels_has_others(void); /* whether that one is in use, too */
 
 /* The row of a text of less than LABEL_BYTES characters. */
 HIDDEN uint32_t label_row(const char *text);
-
-INLINE void label_add(_Atomic uint64_t *counter, uint64_t by) {
-  atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
-}
-static inline void label_max(_Atomic uint64_t *most, uint64_t value) {
-  uint64_t seen = atomic_load_explicit(most, memory_order_relaxed);
-  while (value > seen &&
-         !atomic_compare_exchange_weak_explicit(most, &seen, value, memory_order_relaxed, memory_order_relaxed)) {}
-}
 
 /* Around fork, by the forking thread. */
 HIDDEN void labels_before_fork(void);

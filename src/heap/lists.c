@@ -52,8 +52,8 @@ static unsigned add_up(struct part *part, unsigned class) {
 
 /* Blocks that were freed since are on top, ARMED_ROOM at the most. One that is there twice would make a ring of them,
  * so each is marked as it is met; it is told, and with what follows it is lost, once what went by is added up, for
- * which lengths must be whole. Returns how many mallocs that were. */
-static unsigned join_aside(struct part *part) {
+ * which lengths must be whole. */
+unsigned list_join_aside(struct part *part) {
   unsigned class = part->sampling.class, length = count_length(part->count[class].now), whole = 0, mallocs = 0;
   void **link = &part->list[class];
   for (; *link != CHAIN_END && whole < length && block_is_free(*link); whole++) {
@@ -74,8 +74,6 @@ static unsigned join_aside(struct part *part) {
   if (bad) misuse_freed(bad);
   return mallocs;
 }
-
-void list_join_aside(struct part *part) { (void)join_aside(part); }
 
 /* So often do other classes wait, should no malloc come by that finds the list empty. */
 #define DENIALS 256
@@ -103,7 +101,7 @@ void list_set_aside(struct part *part, unsigned class) {
 
 unsigned list_settle(struct part *part, unsigned class) {
   unsigned mallocs = 0;
-  if (UNLIKELY(part->sampling.aside) && part->sampling.class == class) mallocs = join_aside(part);
+  if (UNLIKELY(part->sampling.aside) && part->sampling.class == class) mallocs = list_join_aside(part);
   if (UNLIKELY(part->sampling.end)) sample_count(part);
   mallocs += add_up(part, class);
   bump(&part->visits, 1);

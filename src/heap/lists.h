@@ -19,8 +19,14 @@ INLINE struct chain list_chain(const struct part *part, unsigned class) {
 /* The class's list, settled, goes aside, and what else is there comes back: list_join_aside puts it under its class's
  * list, as list_settle of that class does; list_take_back returns it, to be that list, which is empty. */
 HIDDEN void list_set_aside(struct part *part, unsigned class);
-HIDDEN void list_join_aside(struct part *part);
+HIDDEN unsigned list_join_aside(struct part *part); /* mallocs that it added up on the way */
 HIDDEN void *list_take_back(struct part *part);
+
+/* Nothing on the list or aside, and nothing that went by and is not counted yet. By who may settle it. */
+INLINE bool list_is_settled(const struct part *part, unsigned class) {
+  return part->list[class] == CHAIN_END && part->count[class].now == part->count[class].then &&
+         !(part->sampling.aside && part->sampling.class == class);
+}
 
 /* The class's first cap. */
 HIDDEN void list_open(struct part *part, unsigned class);

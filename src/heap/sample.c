@@ -36,7 +36,7 @@ static uint32_t geometric(struct tally *tally, size_t mean) {
   unsigned log = log2_floor(r);
   uint64_t fraction = ((uint64_t)r << (32 - log)) & 0xffffffff;
   uint64_t minus_log = ((uint64_t)(32 - log) << 32) - fraction;
-  uint64_t more = minus_log * (mean - 1) / 3 * 2 + ((uint64_t)1 << 31); /* rounded; no more than 2^58 for a mean of 1M */
+  uint64_t more = minus_log * (mean - 1) / 3 * 2 + ((uint64_t)1 << 31); /* rounded; below 2^58 for a mean of 1M */
   return (uint32_t)min_size(1 + (more >> 32), INT32_MAX);
 }
 
@@ -97,10 +97,6 @@ static uint64_t cost_of_cpu(void) {
 
 /* ---- recording --------------------------------------------------------------------------------------------------- */
 
-static void add(_Atomic uint64_t *counter, uint64_t by) {
-  atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
-}
-
 static unsigned bucket_of(uint64_t ns) {
   if (ns <= 8) return 0;
   unsigned octave = log2_floor(ns) - 3, bucket = 2 * octave;
@@ -110,10 +106,10 @@ static unsigned bucket_of(uint64_t ns) {
 
 static void count_path(enum path path, uint64_t ns, uint64_t lock_wait) {
   struct path_totals *of = &path_totals[path];
-  add(&of->buckets[bucket_of(ns)], 1);
-  add(&of->wall_sum, ns);
-  label_max(&of->wall_max, ns);
-  if (lock_wait) add(&of->lock_wait_sum, lock_wait);
+  shared_add(&of->buckets[bucket_of(ns)], 1);
+  shared_add(&of->wall_sum, ns);
+  shared_max(&of->wall_max, ns);
+  if (lock_wait) shared_add(&of->lock_wait_sum, lock_wait);
 }
 
 static void count_times(struct times *of, const struct sample *s) {
@@ -167,13 +163,13 @@ static void count_label(const struct part *part, struct sample *s) {
   if (!part->lifetime) return;
   s->label = part->lifetime->label;
   struct label *of = &labels[s->label];
-  add(&of->samples, 1);
-  add(&of->wall_sum, s->wall_ns);
-  label_max(&of->wall_max, s->wall_ns);
+  shared_add(&of->samples, 1);
+  shared_add(&of->wall_sum, s->wall_ns);
+  shared_max(&of->wall_max, s->wall_ns);
   if (s->cpu_ns == SAMPLE_NO_CPU) return;
-  add(&of->cpu_samples, 1);
-  add(&of->cpu_sum, s->cpu_ns);
-  add(&of->wait_sum, s->wall_ns - s->cpu_ns);
+  shared_add(&of->cpu_samples, 1);
+  shared_add(&of->cpu_sum, s->cpu_ns);
+  shared_add(&of->wait_sum, s->wall_ns - s->cpu_ns);
 }
 
 static void record(const struct part *part, uint64_t start, struct sample *s) {
@@ -183,14 +179,14 @@ static void record(const struct part *part, uint64_t start, struct sample *s) {
   s->thread_id = tally->doings.thread_id;
   bool is_fast = s->path == PATH_FAST, knows_cpu = s->cpu_ns != SAMPLE_NO_CPU;
   if (!is_fast || !knows_cpu) {
-    add(&of->samples, 1);
-    add(&of->sampled_wall_sum, s->wall_ns);
+    shared_add(&of->samples, 1);
+    shared_add(&of->sampled_wall_sum, s->wall_ns);
   }
   if (!is_fast && knows_cpu) {
-    add(&of->cpu_samples, 1);
-    add(&of->cpu_wall_sum, s->wall_ns);
-    add(&of->cpu_sum, s->cpu_ns);
-    add(&of->wait_sum, s->wall_ns - s->cpu_ns);
+    shared_add(&of->cpu_samples, 1);
+    shared_add(&of->cpu_wall_sum, s->wall_ns);
+    shared_add(&of->cpu_sum, s->cpu_ns);
+    shared_add(&of->wait_sum, s->wall_ns - s->cpu_ns);
   }
   count_times(&tally->doings.samples, s);
   count_label(part, s);
@@ -242,7 +238,7 @@ void sample_end(const struct timing *timing, size_t requested, size_t usable) {
   count_path((enum path)s.path, s.wall_ns, s.lock_wait_ns);
   tally_add(&tally->doings.slow_allocations, 1);
   tally_add(&tally->doings.slow_ns, s.wall_ns);
-  if (current_part->lifetime) add(&labels[current_part->lifetime->label].slow, 1);
+  if (current_part->lifetime) shared_add(&labels[current_part->lifetime->label].slow, 1);
   if (tally->stages & REPAIRS) count_repair(tally, &s);
   if (timing->sampled) record(current_part, timing->start, &s);
 }

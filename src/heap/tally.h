@@ -94,6 +94,16 @@ INLINE void tally_max(uint64_t *most, uint64_t value) {
   if (value > __atomic_load_n(most, __ATOMIC_RELAXED)) __atomic_store_n(most, value, __ATOMIC_RELAXED);
 }
 
+/* Of what any thread writes. */
+INLINE void shared_add(_Atomic uint64_t *counter, uint64_t by) {
+  atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
+}
+static inline void shared_max(_Atomic uint64_t *most, uint64_t value) {
+  uint64_t seen = atomic_load_explicit(most, memory_order_relaxed);
+  while (value > seen &&
+         !atomic_compare_exchange_weak_explicit(most, &seen, value, memory_order_relaxed, memory_order_relaxed)) {}
+}
+
 INLINE void tally_stage(struct tally *tally, enum path path) { tally->stages |= 1u << path; }
 
 /* A lock was taken; how long it took counts for the call under way, if any. */

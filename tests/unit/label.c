@@ -28,7 +28,7 @@ static void *intern(void *argument) {
       if (row != LABEL_OTHERS) CHECK(strcmp(labels[row].text, text) == 0); /* found whole */
       if (round > 0) CHECK_COUNT(row, ==, rows[self][number]);
       rows[self][number] = row;
-      label_add(&labels[row].samples, 1);
+      shared_add(&labels[row].samples, 1);
     }
   return NULL;
 }
@@ -55,9 +55,9 @@ static void from_many_threads(void) {
 
 static void the_longest(void) {
   _Atomic uint64_t most = 5;
-  label_max(&most, 4);
+  shared_max(&most, 4);
   CHECK_COUNT(most, ==, 5);
-  label_max(&most, 6);
+  shared_max(&most, 6);
   CHECK_COUNT(most, ==, 6);
 }
 
