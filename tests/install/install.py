@@ -1,0 +1,118 @@
+"""An installed copy serves programs built against it by pkg-config and by CMake, linked or preloaded, wherever it is put.
+
+    install.py BUILD_DIRECTORY
+"""
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+CONSUMER = Path(__file__).parent / "consumer"
+
+
+class Failure(Exception):
+    """What does not hold, in one line."""
+
+
+def run(command: Sequence[str | Path], **variables: str) -> str:
+    """Standard output of `command`, which must succeed."""
+    words = [str(word) for word in command]
+    outcome = subprocess.run(words, env={**environment(), **variables}, capture_output=True, text=True, check=False)
+    if outcome.returncode != 0:
+        raise Failure(f"{' '.join(words)}: status {outcome.returncode}\n{outcome.stdout}{outcome.stderr}")
+    return outcome.stdout
+
+
+def environment() -> dict[str, str]:
+    dropped = ("LD_", "TSLAB_", "CMAKE_", "PKG_CONFIG_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+
+
+def expect(what: str, found: str, *words: str) -> None:
+    missing = [word for word in words if word not in found.split()]
+    if missing:
+        raise Failure(f"{what}: printed {found.strip()!r}, without {' '.join(missing)}")
+    print(f"{what}: {found.strip()}")
+
+
+def only(places: Iterator[Path], what: str) -> Path:
+    found = list(places)
+    if len(found) != 1:
+        raise Failure(f"{len(found)} files {what} where one is due")
+    return found[0]
+
+
+def by_pkg_config(prefix: Path, work: Path) -> None:
+    folder = str(only(prefix.rglob("tslab.pc"), "tslab.pc").parent)
+
+    def flags(package: str) -> list[str]:
+        asked = ["pkg-config", "--cflags", "--libs", f"{package} >= 0.1"]
+        return shlex.split(run(asked, PKG_CONFIG_PATH=folder))
+
+    libraries = str(only(prefix.rglob("libtslab.so"), "libtslab.so").parent)
+    run(["cc", "-Werror", CONSUMER / "program.c", "-o", work / "pc_shared", *flags("tslab")])
+    shared = run([work / "pc_shared"], LD_LIBRARY_PATH=libraries)
+    expect("pkg-config tslab", shared, "routed=1", "live=0", "malloc=tslab")
+    run(["cc", "-Werror", "-DPREFIXED", CONSUMER / "program.c", "-o", work / "pc_prefixed", *flags("tslab-prefixed")])
+    expect("pkg-config tslab-prefixed", run([work / "pc_prefixed"]), "routed=1", "live=0", "malloc=libc")
+
+
+def by_cmake(prefix: Path, work: Path) -> None:
+    built = work / "consumer"
+    run(["cmake", "-S", CONSUMER, "-B", built, f"-DCMAKE_PREFIX_PATH={prefix}"])
+    run(["cmake", "--build", built])
+    for library, served_by in [("tslab", "tslab"), ("tslab_static", "tslab"), ("tslab_prefixed", "libc")]:
+        answer = run([built / f"c_{library}"])
+        expect(f"find_package, tslab::{library}", answer, "routed=1", "live=0", f"malloc={served_by}")
+    expect("find_package, C++", run([built / "cxx"]), "routed=1")
+
+    library = str(only(prefix.rglob("libtslab.so"), "libtslab.so"))
+    expect("optional.h alone", run([built / "optional"]), "available=0", "routed=0")
+    expect("optional.h, preloaded", run([built / "optional"], LD_PRELOAD=library), "available=1", "routed=1")
+
+
+def refuses_other_versions(prefix: Path, work: Path) -> None:
+    source = work / "newer"
+    source.mkdir()
+    (source / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.21)\nproject(newer NONE)\nfind_package(tslab 9 REQUIRED)\n"
+    )
+    command = ["cmake", "-S", source, "-B", work / "newer-built", f"-DCMAKE_PREFIX_PATH={prefix}"]
+    outcome = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    if outcome.returncode == 0 or "compatible with requested version" not in " ".join(outcome.stderr.split()):
+        raise Failure(f"version 9 was not refused as such: status {outcome.returncode}\n{outcome.stderr}")
+    print("find_package of version 9: refused")
+
+
+def knows_no_place(prefix: Path, places: Sequence[Path]) -> None:
+    """Files for builds must not name where the copy was built or first installed."""
+    for file in prefix.rglob("*"):
+        if file.suffix in {".pc", ".cmake", ".h", ".hpp"}:
+            for place in places:
+                if str(place) in file.read_text():
+                    raise Failure(f"{file.relative_to(prefix)} names {place}")
+
+
+def main() -> int:
+    build = Path(sys.argv[1])
+    with tempfile.TemporaryDirectory() as directory:
+        work = Path(directory)
+        first, prefix = work / "first", work / "moved"
+        run(["cmake", "--install", build, "--prefix", first])
+        first.rename(prefix)
+        try:
+            knows_no_place(prefix, [build, first])
+            by_pkg_config(prefix, work)
+            by_cmake(prefix, work)
+            refuses_other_versions(prefix, work)
+        except Failure as failure:
+            print(failure, file=sys.stderr)
+            return 1
+    return 0
+
+
+sys.exit(main())
