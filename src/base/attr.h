@@ -57,6 +57,10 @@
 #define TSLAB_CHECK_LEVEL 0 /* 0: what release needs; 1: cheap invariants; 2: whole structures after each change */
 #endif
 
+#ifndef TSLAB_HARDENED
+#define TSLAB_HARDENED 0 /* 1: the preset of that name; docs/decisions/0015 */
+#endif
+
 /* Says where an invariant broke and aborts; the condition compiles at every level, so it cannot rot. */
 HIDDEN COLD NORETURN void check_failed(const char *condition, const char *file, int line);
 #define INVARIANT(level, condition)                                    \
