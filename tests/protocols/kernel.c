@@ -1,0 +1,96 @@
+/* kernel: src/os for the explorer: memory of its arena, a clock that does what it is told, and locks that wait in its
+ * scheduler instead of in the kernel. See src/os/os.h for the contracts. */
+#include "explore.h"
+#include "base/bits.h"
+#include "os/lock.h"
+#include "os/os.h"
+#include "os/ticks.h"
+
+size_t os_page_size = 4096;
+bool lock_times;
+
+void os_start(void) { ticks_start(); }
+
+void *os_reserve(void *hint, size_t length) {
+  (void)hint;
+  return explore_arena(round_up(length, 64 * KiB));
+}
+bool os_reserve_at(void *at, size_t length) { return (void)at, (void)length, false; }
+void os_unreserve(void *at, size_t length) { (void)at, (void)length; }
+bool os_commit(void *at, size_t length) { return (void)at, (void)length, true; }
+bool os_purge(void *at, size_t length) { return explore_zero(at, length), true; }
+enum os_moved os_move(void *from, void *to, size_t length) { return (void)from, (void)to, (void)length, NOT_MOVED; }
+bool os_heal(void *at, size_t length) { return explore_zero(at, length), true; }
+size_t os_address_space_limit(void) { return 64 * MiB; }
+size_t os_physical_memory(void) { return 64 * MiB; }
+uint64_t os_random(void) { return 0x6a09e667f3bcc908; }
+_Atomic uint32_t *os_fork_witness(void) { return NULL; }
+void os_populate(void *at, size_t length) { (void)at, (void)length; }
+bool os_forbid(void *at, size_t length) { return (void)at, (void)length, false; }
+bool os_secure_mode(void) { return false; }
+
+uint64_t os_now_ns(void) { return explore_clock(); }
+uint64_t os_now_coarse_ns(void) { return explore_clock(); }
+uint64_t os_now_raw_ns(void) { return explore_clock(); }
+uint64_t os_now_real_ns(void) { return explore_clock(); }
+uint64_t os_start_ns(void) { return explore_clock(); }
+uint64_t os_thread_ns(void) { return explore_clock(); }
+uint32_t os_thread_id(void) { return (uint32_t)(explore_self() + 2); }
+size_t os_resident_bytes(void) { return 0; }
+
+/* ---- files: one, of the segment ---------------------------------------------------------------------------------- */
+
+int os_create(const char *path) { return (void)path, 3; }
+int os_open(const char *path) { return (void)path, -1; }
+void os_close(int file) { (void)file; }
+size_t os_read_at(int file, void *to, size_t length, uint64_t offset) {
+  (void)file, (void)to, (void)length, (void)offset;
+  return 0;
+}
+bool os_set_length(const char *path, uint64_t length) { return (void)path, (void)length, true; }
+bool os_remove(const char *path) { return (void)path, true; }
+int os_file_of(int file, struct os_file *out) {
+  (void)file;
+  *out = (struct os_file){.inode = 1, .links = 1, .regular = true};
+  return 0;
+}
+int os_file_at(const char *path, struct os_file *out) {
+  (void)path;
+  *out = (struct os_file){.inode = 1, .links = 1, .regular = true};
+  return 0;
+}
+void *os_share(int file, size_t length) { return (void)file, explore_arena(round_up(length, 64 * KiB)); }
+bool os_obtain(void *at, size_t length) { return (void)at, (void)length, true; }
+void os_set_aside(void *at, size_t length) { (void)at, (void)length; }
+void os_each_name(const char *directory, bool (*visit)(const char *name, void *arg), void *arg) {
+  (void)directory, (void)visit, (void)arg;
+}
+uint32_t os_process_id(void) { return 1; }
+bool os_process_exists(uint32_t process) { return process == 1; }
+uint64_t os_process_namespace(void) { return 1; }
+uint32_t os_user(void) { return 0; }
+
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
+
+void os_wait(_Atomic uint32_t *word, uint32_t value, unsigned milliseconds) {
+  (void)milliseconds;
+  if (atomic_load_explicit(word, memory_order_relaxed) == value) explore_wait(word);
+}
+void os_wake(_Atomic uint32_t *word, int waiters) { (void)word, (void)waiters; }
+void os_yield(void) { explore_yield(); }
+bool os_barrier_everywhere(void) { return explore_barrier(), true; }
+
+/* ---- locks: who does not get one is no thread that can run ------------------------------------------------------- */
+
+uint64_t lock_take_slow(struct lock *lock) {
+  do explore_wait(&lock->word);
+  while (!lock_word_try(lock));
+  lock_count(&lock->contended, 1);
+  return 1;
+}
+void lock_release_slow(struct lock *lock) { (void)lock; }
+void lock_count_hold(struct lock *lock) { (void)lock; }
+void lock_totals_add(struct lock_totals *to, const struct lock *lock) {
+  to->taken += __atomic_load_n(&lock->taken, __ATOMIC_RELAXED);
+  to->contended += __atomic_load_n(&lock->contended, __ATOMIC_RELAXED);
+}
