@@ -10,6 +10,7 @@ struct options options = {
     .scavenger = 1,
     .publish = 1,
     .cache_bytes = 2 * MiB,
+    .quarantine_bytes = 256 * KiB,
     .on_destroy = DESTROY_DESTROYS,
     .reserve_bytes = 1 * MiB,
     .report_rss = 0,
@@ -43,6 +44,9 @@ static const struct row {
     {"SCAVENGER", WORDS, &options.scavenger, switch_words, 0, "0 or 1"},
     {"PUBLISH", WORDS, &options.publish, switch_words, 0, "0 or 1"},
     {"CACHE", BYTES, &options.cache_bytes, NULL, 64 * MiB, "bytes up to 64M, with K or M after the number if you like"},
+#if TSLAB_HARDENED /* elsewhere it is a setting that does nothing, and said to be unknown */
+    {"QUARANTINE", BYTES, &options.quarantine_bytes, NULL, 32 * MiB, "bytes up to 32M, with K or M after the number"},
+#endif
     {"ON_DESTROY", WORDS, &options.on_destroy, on_destroy_words, 0, "destroy, check or trap"},
     {"RESERVE", BYTES, &options.reserve_bytes, NULL, 1024 * MiB, "bytes up to 1024M, K or M after it if you like"},
     {"REPORT_RSS", WORDS, &options.report_rss, switch_words, 0, "0 or 1"},

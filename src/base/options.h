@@ -14,6 +14,7 @@ struct options {
   size_t scavenger;          /* 0: no thread of ours, memory goes back only by malloc_trim and when plenty is free */
   size_t publish;            /* the figures, in shared memory; by the scavenger */
   size_t cache_bytes;        /* free blocks one thread may keep in its depot */
+  size_t quarantine_bytes;   /* hardened: freed blocks of a thread that wait before they serve again */
   size_t on_destroy;         /* enum on_destroy */
   size_t reserve_bytes;      /* memory of ended epochs that stays ready for the next */
   size_t report_rss;         /* whether reports of epochs read the resident size */

@@ -196,17 +196,24 @@ static void push_group(struct lock *gate, struct group *group) {
   group->slab = NULL;
 }
 
+static bool is_block(const void *p) {
+  const struct run *run = pages_run_of(p);
+  return run && run->kind == RUN_SLAB && slab_block_of(run, p) == p;
+}
+
 /* Whether each block is there once: marks all, so that one met again is known. Cuts the chain before the first that is
  * not, which is told; what follows it cannot be trusted and is lost. */
 static void cut_at_double(struct chain *chain) {
-  void **link = &chain->head;
-  for (void *block = *link; block != CHAIN_END; link = block_words(block), block = *link) {
-    if (LIKELY(block_is_free(block))) {
-      block_words(block)[1] = (void *)(block_key(block) + 1);
+  void *before = NULL;
+  for (void *block = chain->head; block != CHAIN_END; before = block, block = block_next(block)) {
+    bool leads_astray = TSLAB_HARDENED && UNLIKELY(!is_block(block)); /* a chance in 65,536 to come so far */
+    if (LIKELY(!leads_astray && block_is_intact(block))) {
+      block_mark_met(block);
       continue;
     }
-    *link = CHAIN_END;
-    misuse_freed(block);
+    if (before) block_link(before, CHAIN_END);
+    else chain->head = CHAIN_END;
+    misuse_freed(leads_astray && before ? before : block);
     return;
   }
 }
@@ -215,12 +222,12 @@ void bins_return(struct lock *gate, struct chain chain) {
   struct group groups[GROUPS] = {{NULL, NULL, NULL, 0}};
   cut_at_double(&chain);
   for (void *block = chain.head, *next; block != CHAIN_END; block = next) {
-    next = block_words(block)[0];
+    next = block_next(block);
     block_mark_free(block);
     struct run *slab = pages_run_of(block);
     struct group *group = &groups[run_index(slab) % GROUPS];
     if (group->slab == slab) {
-      block_words(block)[0] = group->head;
+      block_link(block, group->head);
       group->head = block;
       group->count++;
     } else {
@@ -315,7 +322,9 @@ unsigned bins_retire_empty(struct part *part, unsigned most) {
 static size_t purge_one(struct part *part, struct run *slab) {
   unlink_slab(&part->bins[slab->class], slab);
   lock_release(&part->lock);
-  size_t purged = slab_purge_holes(slab);
+  void *damaged;
+  size_t purged = slab_purge_holes(slab, &damaged);
+  if (damaged) misuse_freed(damaged);
   lock_take(&part->lock);
   if (settle_locked(part, slab, false)) return purged;
   slab->seen = word_of(slab);

@@ -24,10 +24,11 @@ static bool join(struct part *part, struct bin *bin, struct chain chain) {
   struct batch *newest = &part->batches[bin->newest];
   unsigned most = (unsigned)bin->cap + JOIN_MOST;
   if (!bin->newest || chain.count > JOIN_MOST || newest->count + chain.count > most) return false;
-  void **tail = chain.head;
-  for (unsigned i = 1; i < chain.count && *tail != CHAIN_END; i++) tail = *tail;
-  if (*tail != CHAIN_END) return false; /* a ring, of a block freed twice: told by who takes the batch apart */
-  *tail = newest->head;
+  void *tail = chain.head;
+  for (unsigned i = 1; i < chain.count && block_next(tail) != CHAIN_END; i++) tail = block_next(tail);
+  /* A ring, of a block freed twice, or one that was written to: told by who takes the batch apart. */
+  if (block_next(tail) != CHAIN_END || (TSLAB_HARDENED && !block_is_intact(tail))) return false;
+  block_link(tail, newest->head);
   newest->head = chain.head;
   newest->count = (uint16_t)(newest->count + chain.count);
   return true;

@@ -9,7 +9,7 @@
 #ifndef TSLAB_HEAP_FAST_H
 #define TSLAB_HEAP_FAST_H
 
-#include "heap/part.h"
+#include "heap/quarantine.h"
 
 /* The pointer alone: 8 bytes of static TLS, so that dlopen finds room for it. */
 extern HIDDEN __thread struct part *current_part __attribute__((tls_model("initial-exec")));
@@ -64,9 +64,10 @@ INLINE bool fast_starts_block(uintptr_t p, const uint64_t *inverse) { return cla
 INLINE void *fast_pop(struct part *part, unsigned class, uintptr_t base) {
   void **block = part->list[class];
   fast_keep_for_return(&block);
-  if (UNLIKELY((uintptr_t)block[1] != (uintptr_t)block + base)) return NULL;
+  if (UNLIKELY(TSLAB_HARDENED ? !block_is_intact(block) : (uintptr_t)block[1] != (uintptr_t)block + base)) return NULL;
   fast_count_pop(part, class);
-  part->list[class] = block[0];
+  part->list[class] = block_next(block);
+  if (TSLAB_HARDENED) block[0] = NULL; /* nobody learns from it how links are made */
   block[1] = NULL; /* a block in use never holds its key */
   return block;
 }
@@ -78,6 +79,15 @@ INLINE void fast_store(void *p, size_t offset, uintptr_t word) {
 
 enum fast_free { FREED, NOT_HERE, LIST_FULL, NOT_A_BLOCK };
 
+/* Looks at the block before anything happens to it. What is none, or free already, is named where all that is not here
+ * goes. */
+INLINE enum fast_free fast_push_hardened(struct part *part, unsigned class, void *p) {
+  if (UNLIKELY(!class_starts_block((uintptr_t)p, part->inverse[class]) || block_is_free(p))) return NOT_HERE;
+  if (UNLIKELY(fast_count_push(part, class))) return LIST_FULL;
+  quarantine_enter(part, class, p);
+  return FREED;
+}
+
 /* FREED; NOT_HERE and LIST_FULL: nothing happened but that the count ran out of room by one in the latter;
  * NOT_A_BLOCK: p, which starts no block, is on the list of *in and must come off it. */
 INLINE enum fast_free fast_push(void *p, unsigned *in) {
@@ -88,6 +98,7 @@ INLINE enum fast_free fast_push(void *p, unsigned *in) {
   uintptr_t class = part_class_of(part, LOAD_RACING(((home *)(base + HOMES_OFFSET))[granule]));
   if (UNLIKELY(class >= CLASSES)) return NOT_HERE;
   *in = (unsigned)class;
+  if (TSLAB_HARDENED) return fast_push_hardened(part, (unsigned)class, p);
   if (UNLIKELY(fast_count_push(part, class))) return LIST_FULL;
   /* Only written: to read it would be to wait for a line that may be cold. */
   fast_store(p, sizeof(void *), (uintptr_t)p + base);

@@ -56,6 +56,10 @@ void *heap_refill(struct part *part, unsigned class) {
   }
   lock_release(&part->lock);
   void *block = fast_pop(part, class, (uintptr_t)pages.base);
+  if (TSLAB_HARDENED && !block && quarantine_of(part, class)) { /* rather than none */
+    quarantine_empty(part);
+    block = fast_pop(part, class, (uintptr_t)pages.base);
+  }
   if (!block) return NULL;
   tally_add(&part->tally->classes[class].served[served_by(part)], 1);
   if (bin->countdown < INT32_MAX) bin->countdown++; /* it is none of those that are drawn from */
@@ -74,16 +78,20 @@ void *heap_take_bad_list(struct part *part, unsigned class) {
 
 void *heap_find_double(struct part *part) {
   if (part->sampling.aside) list_join_aside(part);
+  if (TSLAB_HARDENED) quarantine_empty(part);
   for (unsigned class = 0; class < CLASSES; class++) {
-    unsigned length = count_length(part->count[class].now);
-    void **found = NULL;
+    unsigned length = list_length(part, class);
+    void *found = NULL;
     unsigned seen = 0;
-    for (void **b = part->list[class]; b != CHAIN_END && seen < length && !found; b = b[0], seen++) {
-      if (!block_is_free(b)) found = b;
-      else b[1] = (void *)(block_key(b) + 1);
+    for (void *b = part->list[class]; b != CHAIN_END && seen < length; b = block_next(b), seen++) {
+      if (!block_is_intact(b)) {
+        found = b;
+        break;
+      }
+      block_mark_met(b);
     }
-    void **b = part->list[class];
-    for (unsigned i = 0; i < seen; i++, b = b[0]) block_mark_free(b);
+    void *b = part->list[class];
+    for (unsigned i = 0; i < seen; i++, b = block_next(b)) block_mark_free(b);
     if (found) return found;
   }
   return NULL;
@@ -141,10 +149,14 @@ void heap_overflow(struct part *part, unsigned class, void *block) {
     sample_begin_path(&timing);
     count = put_by(part, class, mallocs == 0, evicted);
   }
-  block_mark_free(block);
-  block_words(block)[0] = part->list[class];
-  part->list[class] = block;
   STORE_RACING(part->count[class].now, part->count[class].now - (ROOM_ONE - 1));
+  if (TSLAB_HARDENED) {
+    quarantine_enter(part, class, block);
+  } else {
+    block_mark_free(block);
+    block_link(block, part->list[class]);
+    part->list[class] = block;
+  }
   for (unsigned i = 0; i < count; i++) bins_return(&part->lock, evicted[i]);
   if (!has_room) sample_end_put(part, &timing);
   if (mallocs > 0) arm_if_due(part, class);
@@ -155,11 +167,23 @@ struct lock homeless_lock;
 static uint64_t homeless_frees[CLASSES]; /* under it */
 
 static void free_homeless(struct run *slab, void *block) {
-  block_words(block)[0] = CHAIN_END;
+  block_link(block, CHAIN_END);
   lock_take(&homeless_lock);
   bump(&homeless_frees[slab->class], 1);
   lock_release(&homeless_lock);
   bins_return(&homeless_lock, (struct chain){block, 1});
+}
+
+void heap_push_remote(struct part *part, unsigned class, void *block) {
+  block_link(block, part->remote.head);
+  part->remote.head = block;
+  part->remote.count++;
+  part->remote_bytes += class_size(class);
+  if (part->remote.count < REMOTE_MOST && part->remote_bytes < REMOTE_BYTES) return;
+  struct timing timing;
+  sample_begin_path(&timing);
+  heap_flush_remote(part);
+  sample_end_path(&timing, PATH_FLUSH);
 }
 
 void heap_free_remote(struct part *part, struct run *slab, void *block) {
@@ -170,19 +194,12 @@ void heap_free_remote(struct part *part, struct run *slab, void *block) {
   }
   bump(&part->bins[slab->class].remote_frees, 1);
   if (slab->epoch != 0) { /* an epoch's end must not wait for company */
-    block_words(block)[0] = CHAIN_END;
+    block_link(block, CHAIN_END);
     bins_return(&part->lock, (struct chain){block, 1});
     return;
   }
-  block_words(block)[0] = part->remote.head;
-  part->remote.head = block;
-  part->remote.count++;
-  part->remote_bytes += class_size(slab->class);
-  if (part->remote.count < REMOTE_MOST && part->remote_bytes < REMOTE_BYTES) return;
-  struct timing timing;
-  sample_begin_path(&timing);
-  heap_flush_remote(part);
-  sample_end_path(&timing, PATH_FLUSH);
+  if (TSLAB_HARDENED) quarantine_enter_remote(part, slab->class, block);
+  else heap_push_remote(part, slab->class, block);
 }
 
 void heap_flush_remote(struct part *part) {
@@ -226,12 +243,14 @@ static struct chain take_list(struct part *part, unsigned class) {
 
 void heap_flush_lists(struct part *part) {
   if (TSLAB_CHECK_LEVEL >= 2) part_check(part);
+  if (TSLAB_HARDENED) quarantine_empty(part);
   heap_flush_remote(part);
   for (unsigned class = 0; class < CLASSES; class++) bins_return(&part->lock, take_list(part, class));
   heap_flush_depot(part, SIZE_MAX);
 }
 
 void heap_leave(struct part *part) {
+  if (TSLAB_HARDENED) quarantine_empty(part);
   heap_flush_remote(part);
   sample_flush_puts(part);
   if (!options.scavenger) heap_flush_lists(part);
@@ -277,11 +296,11 @@ void part_check(struct part *part) {
   lock_take(&part->lock);
   for (unsigned class = 0; class < CLASSES; class++) {
     const struct bin *bin = &part->bins[class];
-    unsigned length = 0, listed = 0, depot = 0, expected = count_length(part->count[class].now);
+    unsigned length = 0, listed = 0, depot = 0, expected = list_length(part, class);
     void *b = part->list[class];
-    for (; b != CHAIN_END && block_is_free(b) && length < expected; b = block_words(b)[0], length++)
+    for (; b != CHAIN_END && block_is_intact(b) && length < expected; b = block_next(b), length++)
       INVARIANT(0, class_starts_block((uintptr_t)b, part->inverse[class]));
-    if (b != CHAIN_END) break; /* freed twice: told by who takes the list apart */
+    if (b != CHAIN_END) break; /* freed twice, or written to: told by who takes the list apart */
     INVARIANT(0, length == expected);
     for (uint32_t g = bin->first; g; g = pages.runs[g].next, listed++) {
       struct run *slab = &pages.runs[g];

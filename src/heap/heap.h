@@ -26,6 +26,7 @@ HIDDEN void heap_overflow(struct part *part, unsigned class, void *block);
 /* A block whose home is not this thread's part goes to its slab, at the latest with the REMOTE_MOST-th. `part` is the
  * freeing thread's, or empty_part. */
 HIDDEN void heap_free_remote(struct part *part, struct run *slab, void *block);
+HIDDEN void heap_push_remote(struct part *part, unsigned class, void *block); /* marked free, and counted */
 HIDDEN void heap_flush_remote(struct part *part); /* now; by the part's own thread */
 
 /* Moves the part's depot to the slabs, at most `most` bytes. From any thread. Returns bytes moved. */

@@ -50,27 +50,31 @@ static unsigned add_up(struct part *part, unsigned class) {
   return mallocs;
 }
 
+unsigned list_lose(struct part *part, unsigned class, unsigned lost) {
+  unsigned mallocs = add_up(part, class);
+  part_begin_change(part);
+  shift(part, class, 0u - lost);
+  part_end_change(part);
+  return mallocs;
+}
+
 /* Blocks that were freed since are on top, ARMED_ROOM at the most. One that is there twice would make a ring of them,
  * so each is marked as it is met; it is told, and with what follows it is lost, once what went by is added up, for
  * which lengths must be whole. */
 unsigned list_join_aside(struct part *part) {
-  unsigned class = part->sampling.class, length = count_length(part->count[class].now), whole = 0, mallocs = 0;
-  void **link = &part->list[class];
-  for (; *link != CHAIN_END && whole < length && block_is_free(*link); whole++) {
-    void **block = *link;
-    block[1] = (void *)(block_key(block) + 1);
-    link = block;
+  unsigned class = part->sampling.class, length = list_length(part, class), whole = 0, mallocs = 0;
+  void *last = NULL, *block = part->list[class];
+  for (; block != CHAIN_END && whole < length && block_is_intact(block); whole++, block = block_next(block)) {
+    block_mark_met(block);
+    last = block;
   }
-  void *bad = *link == CHAIN_END ? NULL : *link;
-  *link = CHAIN_END;
-  for (void **block = part->list[class]; block != CHAIN_END; block = block[0]) block_mark_free(block);
-  *link = list_take_back(part);
-  if (whole < length) {
-    mallocs = add_up(part, class);
-    part_begin_change(part);
-    shift(part, class, 0u - (length - whole));
-    part_end_change(part);
-  }
+  void *bad = block == CHAIN_END ? NULL : block;
+  block = part->list[class];
+  for (unsigned i = 0; i < whole; i++, block = block_next(block)) block_mark_free(block);
+  void *aside = list_take_back(part);
+  if (last) block_link(last, aside);
+  else part->list[class] = aside;
+  if (whole < length) mallocs = list_lose(part, class, length - whole);
   if (bad) misuse_freed(bad);
   return mallocs;
 }
@@ -116,7 +120,7 @@ static unsigned room_for(const struct bin *bin, unsigned length) {
 }
 
 void list_set(struct part *part, unsigned class, struct chain chain) {
-  uint32_t count = count_of(room_for(&part->bins[class], chain.count), chain.count);
+  uint32_t count = count_of(room_for(&part->bins[class], chain.count), chain.count + quarantine_of(part, class));
   part->list[class] = chain.head;
   part_begin_change(part);
   __atomic_store_n(&part->count[class].now, count, __ATOMIC_RELEASE);

@@ -5,16 +5,22 @@
 #ifndef TSLAB_HEAP_LISTS_H
 #define TSLAB_HEAP_LISTS_H
 
-#include "heap/part.h"
+#include "heap/quarantine.h"
 
 /* Adds what happened in the class since the last visit to its totals. Returns how many mallocs that was. */
 HIDDEN unsigned list_settle(struct part *part, unsigned class);
 
 /* Makes `chain` the class's list, with room up to its cap. After list_settle. */
 HIDDEN void list_set(struct part *part, unsigned class, struct chain chain);
-INLINE struct chain list_chain(const struct part *part, unsigned class) {
-  return (struct chain){part->list[class], count_length(part->count[class].now)};
+INLINE unsigned list_length(const struct part *part, unsigned class) { /* without what is in quarantine */
+  return count_length(part->count[class].now) - quarantine_of(part, class);
 }
+INLINE struct chain list_chain(const struct part *part, unsigned class) {
+  return (struct chain){part->list[class], list_length(part, class)};
+}
+
+/* So many blocks that were counted are not there. Adds up what went by, as list_settle does; the mallocs of it. */
+HIDDEN unsigned list_lose(struct part *part, unsigned class, unsigned lost);
 
 /* The class's list, settled, goes aside, and what else is there comes back: list_join_aside puts it under its class's
  * list, as list_settle of that class does; list_take_back returns it, to be that list, which is empty. */

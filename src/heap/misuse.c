@@ -94,9 +94,28 @@ void misuse(const char *call, const void *p) {
   end();
 }
 
+/* Whether the second word of a block of a list says that it was met, or handed out, before, and no more. */
+static bool is_surely_double(const void *block) {
+  uintptr_t word = (uintptr_t)((void *const *)block)[1];
+  return word == 0 || word - block_key(block) <= 1;
+}
+
+static void say_written(const void *block, size_t at, const char *what) {
+  log_line("write to freed block %p (%s, at byte %zu)", block, what, at);
+}
+
+void misuse_written(const void *block, size_t at) {
+  char text[32];
+  say_written(block, at, class_text(text, sizeof text, pages_run_of(block)->class));
+  end();
+}
+
 void misuse_freed(const void *block) {
   char text[32];
-  say_freed("free", block, class_text(text, sizeof text, pages_run_of(block)->class));
+  class_text(text, sizeof text, pages_run_of(block)->class);
+  if (TSLAB_HARDENED && !link_decode(block, *(const uint64_t *)block)) say_written(block, 0, text);
+  else if (!TSLAB_HARDENED || is_surely_double(block)) say_freed("free", block, text);
+  else say_written(block, sizeof(void *), text); /* a second free is refused at the call */
   end();
 }
 

@@ -13,6 +13,9 @@ HIDDEN COLD void misuse(const char *call, const void *p);
 /* A block of a size class that is free stands where it was already, or no longer holds its key. */
 HIDDEN COLD void misuse_freed(const void *block);
 
+/* A free block of a size class was written to, at that byte first. */
+HIDDEN COLD void misuse_written(const void *block, size_t at);
+
 /* A block in use of another size than the caller says; class == CLASSES for a large one. */
 HIDDEN COLD void misuse_size(const char *call, const void *p, size_t size, const struct run *run);
 

@@ -3,6 +3,8 @@
 
 #include "heap/fast.h"
 #include "heap/lists.h"
+#include "heap/quarantine.h"
+#include <string.h>
 
 struct part empty_part = {
     .list = {[0 ... CLASSES - 1] = CHAIN_END}, .remote = {CHAIN_END, 0}, .tally = &nobodys_tally};
@@ -23,8 +25,10 @@ static struct {
 _Static_assert(sizeof(struct part) <= GRANULE / 4, "several parts to a granule");
 
 static struct part *cut_part(bool of_epochs) {
-  struct part *part = pages_cut(&own.cuttings, sizeof(struct part));
+  size_t more = TSLAB_HARDENED ? sizeof(struct quarantine) : 0;
+  struct part *part = pages_cut(&own.cuttings, sizeof(struct part) + more);
   if (!part) return NULL;
+  if (more) part->quarantine = (struct quarantine *)(void *)(part + 1);
   part->index = ++own.made;
   part->of_epochs = of_epochs;
   part->unused_batch = 1;
@@ -49,6 +53,7 @@ static void give_up_lists(struct part *part) {
   part->remote = EMPTY_CHAIN;
   part->remote_bytes = 0;
   part->sampling = (struct sampling){.aside = NULL};
+  if (TSLAB_HARDENED) memset(part->quarantine, 0, sizeof(struct quarantine));
   parts_given_up++;
 }
 

@@ -141,6 +141,7 @@ struct part {
   struct part *next_dead; /* the pool; under parts_lock */
   struct bin bins[CLASSES];
   struct batch batches[BATCHES];
+  struct quarantine *quarantine; /* heap/quarantine.h; its thread's alone */
 } ALIGNED(PART_ALIGNMENT);
 _Static_assert(CLASSES <= PART_ALIGNMENT, "a class fits into a part's low address bits");
 

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -25,6 +26,11 @@
 #endif
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4 /* Linux 5.7 */
+#endif
+
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102 /* Linux 6.13 */
+#define MADV_GUARD_REMOVE  103
 #endif
 
 /* ---- system calls ------------------------------------------------------------------------------------------------ */
@@ -141,6 +147,9 @@ bool os_forbid(void *at, size_t length) {
   return done;
 }
 
+bool os_guard(void *at, size_t length) { return advise(at, length, MADV_GUARD_INSTALL); }
+bool os_unguard(void *at, size_t length) { return advise(at, length, MADV_GUARD_REMOVE); }
+
 /* ---- the machine and the process --------------------------------------------------------------------------------- */
 
 size_t os_address_space_limit(void) {
@@ -160,6 +169,10 @@ uint64_t os_random(void) {
   const void *bytes = (const void *)getauxval(AT_RANDOM);
   if (bytes) memcpy(&random, bytes, sizeof random);
   return random;
+}
+
+bool os_draw(void *to, size_t length) {
+  return call(SYS_getrandom, (long)to, (long)length, GRND_NONBLOCK, 0, 0, 0) == (long)length;
 }
 
 bool os_secure_mode(void) { return getauxval(AT_SECURE) != 0; }

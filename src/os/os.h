@@ -42,6 +42,9 @@ HIDDEN size_t os_physical_memory(void);
 /* Randomness that the kernel gave the process at its start; no system call. */
 HIDDEN uint64_t os_random(void);
 
+/* Randomness that nobody else knows; false when the kernel refuses. */
+HIDDEN bool os_draw(void *to, size_t length);
+
 /* Waits while *word == value, at most `milliseconds` (0: for ever); may return early. */
 HIDDEN void os_wait(_Atomic uint32_t *word, uint32_t value, unsigned milliseconds);
 HIDDEN void os_yield(void); /* lets others run for a moment */
@@ -60,6 +63,11 @@ HIDDEN void os_populate(void *at, size_t length);
 
 /* Whatever touches these pages faults from now on; their memory goes back. False when the kernel refuses. */
 HIDDEN bool os_forbid(void *at, size_t length);
+
+/* The same without a mapping of their own, until os_unguard; false where the kernel has no such thing, or for locked
+ * pages. */
+HIDDEN bool os_guard(void *at, size_t length);
+HIDDEN bool os_unguard(void *at, size_t length);
 
 HIDDEN uint64_t os_now_ns(void);        /* CLOCK_MONOTONIC */
 HIDDEN uint64_t os_now_coarse_ns(void); /* the same at the resolution of a tick, for a tenth of the cost */

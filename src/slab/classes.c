@@ -1,6 +1,8 @@
 /* classes: see classes.h.                                                                            floor: slab */
 #include "slab/classes.h"
 
+#include "slab/secret.h"
+
 const uint16_t class_sizes[CLASSES] = {
     16,   32,   48,   64,   80,   96,   112,  128,  144,   160,   176,   192,   208,   224,   240,   256,   288,   320,
     352,  384,  416,  448,  480,  512,  576,  640,  704,   768,   832,   896,   960,   1024,  1280,  1536,  1792,  2048,
@@ -8,6 +10,7 @@ const uint16_t class_sizes[CLASSES] = {
 };
 
 void classes_start(void) {
+  if (TSLAB_HARDENED) secret_start();
   struct class_tables *tables = class_tables();
   unsigned class = 0;
   for (size_t size = 0; size <= DIRECT_MAX; size++) {

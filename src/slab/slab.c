@@ -69,7 +69,7 @@ bool slab_push(struct run *slab, void *head, void *tail, unsigned count, struct 
   uint64_t old = atomic_load_explicit(&slab->word, memory_order_relaxed), new;
   bool settle;
   for (;; how->retries++) {
-    block_words(tail)[0] = block_at_head(slab, old);
+    block_link(tail, block_at_head(slab, old));
     unsigned total = slab_count(old) + count;
     bool worth = total == slab_linked(old) || (total >= slab->threshold && !(old & SLAB_LISTED));
     settle = worth && !(old & SLAB_PENDING);
@@ -101,23 +101,59 @@ static char *first_in_unit(const struct run *slab, unsigned unit) {
   return first + divide_up((size_t)(start - first), size) * size;
 }
 
+struct growing {
+  struct chain chain;
+  void *tail; /* when there is a head */
+};
+
+static void append(struct growing *growing, void *block) {
+  if (growing->chain.count++ == 0) growing->chain.head = block;
+  else block_link(growing->tail, block);
+  growing->tail = block;
+  block_mark_free(block);
+}
+
+/* In random order, as many at a time as the stack of any thread has room for: a page has no more. */
+#define SHUFFLED 256
+
+static void append_shuffled(struct growing *growing, char *first, unsigned count, size_t size, uint64_t *sequence) {
+  uint16_t order[SHUFFLED];
+  for (; count > 0; first += SHUFFLED * size) {
+    unsigned here = (unsigned)min_size(count, SHUFFLED);
+    for (unsigned i = 0; i < here; i++) { /* inside out: what lies at a random place before i moves to i */
+      unsigned j = secret_below(sequence, i + 1);
+      order[i] = order[j];
+      order[j] = (uint16_t)i;
+    }
+    for (unsigned i = 0; i < here; i++) append(growing, first + order[i] * size);
+    count -= here;
+  }
+}
+
+static unsigned pick_unit(uint64_t unlinked, uint64_t *sequence) {
+  if (!TSLAB_HARDENED) return lowest_bit(unlinked);
+  for (unsigned skip = secret_below(sequence, (unsigned)__builtin_popcountll(unlinked)); skip > 0; skip--)
+    unlinked &= unlinked - 1;
+  return lowest_bit(unlinked);
+}
+
 struct chain slab_link(struct run *slab, unsigned wanted) {
   size_t size = class_size(slab->class), unit_size = unit_bytes(slab);
   char *end = first_block(slab) + slab->capacity * size;
-  struct chain chain = EMPTY_CHAIN;
-  void **tail = &chain.head;
+  struct growing growing = {EMPTY_CHAIN, NULL};
+  uint64_t sequence = TSLAB_HARDENED ? secret_draw() : 0;
   do {
-    unsigned unit = lowest_bit(slab->unlinked);
-    slab->unlinked &= slab->unlinked - 1;
-    char *unit_end = run_start(slab) + (unit + 1) * unit_size;
-    for (char *block = first_in_unit(slab, unit); block < unit_end && block < end; block += size) {
-      *tail = block;
-      tail = block_words(block);
-      block_mark_free(block);
-      chain.count++;
-    }
-  } while (slab->unlinked && chain.count < wanted);
-  *tail = CHAIN_END;
+    unsigned unit = pick_unit(slab->unlinked, &sequence);
+    STORE_RACING(slab->unlinked, slab->unlinked & ~((uint64_t)1 << unit));
+    char *first = first_in_unit(slab, unit), *unit_end = run_start(slab) + (unit + 1) * unit_size;
+    if (unit_end > end) unit_end = end;
+    if (TSLAB_HARDENED && first < unit_end)
+      append_shuffled(&growing, first, (unsigned)divide_up((size_t)(unit_end - first), size), size, &sequence);
+    else
+      for (char *block = first; block < unit_end; block += size) append(&growing, block);
+  } while (slab->unlinked && growing.chain.count < wanted);
+  struct chain chain = growing.chain;
+  if (chain.count > 0) block_link(growing.tail, CHAIN_END);
   slab->moved = false;
   atomic_fetch_add_explicit(&slab->word, (uint64_t)chain.count << 32, memory_order_relaxed);
   return chain;
@@ -128,6 +164,12 @@ void *slab_block_of(const struct run *slab, const void *p) {
   if ((const char *)p < first) return NULL;
   size_t size = class_size(slab->class), index = (size_t)((const char *)p - first) / size;
   return index < slab->capacity ? first + index * size : NULL;
+}
+
+bool slab_refuses(void *p) {
+  const struct run *slab = pages_run_of(p);
+  if (slab_block_of(slab, p) != p || (LOAD_RACING(slab->unlinked) >> unit_of(slab, p) & 1)) return true;
+  return block_has_key(p) || (uintptr_t)block_words(p)[1] == block_waiting_key(p);
 }
 
 bool slab_bury(struct run *slab) {
@@ -143,7 +185,7 @@ bool slab_bury(struct run *slab) {
 static void mark_free(const struct run *slab, struct chain chain, uint64_t *is_free) {
   size_t size = class_size(slab->class);
   char *first = first_block(slab);
-  for (void *b = chain.head; b != CHAIN_END; b = block_words(b)[0]) {
+  for (void *b = chain.head; b != CHAIN_END; b = block_next(b)) {
     size_t i = (size_t)((char *)b - first) / size;
     is_free[i / 64] |= 1ull << (i % 64);
   }
@@ -194,22 +236,27 @@ static size_t purge_units(struct run *slab, uint64_t units) {
   return purged;
 }
 
-size_t slab_purge_holes(struct run *slab) {
+size_t slab_purge_holes(struct run *slab, void **damaged) {
   struct slab_how how = {0};
   struct chain chain = slab_take(slab, false, &how);
   uint64_t all = ~0ull >> (UNITS - run_bytes(slab) / unit_bytes(slab));
   uint64_t holes = all & ~units_in_use(slab, chain);
   void *kept = NULL, *kept_tail = NULL;
   unsigned kept_count = 0, dropped = 0;
+  *damaged = NULL;
   for (void *b = chain.head, *next; b != CHAIN_END; b = next) {
-    next = block_words(b)[0];
+    if (TSLAB_HARDENED && !block_is_intact(b)) {
+      *damaged = b;
+      break;
+    }
+    next = block_next(b);
     if (holes >> unit_of(slab, b) & 1) {
-      slab->unlinked |= 1ull << unit_of(slab, b);
+      STORE_RACING(slab->unlinked, slab->unlinked | 1ull << unit_of(slab, b));
       dropped++;
       continue;
     }
     if (!kept_tail) kept_tail = b;
-    block_words(b)[0] = kept;
+    block_link(b, kept);
     kept = b;
     kept_count++;
   }

@@ -21,6 +21,7 @@
 
 #include "pages/pages.h"
 #include "slab/classes.h"
+#include "slab/secret.h"
 
 #define SLAB_PENDING ((uint64_t)1 << 48) /* a thread is on its way to settle it */
 #define SLAB_LISTED  ((uint64_t)1 << 49) /* in its part's list for the class */
@@ -45,10 +46,40 @@ INLINE bool slab_all_free(uint64_t word) { return slab_count(word) == slab_linke
 
 /* Depends on the address, so that a stale copy of it elsewhere means nothing; no valid pointer, size or small
  * number. */
-INLINE uintptr_t block_key(const void *block) { return (uintptr_t)block + (uintptr_t)pages.base; }
+INLINE uintptr_t block_key(const void *block) {
+  return TSLAB_HARDENED ? secret_mix(block, secret.key) : (uintptr_t)block + (uintptr_t)pages.base;
+}
 INLINE void **block_words(void *block) { return block; }
-INLINE bool block_is_free(void *block) { return (uintptr_t)block_words(block)[1] == block_key(block); }
-INLINE void block_mark_free(void *block) { block_words(block)[1] = (void *)block_key(block); }
+INLINE void block_mark(void *block, uintptr_t key) { block_words(block)[1] = (void *)key; }
+INLINE void block_mark_free(void *block) { block_mark(block, block_key(block)); }
+INLINE bool block_has_key(void *block) { return (uintptr_t)block_words(block)[1] == block_key(block); }
+
+/* Of a chain whose blocks are being looked at one after the other: it was met. */
+INLINE void block_mark_met(void *block) { block_mark(block, block_key(block) + 1); }
+
+/* Of a block in quarantine (heap/quarantine.h), which is on no chain. */
+INLINE uintptr_t block_waiting_key(const void *block) { return ~block_key(block); }
+
+/* What a block links to; CHAIN_END too when it was written over, so that nobody follows it. */
+INLINE void *block_next(void *block) {
+  if (!TSLAB_HARDENED) return block_words(block)[0];
+  void *next = link_decode(block, (uintptr_t)block_words(block)[0]);
+  return LIKELY(next != NULL) ? next : CHAIN_END;
+}
+INLINE void block_link(void *block, void *next) {
+  block_words(block)[0] = TSLAB_HARDENED ? (void *)(uintptr_t)link_encode(block, next) : next;
+}
+
+/* Whether a block of a chain is as it was left, as far as that can be told. */
+INLINE bool block_is_intact(void *block) {
+  if (!TSLAB_HARDENED) return block_has_key(block);
+  return block_has_key(block) && link_decode(block, (uintptr_t)block_words(block)[0]) != NULL;
+}
+
+/* Whether p, on a multiple of its class's size in a slab, is no block that may be freed: it is free already, or
+ * (hardened) never was handed out. */
+HIDDEN bool slab_refuses(void *p);
+INLINE bool block_is_free(void *p) { return TSLAB_HARDENED ? slab_refuses(p) : block_has_key(p); }
 
 /* A new slab with every unit unlinked, whose granules still lead to no home. NULL without memory. */
 HIDDEN struct run *slab_new(unsigned class, uint32_t epoch, struct pages_how *how);
@@ -73,8 +104,9 @@ HIDDEN struct chain slab_take(struct run *slab, bool stays_listed, struct slab_h
 HIDDEN struct chain slab_link(struct run *slab, unsigned wanted);
 
 /* Gives the pages that hold no block in use back to the kernel and drops their free blocks from the list. The caller
- * has set PENDING and taken the slab off its part's list. Returns bytes. */
-HIDDEN size_t slab_purge_holes(struct run *slab);
+ * has set PENDING and taken the slab off its part's list. Returns bytes. *damaged: a block of the list that is not
+ * intact (hardened), which is lost with what follows it; NULL when there is none. */
+HIDDEN size_t slab_purge_holes(struct run *slab, void **damaged);
 
 /* The start of the block that p lies in, or NULL when p lies in none. */
 HIDDEN void *slab_block_of(const struct run *slab, const void *p);

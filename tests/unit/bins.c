@@ -21,7 +21,7 @@ static void take_slabs(unsigned slabs, unsigned live) {
     const struct chain chain = bins_take(part, CLASS, 1);
     lock_release(&part->lock);
     CHECK(chain.count > 0);
-    for (void *b = chain.head; b != CHAIN_END; b = block_words(b)[0]) {
+    for (void *b = chain.head; b != CHAIN_END; b = block_next(b)) {
       unsigned i = 0;
       while (slab[i] && slab[i] != pages_run_of(b)) i++;
       if (!slab[i]) made++;
@@ -37,7 +37,7 @@ static void give_back(unsigned i, unsigned blocks_of_it) {
   for (; chain.count < blocks_of_it; chain.count++) {
     void *const block = blocks[i][--count[i]];
     block_mark_free(block);
-    block_words(block)[0] = chain.head;
+    block_link(block, chain.head);
     chain.head = block;
   }
   bins_return(&part->lock, chain);
@@ -85,7 +85,7 @@ static void several(void) {
   for (unsigned i = 0; i < 300; i++, mixed.count++) {
     void *const block = blocks[i % 3][--count[i % 3]];
     block_mark_free(block);
-    block_words(block)[0] = mixed.head;
+    block_link(block, mixed.head);
     mixed.head = block;
   }
   bins_return(&part->lock, mixed);

@@ -22,7 +22,8 @@ static struct chain make_chain(unsigned count) {
   struct chain chain = {CHAIN_END, count};
   CHECK_COUNT(next_block + count, <=, BLOCKS);
   for (unsigned i = 0; i < count; i++) {
-    blocks[next_block][0] = chain.head;
+    block_link(blocks[next_block], chain.head);
+    block_mark_free(blocks[next_block]);
     chain.head = blocks[next_block++];
   }
   return chain;
@@ -30,7 +31,7 @@ static struct chain make_chain(unsigned count) {
 
 static unsigned length(struct chain chain) {
   unsigned count = 0;
-  for (void **b = chain.head; b != CHAIN_END; b = *b) count++;
+  for (void **b = chain.head; b != CHAIN_END; b = block_next(b)) count++;
   return count;
 }
 

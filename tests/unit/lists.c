@@ -7,6 +7,7 @@
 enum { CLASS = 5, MOST = 4096 };
 
 static struct part part;
+static struct quarantine quarantine; /* nothing ever waits in it */
 static void *blocks[MOST][2];
 static uint64_t random_state = 1;
 
@@ -16,13 +17,14 @@ static bool count_push(unsigned class) { return (int32_t)(part.count[class].now 
 static void undo_push(unsigned class) { part.count[class].now += ROOM_ONE - 1; }
 
 static struct chain chain_of(unsigned count) {
-  for (unsigned i = 0; i < count; i++) blocks[i][0] = i + 1 < count ? blocks[i + 1] : CHAIN_END;
+  for (unsigned i = 0; i < count; i++) block_link(blocks[i], i + 1 < count ? blocks[i + 1] : CHAIN_END);
   return (struct chain){count ? blocks[0] : CHAIN_END, count};
 }
 
 static void reset(void) {
   memset(&part, 0, sizeof part);
   part.unused_batch = 1;
+  part.quarantine = &quarantine;
 }
 
 static void check_totals(uint64_t allocations, uint64_t frees, uint64_t length) {

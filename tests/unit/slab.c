@@ -20,15 +20,20 @@ static void check_word(unsigned count, unsigned linked) {
 /* Walks the chain; every block lies on a multiple, is marked free, and is met for the first time. */
 static void check_chain(struct chain chain, unsigned char *seen) {
   unsigned count = 0;
-  for (char *b = chain.head; b != CHAIN_END; b = block_words(b)[0], count++) {
+  for (char *b = chain.head; b != CHAIN_END; b = block_next(b), count++) {
     CHECK((uintptr_t)b % size == 0 && b >= run_start(slab) && b + size <= run_start(slab) + run_bytes(slab));
-    CHECK(block_is_free(b) && slab_block_of(slab, b) == b && slab_block_of(slab, b + size - 1) == b);
+    CHECK(block_is_intact(b) && slab_block_of(slab, b) == b && slab_block_of(slab, b + size - 1) == b);
     CHECK_COUNT(seen[(b - run_start(slab)) / 16]++, ==, 0);
   }
   CHECK_COUNT(count, ==, chain.count);
 }
 
-/* Takes all blocks that were never linked, into blocks[], in address order. */
+static int by_address(const void *a, const void *b) {
+  const char *const *x = a, *const *y = b;
+  return (*x > *y) - (*x < *y);
+}
+
+/* Takes all blocks that were never linked, into blocks[]; they come in address order, hardened in none. */
 static void link_all(unsigned wanted) {
   static unsigned char seen[4 * MOST];
   unsigned total = 0;
@@ -38,14 +43,17 @@ static void link_all(unsigned wanted) {
     CHECK(chain.count >= wanted || !slab->unlinked);
     check_chain(chain, seen);
     for (char *b = chain.head, *next; b != CHAIN_END; b = next) {
-      next = block_words(b)[0];
-      CHECK(total == 0 || b > blocks[total - 1]);
+      next = block_next(b);
       blocks[total++] = b;
       memset(b, 0x5c, size);
     }
     check_word(0, total);
   }
   CHECK_COUNT(total, ==, slab->capacity);
+  bool in_order = true;
+  for (unsigned i = 1; i < total; i++) in_order &= blocks[i] > blocks[i - 1];
+  CHECK(in_order == !TSLAB_HARDENED || total < 20); /* few may be in order by chance */
+  qsort(blocks, total, sizeof *blocks, by_address);
 }
 
 static bool push_one(unsigned i) {
@@ -86,7 +94,9 @@ static void purge_holes(void) {
   for (unsigned i = live; i < slab->capacity; i++) push_one(i);
   for (unsigned i = live; i < slab->capacity; i++) kept += blocks[i] < run_start(slab) + used;
   atomic_fetch_or(&slab->word, SLAB_PENDING);
-  CHECK_COUNT(slab_purge_holes(slab), ==, run_bytes(slab) - used + unused);
+  void *damaged;
+  CHECK_COUNT(slab_purge_holes(slab, &damaged), ==, run_bytes(slab) - used + unused);
+  CHECK(damaged == NULL);
   check_word(kept, live + kept);
   for (const char *p = run_start(slab) + used; p < run_start(slab) + run_bytes(slab); p++) CHECK_COUNT(*p, ==, 0);
   for (unsigned i = 0; i < live; i++)

@@ -1,0 +1,94 @@
+/* quarantine: see quarantine.h.                                                                      floor: heap */
+#include "heap/quarantine.h"
+
+#include "base/options.h"
+#include "heap/heap.h"
+#include "heap/lists.h"
+#include "heap/misuse.h"
+#include <string.h>
+
+#define FILL       0xde /* eight of it are no address that can be read */
+#define FILL_START (2 * sizeof(void *))
+#define BATCH      16
+
+static void enter(struct quarantine *ring, unsigned class, void *block, unsigned tag) {
+  memset((char *)block + FILL_START, FILL, class_size(class) - FILL_START);
+  block_link(block, CHAIN_END);
+  block_mark(block, block_waiting_key(block));
+  ring->blocks[(ring->first + ring->count++) % QUARANTINE_MOST] = (uintptr_t)block + tag;
+  ring->bytes += class_size(class);
+}
+
+/* The first byte that is not as it was left, or `size`. */
+static size_t find_change(void *block, size_t size) {
+  const unsigned char *bytes = block;
+  if (link_decode(block, (uintptr_t)block_words(block)[0]) != CHAIN_END) return 0;
+  for (size_t at = FILL_START; at < size; at++)
+    if (bytes[at] != FILL) return at;
+  return size;
+}
+
+static void leave(struct part *part, uintptr_t entry) {
+  void *block = (void *)(entry & ~(uintptr_t)1);
+  unsigned class = pages_run_of(block)->class;
+  bool is_own = block == (void *)entry, is_ours = (uintptr_t)block_words(block)[1] == block_waiting_key(block);
+  size_t size = class_size(class), at = find_change(block, size);
+  if (is_own) part->quarantine->own[class]--;
+  if (!is_ours) { /* it left before, so it was freed twice, or its key is gone, and with it what says that it was not */
+    if (is_own) list_lose(part, class, 1);
+    misuse_freed(block);
+    return;
+  }
+  if (at < size) misuse_written(block, at);
+  block_mark_free(block);
+  if (is_own) {
+    block_link(block, part->list[class]);
+    part->list[class] = block;
+  } else {
+    heap_push_remote(part, class, block);
+  }
+}
+
+static void leave_all(struct part *part, uintptr_t *batch, unsigned count) {
+  uint64_t sequence = secret_draw();
+  for (; count > 0; count--) {
+    unsigned i = secret_below(&sequence, count);
+    leave(part, batch[i]);
+    batch[i] = batch[count - 1];
+  }
+}
+
+static void shrink(struct part *part, size_t bytes, unsigned blocks) {
+  struct quarantine *ring = part->quarantine;
+  while (ring->bytes > bytes || ring->count > blocks) {
+    uintptr_t batch[BATCH];
+    unsigned count = 0;
+    while (count < BATCH && (ring->bytes > bytes || ring->count > blocks)) {
+      uintptr_t entry = batch[count++] = ring->blocks[ring->first];
+      ring->first = (ring->first + 1) % QUARANTINE_MOST;
+      ring->count--;
+      ring->bytes -= class_size(pages_run_of((void *)entry)->class);
+    }
+    leave_all(part, batch, count);
+  }
+}
+
+/* An eighth at a time, so that there is something to shuffle. */
+INLINE void shrink_if_full(struct part *part) {
+  const struct quarantine *ring = part->quarantine;
+  if (UNLIKELY(ring->bytes > options.quarantine_bytes || ring->count == QUARANTINE_MOST))
+    shrink(part, options.quarantine_bytes / 8 * 7, QUARANTINE_MOST / 8 * 7);
+}
+
+void quarantine_enter(struct part *part, unsigned class, void *block) {
+  enter(part->quarantine, class, block, 0);
+  part->quarantine->own[class]++;
+  shrink_if_full(part);
+}
+
+void quarantine_enter_remote(struct part *part, unsigned class, void *block) {
+  enter(part->quarantine, class, block, 1);
+  shrink_if_full(part);
+}
+
+void quarantine_empty(struct part *part) { shrink(part, 0, 0); }
