@@ -38,15 +38,17 @@ void free_aligned_sized(void *block, size_t alignment, size_t size);
 #define tslab_posix_memalign posix_memalign
 #define tslab_memalign memalign
 #define tslab_valloc valloc
-#define tslab_pvalloc pvalloc
 /* glibc's prototype takes a pointer to non-const. */
 #define tslab_malloc_usable_size(block) malloc_usable_size((void *)(uintptr_t)(block))
+#ifdef __GLIBC__ /* no other C library has these */
+#define tslab_pvalloc pvalloc
 #define tslab_malloc_trim malloc_trim
 #define tslab_mallinfo2 mallinfo2
 #define tslab_mallinfo mallinfo2
 #define tslab_malloc_info malloc_info
 #define tslab_malloc_stats malloc_stats
 #define tslab_mallopt mallopt
+#endif
 #endif
 
 /* Work is divided by TEST_SCALE where a sanitizer makes every step slow. */

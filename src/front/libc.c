@@ -18,20 +18,25 @@ EXPORT int posix_memalign(void **out, size_t alignment, size_t size) {
 }
 EXPORT void *memalign(size_t alignment, size_t size) { return tslab_memalign(alignment, size); }
 EXPORT void *valloc(size_t size) { return tslab_valloc(size); }
-EXPORT void *pvalloc(size_t size) { return tslab_pvalloc(size); }
 EXPORT size_t malloc_usable_size(void *p) { return tslab_malloc_usable_size(p); }
+
+/* Not in every C library's headers yet, so declared here. */
+EXPORT void free_sized(void *p, size_t size);
+EXPORT void free_aligned_sized(void *p, size_t alignment, size_t size);
+void free_sized(void *p, size_t size) { tslab_free_sized(p, size); }
+void free_aligned_sized(void *p, size_t alignment, size_t size) { tslab_free_aligned_sized(p, alignment, size); }
+
+/* Names that glibc alone has: no program of another C library asks for them, and no header there declares them. */
+#if defined(__GLIBC__)
+
+EXPORT void *pvalloc(size_t size) { return tslab_pvalloc(size); }
 EXPORT int malloc_trim(size_t pad) { return tslab_malloc_trim(pad); }
 EXPORT int malloc_info(int options, FILE *stream) { return tslab_malloc_info(options, stream); }
 EXPORT void malloc_stats(void) { tslab_malloc_stats(); }
 EXPORT int mallopt(int parameter, int value) { return tslab_mallopt(parameter, value); }
 
-/* Not in this C library's headers yet, so declared here. */
-EXPORT void free_sized(void *p, size_t size);
-EXPORT void free_aligned_sized(void *p, size_t alignment, size_t size);
-EXPORT void cfree(void *p);
-void free_sized(void *p, size_t size) { tslab_free_sized(p, size); }
-void free_aligned_sized(void *p, size_t alignment, size_t size) { tslab_free_aligned_sized(p, alignment, size); }
-void cfree(void *p) { entry_free(p); } /* old programs' name, which glibc keeps for them */
+EXPORT void cfree(void *p); /* old programs' name, which glibc keeps for them and declares no more */
+void cfree(void *p) { entry_free(p); }
 
 EXPORT struct mallinfo2 mallinfo2(void) {
   struct tslab_mallinfo from = tslab_mallinfo2();
@@ -51,3 +56,5 @@ EXPORT struct mallinfo mallinfo(void) {
       .uordblks = (int)from.uordblks, .fordblks = (int)from.fordblks, .keepcost = (int)from.keepcost,
   };
 }
+
+#endif

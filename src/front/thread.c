@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static struct lock start_lock;
 static _Atomic bool started, ready;
@@ -92,11 +93,19 @@ struct part *front_part(void) {
   return part;
 }
 
-/* Runs before other libraries' constructors (-z initfirst), and so before the C library knows the environment: fork
- * handlers that were registered later run outside ours, and may allocate. */
+/* The process's, as a constructor finds it. glibc hands it to each, to ours before it knows of it itself; musl hands
+ * nothing to constructors, but has set environ before the first. */
+#if defined(__GLIBC__)
+#define ENVIRONMENT(given) (given)
+#else
+#define ENVIRONMENT(given) ((void)(given), environ)
+#endif
+
+/* Runs before other libraries' constructors (-z initfirst): fork handlers that were registered later run outside ours,
+ * and may allocate. */
 __attribute__((constructor)) static void process_starts(int count, char **arguments, char **environment) {
   (void)count, (void)arguments;
-  if (!os_secure_mode()) options_read(environment);
+  if (!os_secure_mode()) options_read(ENVIRONMENT(environment));
   lock_times = options.lock_times;
   int kept = errno;
   front_part();
