@@ -1,4 +1,5 @@
-/* interpose: calls of libc whose memory outlives every scope are made in epoch 0.                    floor: front
+/* interpose: calls of libc whose memory outlives every scope are made in epoch 0, and no library that is loaded is
+ * bound to libc's own malloc.                                                                        floor: front
  *
  * A thread's stack and its thread-local storage are kept for later threads, a loaded library and a list of exit
  * handlers for the process: in a request's epoch they would pin it, or dangle after its destroy. Outside a scope these
@@ -41,7 +42,16 @@ SHOWN int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, vo
   return error;
 }
 
+/* A library loaded with RTLD_DEEPBIND finds libc's malloc and free before ours, while libc itself calls ours: the first
+ * block that crosses, a strdup or one of the program's own, is freed by the wrong one. PHP loads all its modules so. */
+#ifdef RTLD_DEEPBIND
+enum { UNSAFE_MODES = RTLD_DEEPBIND };
+#else
+enum { UNSAFE_MODES = 0 };
+#endif
+
 SHOWN void *dlopen(const char *file, int mode) {
+  mode &= ~UNSAFE_MODES;
   if (LIKELY(!is_in_scope())) return NEXT(next_open, "dlopen")(file, mode);
   bool entered = enter_default();
   void *library = NEXT(next_open, "dlopen")(file, mode);
