@@ -15,7 +15,7 @@ static struct block {
   size_t size;
 } blocks[MOST];
 static unsigned count;
-static uint64_t bytes;
+static uint64_t bytes, taken;
 
 static tslab_epoch_status status(void) {
   tslab_epoch_status s;
@@ -30,6 +30,7 @@ static void take(size_t size) {
   CHECK(start != NULL && count < MOST);
   blocks[count++] = (struct block){start, tslab_malloc_usable_size(start)};
   bytes += blocks[count - 1].size;
+  taken++;
 }
 
 static void give(unsigned i) {
@@ -42,6 +43,7 @@ static void check_live(unsigned inside) {
   const tslab_epoch_status s = status();
   CHECK_COUNT(s.live_blocks, ==, count);
   CHECK_COUNT(s.live_bytes, ==, bytes);
+  CHECK_COUNT(s.allocations, ==, taken); /* those too that a list served since its last visit of a slow path */
   CHECK_COUNT(s.threads_inside, ==, inside);
   CHECK(s.slabs_pinned <= s.slabs && (s.slabs_pinned > 0) == (count > 0));
   CHECK(s.committed_bytes % GRANULE == 0 && s.committed_bytes >= bytes && s.committed_bytes >= s.slabs * GRANULE);
