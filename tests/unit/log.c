@@ -35,6 +35,8 @@ static void say_two_lines(void) {
   log_line("%s", endless);
 }
 
+static void say_controls(void) { log_line("%s", "a\nb\x1b[2J\x7f\tc \xc3\xa9"); }
+
 static void say_nowhere(void) {
   close(2);
   log_line("nobody hears this");
@@ -51,6 +53,8 @@ static void lines(void) {
   CHECK_COUNT(length, >, 500);
   CHECK_COUNT(length, <, 600);
   CHECK(heard[length - 1] == '\n' && heard[length - 2] == 'x');
+  CHECK_COUNT(hear(say_controls, heard, sizeof heard), ==, 1);
+  CHECK(strcmp(heard, "tslab: a?b?[2J??c \xc3\xa9\n") == 0);
   CHECK_COUNT(hear(say_nowhere, heard, sizeof heard), ==, 0);
   CHECK(errno == 4711);
 }
