@@ -1,7 +1,7 @@
 /* pages: see pages.h.                                                                                floor: pages
  *
- * Free runs hang in bins by size, those with a dirty granule apart from the clean: a dirty run is taken first, because
- * its memory is resident already. */
+ * Free runs hang in bins by size, those with a dirty granule apart from the clean. The smallest run that fits is cut, so
+ * that long ones stay long; of two of a size the dirty one, because its memory is resident already. */
 #include "pages/pages.h"
 
 #include "os/os.h"
@@ -121,21 +121,22 @@ static size_t place_in(const struct run *run, size_t granules, size_t alignment)
   return at + granules <= g + run->granules ? at : 0;
 }
 
-static size_t find_place(unsigned set, size_t granules, size_t alignment, struct run **found) {
+static size_t find_place(size_t granules, size_t alignment, struct run **found) {
   for (unsigned bin = bin_of(granules); bin < BINS; bin++) {
-    uint64_t occupied = own.occupied[set][bin / 64] >> (bin % 64);
+    uint64_t occupied = (own.occupied[0][bin / 64] | own.occupied[1][bin / 64]) >> (bin % 64);
     if (!occupied) {
       bin |= 63;
       continue;
     }
     bin += lowest_bit(occupied);
-    for (uint32_t g = own.bins[set][bin]; g; g = run_at(g)->next) {
-      size_t at = place_in(run_at(g), granules, alignment);
-      if (at) {
-        *found = run_at(g);
-        return at;
+    for (unsigned dirty = 2; dirty-- > 0;)
+      for (uint32_t g = own.bins[dirty][bin]; g; g = run_at(g)->next) {
+        size_t at = place_in(run_at(g), granules, alignment);
+        if (at) {
+          *found = run_at(g);
+          return at;
+        }
       }
-    }
   }
   return 0;
 }
@@ -274,12 +275,10 @@ static void cut(struct run *run, size_t at, size_t granules) {
 struct run *pages_alloc(size_t granules, size_t alignment, enum run_kind kind, bool *zero, struct pages_how *how) {
   struct pages_how here = {.waited = lock_take(&pages_lock)};
   struct run *found = NULL;
-  size_t at = find_place(1, granules, alignment, &found);
-  if (!at) at = find_place(0, granules, alignment, &found);
+  size_t at = find_place(granules, alignment, &found);
   if (!at && granules < own.coverage && advance_frontier(granules + (alignment >> GRANULE_SHIFT) - 1)) {
     here.mapped = true;
-    at = find_place(1, granules, alignment, &found);
-    if (!at) at = find_place(0, granules, alignment, &found);
+    at = find_place(granules, alignment, &found);
   }
   struct run *run = NULL;
   if (at) {

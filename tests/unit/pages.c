@@ -147,6 +147,20 @@ static void ticks(void) {
   CHECK_COUNT(pages_free_dirty(), ==, 0);
 }
 
+/* A long run stays long while a shorter one fits, although the long one is resident; of equals the resident one goes. */
+static void smallest_that_fits(void) {
+  struct run *const wall = take(1), *const shorter = take(1), *const wall2 = take(1), *const equal = take(1);
+  struct run *const wall3 = take(1), *const longer = take(8), *const last = take(1);
+  pages_free(shorter, true);
+  pages_free(equal, false);
+  pages_free(longer, false);
+  CHECK(take(1) == equal);
+  CHECK(take(1) == shorter);
+  CHECK(take(8) == longer);
+  struct run *const all[] = {wall, shorter, wall2, equal, wall3, longer, last};
+  for (int i = 0; i < 7; i++) pages_free(all[i], false);
+}
+
 static void few_runs_may_move(void) {
   struct run *runs[MOVED_RUNS_MOST + 1];
   for (int i = 0; i <= MOVED_RUNS_MOST; i++) {
@@ -193,6 +207,7 @@ int main(void) {
   start_floors();
   against_a_map();
   ticks();
+  smallest_that_fits();
   few_runs_may_move();
   outside();
   pages_check();
