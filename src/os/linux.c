@@ -49,6 +49,18 @@ static long call(long number, long a, long b, long c, long d, long e, long f) {
                    : "rcx", "r11", "memory");
   return result;
 }
+#elif defined(__aarch64__)
+static long call(long number, long a, long b, long c, long d, long e, long f) {
+  register long x8 __asm__("x8") = number;
+  register long x0 __asm__("x0") = a;
+  register long x1 __asm__("x1") = b;
+  register long x2 __asm__("x2") = c;
+  register long x3 __asm__("x3") = d;
+  register long x4 __asm__("x4") = e;
+  register long x5 __asm__("x5") = f;
+  __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory", "cc");
+  return x0;
+}
 #else
 static long call(long number, long a, long b, long c, long d, long e, long f) {
   int kept = errno;
@@ -114,10 +126,27 @@ bool os_purge(void *at, size_t length) {
   return advise(at, length, MADV_DONTNEED) || advise(at, length, MADV_DONTNEED_LOCKED); /* the latter under mlockall */
 }
 
+static bool move(void *from, void *to, size_t length) {
+  return call(SYS_mremap, (long)from, (long)length, (long)length,
+              MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, (long)to, 0) == (long)to;
+}
+
+/* Some emulators of processors take the pages that were moved away for unmapped: their madvise then does nothing and
+ * says that it is done, and their system calls refuse to read there. So the first such page is tried out, once; where
+ * that fails, the pages are mapped afresh and none are moved any more. */
+static _Atomic enum { MOVES_UNTRIED, MOVES_WORK, MOVES_FAIL } moves;
+
+static void try_source(volatile char *at, size_t length) {
+  *at = 1;
+  if (os_purge((void *)at, os_page_size)) moves = *at == 0 ? MOVES_WORK : MOVES_FAIL;
+  if (moves != MOVES_FAIL || !os_heal((void *)at, length)) *at = 0;
+}
+
 enum os_moved os_move(void *from, void *to, size_t length) {
-  long got = call(SYS_mremap, (long)from, (long)length, (long)length,
-                  MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, (long)to, 0);
-  if (got == (long)to) return MOVED;
+  if (moves != MOVES_FAIL && move(from, to, length)) {
+    if (UNLIKELY(moves == MOVES_UNTRIED)) try_source(from, length);
+    return MOVED;
+  }
   /* mremap unmaps the destination before it looks at the limits, and before 6.17 at whether the source is one
    * mapping. */
   return os_heal(to, length) ? NOT_MOVED : LOST;
@@ -153,9 +182,9 @@ bool os_unguard(void *at, size_t length) { return advise(at, length, MADV_GUARD_
 /* ---- the machine and the process --------------------------------------------------------------------------------- */
 
 size_t os_address_space_limit(void) {
-  struct rlimit64 limit;
+  struct rlimit limit; /* the kernel's struct rlimit64, on 64-bit machines */
   bool known = call(SYS_prlimit64, 0, RLIMIT_AS, 0, (long)&limit, 0, 0) == 0;
-  return known && limit.rlim_cur != RLIM64_INFINITY ? limit.rlim_cur : SIZE_MAX;
+  return known && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur : SIZE_MAX;
 }
 
 size_t os_physical_memory(void) {
