@@ -130,6 +130,7 @@ void scope_shut(struct epoch *e) {
   for (struct part *p = e->parts; p; p = p->next_of_epoch) {
     if (!p->attached || p->thread == current_thread) continue;
     if (is_one_sided()) os_barrier_everywhere();
+    else FENCE_ALL(); /* an exchange is less than that on arm64: what is looked at next could be looked at before */
     return;
   }
 }

@@ -157,12 +157,15 @@ HIDDEN extern _Atomic unsigned live_parts; /* that a thread has */
 HIDDEN extern unsigned parts_given_up;     /* whose lists were lost, in a fork child */
 
 /* Around a change of several numbers that a reader must see as one. What changes in between is stored with release and
- * loaded with acquire: who sees a change sees the odd sequence before it. By the part's own thread. */
+ * loaded with acquire: who sees a change sees the odd sequence before it. The fast path changes some of these numbers
+ * alone, by plain stores: the fence at the end lets nobody see one of those before the change. By the part's own
+ * thread. */
 INLINE void part_begin_change(struct part *part) {
   __atomic_store_n(&part->sampling.sequence, part->sampling.sequence + 1, __ATOMIC_RELAXED);
 }
 INLINE void part_end_change(struct part *part) {
   __atomic_store_n(&part->sampling.sequence, part->sampling.sequence + 1, __ATOMIC_RELEASE); /* and even after all */
+  FENCE_STORES();
 }
 INLINE uint32_t part_begin_look(const struct part *part) {
   return __atomic_load_n(&part->sampling.sequence, __ATOMIC_ACQUIRE);
