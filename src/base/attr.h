@@ -45,6 +45,8 @@
 /* Tells the processor that this thread spins. */
 #if defined(__x86_64__)
 #define SPIN_HINT() __builtin_ia32_pause()
+#elif defined(__aarch64__)
+#define SPIN_HINT() __asm__ volatile("isb" : : : "memory") /* yield does nothing on most cores */
 #else
 #define SPIN_HINT() ((void)0)
 #endif

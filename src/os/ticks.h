@@ -27,6 +27,10 @@ INLINE uint64_t ticks_now_exact(void) {
   uint64_t now = __builtin_ia32_rdtsc();
   __builtin_ia32_lfence();
   return now;
+#elif defined(__aarch64__)
+  uint64_t now;
+  __asm__ volatile("isb\n\tmrs %0, cntvct_el0\n\tisb" : "=r"(now) : : "memory");
+  return now;
 #else
   return ticks_now();
 #endif

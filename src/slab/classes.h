@@ -3,8 +3,8 @@
  * Steps of 16 bytes to 256, then eight for each doubling to 1,024 (at most an eighth is waste), then four to 32 KiB,
  * where a block's unused tail is mostly pages that nobody touches. All blocks of a class lie on multiples of its size,
  * so a class whose size is a multiple of an alignment serves that alignment, and whether a pointer starts a block is
- * one multiplication: p * inverse < inverse, for p below 2^47 and inverse = 2^64 / size rounded up (Lemire, Kaser, Kurz
- * 2019). */
+ * one multiplication: p * inverse < inverse, for p below 2^48, which is what arm64 gives who does not ask for more, and
+ * inverse = 2^64 / size rounded up (Lemire, Kaser, Kurz 2019). */
 #ifndef TSLAB_SLAB_CLASSES_H
 #define TSLAB_SLAB_CLASSES_H
 
