@@ -94,15 +94,27 @@ static bool take(const struct row *row, const char *value) {
   return false;
 }
 
+/* What is told of a name or value, however long: the line must have room for what to do. */
+#define SHOWN 64
+
+static const char *show(char shown[SHOWN], const char *text, size_t length) {
+  length = min_size(length, SHOWN - 1);
+  memcpy(shown, text, length);
+  shown[length] = 0;
+  return shown;
+}
+
 static void tell_refused(const struct row *row, const char *value) {
+  char shown[SHOWN];
+  show(shown, value, strlen(value));
   if (row->kind != WORDS) {
-    log_line("TSLAB_%s=%s: expected %s; using the default", row->name, value, row->expected);
+    log_line("TSLAB_%s=%s: expected %s; using the default", row->name, shown, row->expected);
     return;
   }
   const char *used = "the default";
   for (const struct choice *c = row->words; c->word; c++)
     if (c->value == *(size_t *)row->target) used = c->word;
-  log_line("TSLAB_%s=%s: expected %s; using %s", row->name, value, row->expected, used);
+  log_line("TSLAB_%s=%s: expected %s; using %s", row->name, shown, row->expected, used);
 }
 
 static void read_one(const char *name, const char *value) {
@@ -112,11 +124,8 @@ static void read_one(const char *name, const char *value) {
     if (!take(&rows[i], value)) tell_refused(&rows[i], value);
     return;
   }
-  char shown[64];
-  length = min_size(length, sizeof shown - 1);
-  memcpy(shown, name, length);
-  shown[length] = 0;
-  log_line("unknown setting TSLAB_%s (see docs/settings.md)", shown);
+  char shown[SHOWN];
+  log_line("unknown setting TSLAB_%s (see docs/settings.md)", show(shown, name, length));
 }
 
 void options_read(char **environment) {

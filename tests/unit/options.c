@@ -56,6 +56,18 @@ static void words_and_bytes(void) {
   }
 }
 
+/* Of a value as long as may be, only the beginning is told: what to do is told always. */
+static void long_values(void) {
+  char setting[4096 + 20] = "TSLAB_CACHE=", line[256];
+  memset(setting + 12, '7', 4096);
+  setting[12 + 4096] = 0;
+  snprintf(line, sizeof line, "%.75s: expected " CACHE_WANTS, setting);
+  read_setting(setting, line);
+  memcpy(setting, "TSLAB_PUBLISH=", 14);
+  snprintf(line, sizeof line, "%.77s: expected 0 or 1; using 1", setting);
+  read_setting(setting, line);
+}
+
 static void paths(void) {
   char path[20 + 4096] = "TSLAB_STATS_AT_EXIT=/tmp/f";
   read_setting(path, NULL); /* the environment it came from is gone by now */
@@ -93,6 +105,7 @@ int main(void) {
   CHECK_COUNT(defaults.scavenger, ==, 1);
   CHECK(defaults.stats_at_exit == NULL);
   words_and_bytes();
+  long_values();
   paths();
   names();
   all_at_once();
