@@ -161,10 +161,11 @@ size_t lifetime_ready_bytes(const struct lifetime *lifetime) {
 
 bool lifetime_prepare(struct lifetime *lifetime, size_t bytes) {
   for (size_t left = bytes; left > 0; left -= min_size(left, GRANULE)) {
-    bool zero;
-    struct run *run = lifetime_charge(lifetime, GRANULE) ? pages_alloc(1, GRANULE, RUN_RESERVED, &zero, NULL) : NULL;
+    bool zero, charged = lifetime_charge(lifetime, GRANULE);
+    struct run *run = charged ? pages_alloc(1, GRANULE, RUN_RESERVED, &zero, NULL) : NULL;
     if (!run || !pages_reach_chunk_bits(run)) {
       if (run) pages_free(run, zero);
+      if (charged) lifetime_discharge(lifetime, GRANULE);
       lifetime_drop_ready(lifetime);
       return false;
     }
