@@ -24,6 +24,9 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
+#ifndef MADV_COLD
+#define MADV_COLD 20 /* Linux 5.4 */
+#endif
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4 /* Linux 5.7 */
 #endif
@@ -154,9 +157,14 @@ enum os_moved os_move(void *from, void *to, size_t length) {
 
 bool os_heal(void *at, size_t length) {
   void *got = map(at, length, PROT_READ | PROT_WRITE, MAP_FIXED);
-  if (got == at) advise(at, length, MADV_NOHUGEPAGE);
-  return got == at;
+  if (got != at) return false;
+  advise(at, length, MADV_NOHUGEPAGE);
+  advise(at, length, MADV_DONTNEED_LOCKED); /* mlockall has new mappings made resident; most times there is nothing */
+  return true;
 }
+
+/* Of all that madvise offers, this does least: it refuses locked pages, and calls others less used. */
+bool os_is_locked(void *at) { return !advise(at, os_page_size, MADV_COLD); }
 
 void os_populate(void *at, size_t length) { advise(at, length, MADV_POPULATE_WRITE); }
 

@@ -27,9 +27,13 @@ HIDDEN bool os_purge(void *at, size_t length);
 
 /* Moves pages to other committed pages, whose old contents are lost; the source then reads as zero, and the destination
  * keeps a mapping of its own until os_heal. Where the kernel cannot, the source is unchanged and the destination zero,
- * or, when the kernel unmapped it first and gives it no more, LOST: not to be touched again. */
+ * or, when the kernel unmapped it first and gives it no more, LOST: not to be touched again. Not for locked memory: the
+ * source would be locked no more. */
 enum os_moved { MOVED, NOT_MOVED, LOST };
 HIDDEN enum os_moved os_move(void *from, void *to, size_t length);
+
+/* Whether the page at `at` is locked, by mlockall; true also where the kernel cannot say. */
+HIDDEN bool os_is_locked(void *at);
 
 /* Fresh zero pages that can merge with the neighbouring mappings again after os_move. False: nothing changed. */
 HIDDEN bool os_heal(void *at, size_t length);

@@ -183,7 +183,9 @@ static bool commit_granules(size_t granules) {
   size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
   if (count + granules > own.reserved && !reserve_more(count + granules - own.reserved)) return false;
   if (!tables_reach(count + granules)) return false;
-  if (!os_commit(pages.base + (count << GRANULE_SHIFT), granules << GRANULE_SHIFT)) return false;
+  char *start = pages.base + (count << GRANULE_SHIFT);
+  if (!os_commit(start, granules << GRANULE_SHIFT)) return false;
+  dirty_set(count, count + granules, os_is_locked(start)); /* then all of it is resident from now on */
   /* Release: whoever sees the new count sees the entries below it. Pairs with the load in a free's bound check, which
    * the address dependency through a block's pointer orders anyway. */
   __atomic_store_n(&pages.count, count + granules, __ATOMIC_RELEASE);

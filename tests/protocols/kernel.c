@@ -20,6 +20,7 @@ void os_unreserve(void *at, size_t length) { (void)at, (void)length; }
 bool os_commit(void *at, size_t length) { return (void)at, (void)length, true; }
 bool os_purge(void *at, size_t length) { return explore_zero(at, length), true; }
 enum os_moved os_move(void *from, void *to, size_t length) { return (void)from, (void)to, (void)length, NOT_MOVED; }
+bool os_is_locked(void *at) { return (void)at, false; }
 bool os_heal(void *at, size_t length) { return explore_zero(at, length), true; }
 size_t os_address_space_limit(void) { return 64 * MiB; }
 size_t os_physical_memory(void) { return 64 * MiB; }

@@ -23,6 +23,15 @@ static size_t resident_pages(void *at) {
   return count;
 }
 
+static void locked_memory_is_known(void) {
+  char *const at = os_reserve(NULL, length);
+  CHECK(at != NULL && os_commit(at, length));
+  const bool usually = os_is_locked(at); /* where the kernel cannot say, always */
+  if (mlock(at, length) == 0) CHECK(os_is_locked(at));
+  CHECK(munlock(at, length) == 0 && os_is_locked(at) == usually);
+  os_unreserve(at, length);
+}
+
 static void memory_comes_and_goes(void) {
   char *const at = os_reserve(NULL, 3 * length);
   CHECK(at != NULL);
@@ -98,6 +107,7 @@ int main(void) {
   CHECK_COUNT(os_page_size, ==, sysconf(_SC_PAGESIZE));
   length = PAGES * os_page_size;
   memory_comes_and_goes();
+  locked_memory_is_known();
   refusals_keep_errno();
   CHECK(in_child(the_limit_is_what_setrlimit_says) == 0);
   CHECK(os_random() != 0 && os_random() == os_random());
