@@ -243,9 +243,9 @@ static void *resize(void *p, size_t size) {
   struct run *run = run_of_block("realloc", p);
   if (!run || size > PTRDIFF_MAX) return no_memory();
   size_t old = usable_size(run, p);
-  if (run->kind == RUN_LARGE && size > SMALL_MAX && run->epoch == 0) {
-    void *block = size <= pages_most() ? large_resize(run, size) : NULL;
-    return block ? block : no_memory();
+  if (run->kind == RUN_LARGE && size > SMALL_MAX && size <= pages_most() && run->epoch == 0) {
+    void *block = large_resize(run, size);
+    if (LIKELY(block != NULL)) return block; /* else malloc looks for what other sizes hold free */
   }
   if (size <= old && size >= old / 2) return p; /* moving would save less than half */
   void *block = front_malloc_in(run->epoch, size); /* a block keeps its epoch, whatever scope this is */
