@@ -324,15 +324,20 @@ static void mark_live(void *block, size_t size, void *pages_found) {
   live->mask |= pages_of(offset, offset + size);
 }
 
-static size_t purge_pages(const struct run *chunk, uint32_t mask) {
+/* Those that the kernel refuses are tried again when the next blocks are gone. */
+static size_t purge_pages(struct run *chunk, uint32_t mask) {
   size_t purged = 0;
   while (mask) {
     unsigned from = lowest_bit(mask), length = lowest_bit(~(mask >> from));
     size_t bytes = length * os_page_size;
     bool done = os_purge(run_start(chunk) + from * os_page_size, bytes);
     pages_count_purge(bytes, done);
-    if (done) purged += bytes;
-    mask &= ~((((uint32_t)1 << length) - 1) << from);
+    uint32_t piece = (((uint32_t)1 << length) - 1) << from;
+    if (done) {
+      purged += bytes;
+      chunk->threshold = (uint16_t)(chunk->threshold | piece);
+    }
+    mask &= ~piece;
   }
   return purged;
 }
@@ -360,7 +365,6 @@ size_t bump_purge_dead(struct lifetime *lifetime, unsigned most) {
     struct live_pages live = {run_start(run), 0};
     chunk_each_live(run, mark_live, &live);
     uint32_t dead = pages_of(0, GRANULE) & ~live.mask & ~run->threshold;
-    run->threshold = (uint16_t)(run->threshold | dead);
     purged += purge_pages(run, dead);
     most--;
   }
