@@ -4,7 +4,8 @@
  * was to do. Every tick, for each part: the depot of a thread that did not come by since the last tick goes to the
  * slabs, slabs that stood still are retired or their holes purged; then free runs older than AGE go back to the kernel.
  * So what is not used again within about a second is returned. It takes the locks that slow paths take, one at a time
- * and for a moment. Where no thread can be made, slow paths purge when more than INLINE_NOTICE lies free.
+ * and for a moment. Where no thread can be made, slow paths purge when more than INLINE_NOTICE lies free, and one of
+ * them tries again a minute later.
  *
  * It also publishes (front/publish.h): then it is born, or woken, by the first slow path after `due`, and stays up
  * while slow paths are visited, so that these look at a clock only while it is asleep or unborn: at ticks, because a
@@ -32,7 +33,7 @@
 #define IDLE_TICKS    4
 #define PUBLISH_S     1  /* at most so old when a slow path comes by */
 #define PUBLISH_SHARE 50 /* so many times as long as gathering took, nothing is gathered: two parts of a hundred */
-#define RETRY_S       60 /* where it is not possible */
+#define RETRY_S       60 /* where it is not possible; for making the thread, too */
 #define STACK_BYTES   (256 * KiB) /* static TLS of every loaded library lies in it too */
 
 enum state { UNBORN, BUSY, ASLEEP, LEAVING, IMPOSSIBLE };
@@ -41,6 +42,7 @@ static pthread_t scavenger;
 static uint64_t tick = 1;
 static bool visited; /* a thread came by a slow path since the last tick */
 static _Atomic uint64_t due; /* ticks; 0: not known yet */
+static _Atomic uint64_t try_again_ns; /* when IMPOSSIBLE, on the coarse clock; 0: never */
 static _Atomic uint32_t *_Atomic witness; /* holds 0 in a child, however it was made; NULL until the first birth */
 
 static bool was_quiet(struct part *part) {
@@ -193,12 +195,16 @@ static COLD void start_or_wake(uint32_t seen) {
     if (word) atomic_store(word, 1);
     struct part *part = current_part;
     if (current_thread) current_part = current_thread->home; /* the thread outlives every scope */
-    if (atomic_compare_exchange_strong(&state, &seen, next) && next == BUSY && !create_thread())
+    if (atomic_compare_exchange_strong(&state, &seen, next) && next == BUSY && !create_thread()) {
+      atomic_store(&try_again_ns, os_now_coarse_ns() + RETRY_S * UINT64_C(1000000000));
       atomic_store(&state, IMPOSSIBLE);
+    }
     current_part = part;
   } else if (seen == IMPOSSIBLE) {
     atomic_store_explicit(&due, UINT64_MAX, memory_order_relaxed);
     if (pages_free_dirty() > INLINE_NOTICE) pages_purge(UINT64_MAX, SIZE_MAX);
+    uint64_t when = atomic_load_explicit(&try_again_ns, memory_order_relaxed);
+    if (when != 0 && os_now_coarse_ns() >= when) atomic_compare_exchange_strong(&state, &seen, UNBORN);
   }
   errno = kept;
 }
