@@ -409,7 +409,7 @@ def redis(run: Pass) -> None:
 
 
 NGINX = """
-daemon off; master_process off; pid nginx.pid; error_log stderr warn;
+daemon off; PROCESSES; pid nginx.pid; error_log stderr warn;
 events { worker_connections 512; }
 http {
   access_log off; gzip on; gzip_min_length 100; gzip_types text/plain; gzip_vary on;
@@ -432,35 +432,44 @@ def nginx_folder(run: Pass) -> None:
 
 
 def nginx(run: Pass) -> None:
-    """Plain HTTP on a port, for wrk knows no sockets; with and without kept connections, with and without gzip."""
+    """Plain HTTP on a port, for wrk knows no sockets: by workers, which a reload replaces, then by one process."""
     port = free_port()
     text = NGINX.replace("LISTEN", f"listen 127.0.0.1:{port};").replace("ROOT", str(run.input))
-    (run.folder / "nginx.conf").write_text(text)
+    server = ("nginx", "-p", run.folder, "-c", "nginx.conf", "-e", "stderr")
 
-    def ask(path: str, headers: dict[str, str] | None = None) -> str:
+    def ask(path: str, header: str = "") -> str:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START_SECONDS)
-        connection.request("GET", path, headers=headers or {})
+        connection.request("GET", path, headers=dict([header.split(": ")]) if header else {})
         answer = connection.getresponse()
         fields = [f"{name}: {value}" for name, value in answer.getheaders() if name != "Date"]  # it differs
         body = answer.read().decode("latin-1")
         connection.close()
         return "\n".join([str(answer.status), *fields, "", body]).replace(str(port), "PORT")  # so does this
 
-    server = ("nginx", "-p", run.folder, "-c", "nginx.conf", "-e", "stderr")
-    with run.serve(*server, ready=lambda: ask("/0.txt"), stop=quit_gently):
-        for path, *headers in (
+    def keep_answers() -> None:
+        for words in (
             ("/0.txt",), ("/9.txt",), ("/9.txt", "Accept-Encoding: gzip"), ("/40.txt", "Range: bytes=100-2000"),
             ("/echo/a?b=c", "X-Word: yes"), ("/moved/9.txt",), ("/again/7",), ("/none",), ("/..%2f..%2fetc",),
         ):  # fmt: skip
-            run.keep(f"GET {path}", ask(path, dict([header.split(": ")]) if (header := "".join(headers)) else None))
-        for path, *headers in (
-            ("/49.txt", "Accept-Encoding: gzip"), ("/9.txt", "Connection: close"), ("/echo/x",), ("/again/3",),
-            ("/none",),
-        ):  # fmt: skip
-            said = run.tool("wrk", "-t1", "-c16", f"-d{run.size(1, 20)}s", *(f"-H{header}" for header in headers),
-                            f"http://127.0.0.1:{port}{path}")  # fmt: skip
-            if "requests in" not in said or "Socket errors" in said or ("Non-2xx" in said) != (path == "/none"):
-                raise Failure(f"wrk {path}: {said}")
+            run.keep(f"GET {words[0]}", ask(*words))
+
+    (run.folder / "nginx.conf").write_text(text.replace("PROCESSES", "worker_processes 2"))
+    with run.serve(*server, ready=lambda: ask("/0.txt"), stop=quit_gently) as pid:
+        keep_answers()
+        os.kill(pid, signal.SIGHUP)
+        keep_answers()
+    (run.folder / "nginx.conf").write_text(text.replace("PROCESSES", "master_process off"))
+    with run.serve(*server, ready=lambda: ask("/0.txt"), stop=quit_gently):
+        keep_answers()
+        for path, *headers in (("/49.txt", "Accept-Encoding: gzip"), ("/9.txt", "Connection: close"), ("/none",)):
+            flags = [f"-H{header}" for header in headers]
+            requests = 0
+            while requests < run.size(15_000, 500_000):  # wrk knows seconds, not requests
+                said = run.tool("wrk", "-t1", "-c16", "-d1s", *flags, f"http://127.0.0.1:{port}{path}")
+                made = re.search(r"(\d+) requests in", said)
+                if not made or "Socket errors" in said or ("Non-2xx" in said) != (path == "/none"):
+                    raise Failure(f"wrk {path}: {said}")
+                requests += int(made[1])
 
 
 def certificate(run: Pass) -> None:
@@ -479,7 +488,7 @@ def curl(run: Pass) -> None:
     """TLS to the nginx, which runs as it is, through a socket in the folder: no port to be had."""
     keys = f"ssl_certificate {run.input}/certificate; ssl_certificate_key {run.input}/key;"
     text = NGINX.replace("LISTEN", f"listen unix:{run.folder}/socket ssl http2; {keys}").replace("ROOT", str(run.input))
-    (run.folder / "nginx.conf").write_text(text)
+    (run.folder / "nginx.conf").write_text(text.replace("PROCESSES", "master_process off"))
     common = ("curl", "-sS", "--unix-socket", run.folder / "socket", "--cacert", run.input / "certificate")
     server = ("nginx", "-p", run.folder, "-c", "nginx.conf", "-e", "stderr")
     with run.serve(*server, ready=(run.folder / "socket").exists, stop=quit_gently, tested=False):
