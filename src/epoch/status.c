@@ -51,6 +51,7 @@ static struct live live_of(const struct epoch *e) {
 }
 
 void status_of(const struct epoch *e, tslab_epoch_status *out) {
+  unsigned inside = scope_threads_inside(e); /* first: one who leaves while blocks are counted may not be missed, too */
   struct live live = live_of(e);
   const struct lifetime *lifetime = &e->lifetime;
   const struct epoch *parent = (const struct epoch *)(const void *)lifetime->parent;
@@ -65,7 +66,7 @@ void status_of(const struct epoch *e, tslab_epoch_status *out) {
       .state = epoch_state(e) == EPOCH_OPEN ? TSLAB_EPOCH_OPEN : TSLAB_EPOCH_CLOSING,
       .flags = e->flags,
       .age_ns = os_now_coarse_ns() - e->opened_ns,
-      .threads_inside = scope_threads_inside(e),
+      .threads_inside = inside,
       .live_blocks = live.blocks,
       .live_bytes = live.bytes,
       .slabs = live.runs,
