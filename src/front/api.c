@@ -174,7 +174,7 @@ void *front_aligned(size_t alignment, size_t size) {
 static struct run *run_of_block(const char *call, void *p) {
   struct run *run = front_has_started() ? pages_run_of(p) : NULL;
   if (run && run->kind == RUN_LARGE && run_start(run) == p) return run;
-  if (run && run->kind == RUN_SLAB && slab_block_of(run, p) == p && !block_is_free(p)) return run;
+  if (run && run->kind == RUN_SLAB && !slab_refuses(p)) return run;
   if (run && run->kind == RUN_CHUNK && chunk_place_of(run, p) == CHUNK_LIVE) return run;
   misuse(call, p);
   return NULL;

@@ -47,14 +47,21 @@ static void say_in_free_memory(const char *call, const void *p) {
   unsigned was = pages.runs[granule_of(p)].was;
   if (was == 0) say_foreign(call, p);
   else if (was == LARGE_WAS) say_freed(call, p, "large block");
-  else if (was == CHUNK_WAS) say_freed(call, p, "block of an epoch");
+  else if (was == CHUNK_WAS) say_freed(call, p, "block of an epoch, freed before or with it");
   else say_freed(call, p, class_text(text, sizeof text, was - 1));
+}
+
+/* On a page that the kernel has, or has back, nothing says which of the two it was. */
+static void say_unused(const char *call, const void *p, const char *class) {
+  uintptr_t word = (uintptr_t)((void *const *)p)[1];
+  if (word == block_key(p) || word == block_waiting_key(p)) say_freed(call, p, class);
+  else log_line("%s of %p (%s; freed long ago, or never allocated)", call, p, class);
 }
 
 /* In a run that is in use, and in no block of it. */
 static void say_nowhere(const char *call, const void *p, const struct run *run) {
   if (run->kind != RUN_CHUNK) say_foreign(call, p);
-  else log_line("%s of %p (its epoch holds no block there: destroyed, reset or never allocated)", call, p);
+  else log_line("%s of %p (no block: its epoch ended or was reset, or it was never allocated)", call, p);
 }
 
 /* False when p lies outside all blocks. */
@@ -89,7 +96,7 @@ void misuse(const char *call, const void *p) {
   else if (run->kind == RUN_CHUNK && chunk_place_of(run, p) == CHUNK_FREED)
     say_freed(call, p, chunk_text(text, sizeof text, chunk_size_of(run, p)));
   else if (run->kind == RUN_SLAB && slab_block_of(run, p) == p)
-    say_freed(call, p, class_text(text, sizeof text, run->class));
+    say_unused(call, p, class_text(text, sizeof text, run->class));
   else if (!say_interior(call, p, run)) say_nowhere(call, p, run);
   end();
 }
@@ -111,11 +118,17 @@ void misuse_written(const void *block, size_t at) {
 }
 
 void misuse_freed(const void *block) {
-  char text[32];
-  class_text(text, sizeof text, pages_run_of(block)->class);
-  if (TSLAB_HARDENED && !link_decode(block, *(const uint64_t *)block)) say_written(block, 0, text);
-  else if (!TSLAB_HARDENED || is_surely_double(block)) say_freed("free", block, text);
-  else say_written(block, sizeof(void *), text); /* a second free is refused at the call */
+  char text[48];
+  const struct run *run = pages_run_of(block);
+  if (!run || run->kind != RUN_SLAB || slab_block_of(run, block) != block) {
+    log_line("write to a freed block: a list of free blocks leads to %p, which is none", block);
+  } else {
+    class_text(text, sizeof text, run->class);
+    if (TSLAB_HARDENED && !link_decode(block, *(const uint64_t *)block)) say_written(block, 0, text);
+    else if (is_surely_double(block)) say_freed("free", block, text);
+    else if (TSLAB_HARDENED) say_written(block, sizeof(void *), text); /* a second free is refused at the call */
+    else log_line("double free of %p (%s), or a write to it after it was freed", block, text);
+  }
   end();
 }
 

@@ -10,7 +10,7 @@
 /* p starts no block in use. */
 HIDDEN COLD void misuse(const char *call, const void *p);
 
-/* A block of a size class that is free stands where it was already, or no longer holds its key. */
+/* What a list of free blocks leads to, and may be read, is no block, was there already, or no longer holds its key. */
 HIDDEN COLD void misuse_freed(const void *block);
 
 /* A free block of a size class was written to, at that byte first. */

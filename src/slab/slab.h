@@ -76,8 +76,8 @@ INLINE bool block_is_intact(void *block) {
   return block_has_key(block) && link_decode(block, (uintptr_t)block_words(block)[0]) != NULL;
 }
 
-/* Whether p, on a multiple of its class's size in a slab, is no block that may be freed: it is free already, or
- * (hardened) never was handed out. */
+/* Whether p, anywhere in a slab, is no block in use: it starts none, holds its key, or lies in a unit that is not
+ * linked, because nothing there was handed out yet, or everything is free and went to the kernel, keys and all. */
 HIDDEN bool slab_refuses(void *p);
 INLINE bool block_is_free(void *p) { return TSLAB_HARDENED ? slab_refuses(p) : block_has_key(p); }
 

@@ -40,8 +40,9 @@ static void says(void (*run)(void), void *p, const char *before, const char *aft
   }
 }
 
+static void *data[8];
+
 static void pointers(void) {
-  static char data[16];
   char local[16];
   bool zero;
   struct run *const meta = pages_alloc(1, GRANULE, RUN_META, &zero, NULL);
@@ -57,9 +58,19 @@ static void pointers(void) {
   says(tell, block, "realloc of freed block ", " (96-byte class)", true);
   says(tell_interior, block + 1, "realloc of interior pointer ", " (1 bytes into a block of the 96-byte class)", false);
   says(tell_freed, block, "double free of ", " (96-byte class)", true);
+  says(tell_freed, data, "write to a freed block: a list of free blocks leads to ", ", which is none", true);
   call = "free_sized";
   says(tell_size, block, "free_sized of ", " with size 5000 (96-byte class)", true);
   says(tell_large_size, large, "free_sized of ", " with size 5000 (large block)", true);
+}
+
+/* Hardened, a second free never comes so far, and which blocks are in use is random. */
+static void what_may_be_two_things(void) {
+  call = "free";
+  says(tell, block + 600 * 96, "free of ", " (96-byte class; freed long ago, or never allocated)", true);
+  block_mark(block, 0x33);
+  says(tell_freed, block, "double free of ", " (96-byte class), or a write to it after it was freed", true);
+  block_mark_free(block);
 }
 
 /* Memory that is nobody's now is named by what lay there last. */
@@ -83,6 +94,7 @@ int main(void) {
   large = large_alloc(100000, GRANULE, &zero, NULL);
   CHECK(setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}) == 0);
   pointers();
+  if (!TSLAB_HARDENED) what_may_be_two_things();
   late_frees();
   CHECK_COUNT(misuse_count(), ==, 0); /* those were the children's */
   culprit = block;
