@@ -35,6 +35,7 @@ static struct {
   size_t first;    /* first granule that is not a table */
   size_t free_clean, returned, purge_calls, purge_failures, moved_runs;
   uint64_t tick;
+  bool is_limited; /* address space */
   uint32_t bins[2][BINS]; /* [has a dirty granule][size] */
   uint64_t occupied[2][BINS / 64];
 } own;
@@ -388,6 +389,75 @@ bool pages_resize(struct run *run, size_t granules) {
   return done;
 }
 
+/* ---- guards --------------------------------------------------------------------------------------------------- */
+
+/* A guard is RUN_META, so that it is nobody's block; this is its `class`: how it was made. `size` is how many bytes
+ * before it are guarded, too. */
+enum guard { NO_GUARD, GUARD_APART, GUARD_LIGHT, GUARD_MAPPED };
+
+static _Atomic unsigned mapped_guards;
+static _Atomic bool has_heavy_guards;
+
+bool pages_wants_guard(bool many) {
+  return !own.is_limited && !(many && atomic_load_explicit(&has_heavy_guards, memory_order_relaxed));
+}
+
+static char *guarded(const struct run *guard) { return run_start(guard) - guard->size; }
+
+static enum guard arm(const struct run *guard) {
+  if (os_guard(guarded(guard), guard->size + GRANULE)) return GUARD_LIGHT;
+  atomic_store_explicit(&has_heavy_guards, true, memory_order_relaxed);
+  if (atomic_fetch_add_explicit(&mapped_guards, 1, memory_order_relaxed) < GUARDS_MOST &&
+      os_forbid(guarded(guard), guard->size + GRANULE))
+    return GUARD_MAPPED;
+  atomic_fetch_sub_explicit(&mapped_guards, 1, memory_order_relaxed);
+  return GUARD_APART;
+}
+
+static bool disarm(const struct run *guard) {
+  if (guard->class == GUARD_LIGHT) return os_unguard(guarded(guard), guard->size + GRANULE);
+  if (guard->class != GUARD_MAPPED) return true;
+  if (!os_commit(guarded(guard), guard->size + GRANULE)) return false;
+  atomic_fetch_sub_explicit(&mapped_guards, 1, memory_order_relaxed);
+  return true;
+}
+
+static struct run *guard_of(const struct run *run) {
+  size_t end = run_index(run) + run->granules;
+  if (end >= __atomic_load_n(&pages.count, __ATOMIC_ACQUIRE)) return NULL;
+  struct run *guard = run_at(end);
+  return guard->kind == RUN_META && guard->class != NO_GUARD ? guard : NULL;
+}
+
+void pages_guard(struct run *run, size_t used) {
+  lock_take(&pages_lock);
+  struct run *guard = describe(run_index(run) + run->granules - 1, 1, RUN_META);
+  run->granules--;
+  lock_release(&pages_lock);
+  guard->size = run_bytes(run) - round_up(used, os_page_size);
+  guard->class = (uint8_t)arm(guard);
+}
+
+bool pages_has_guard(const struct run *run) { return guard_of(run) != NULL; }
+
+bool pages_unguard(struct run *run) {
+  struct run *guard = guard_of(run);
+  if (!disarm(guard)) return false;
+  lock_take(&pages_lock);
+  guard->kind = RUN_NONE;
+  run->granules++;
+  lock_release(&pages_lock);
+  return true;
+}
+
+void pages_free_guard(struct run *run) {
+  struct run *guard = guard_of(run);
+  if (!guard || !disarm(guard)) return;
+  bool clean = guard->class != GUARD_APART;
+  guard->class = NO_GUARD;
+  pages_free(guard, clean);
+}
+
 /* ---- giving back ---------------------------------------------------------------------------------------------- */
 
 static struct run *take_purgeable(uint64_t tick, size_t most) {
@@ -478,6 +548,7 @@ bool pages_start(void) {
     if (end < start + total) os_unreserve(end, (size_t)(start + total - end)); /* or it could never grow there */
     own.first = divide_up(HOMES_OFFSET + granules * sizeof(home), GRANULE);
     own.tick = 1;
+    own.is_limited = limit != SIZE_MAX;
     if (!tables_reach(own.first)) {
       os_unreserve(start, (size_t)(end - start));
       memset(&own, 0, sizeof own);

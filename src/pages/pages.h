@@ -38,7 +38,7 @@ struct run {
   };
   union {
     uint64_t seen; /* free run: the tick at which it became free; slab: `word` at the scavenger's last visit */
-    size_t size;   /* large block: usable bytes; chunk: bytes handed out when it was sealed */
+    size_t size;   /* large block: usable bytes; chunk: bytes handed out when it was sealed; guard: see pages.c */
   };
   uint32_t next, previous; /* neighbours in the list that holds it, by granule; 0 = none; chunk: see heap/bump.c */
   uint32_t granules;
@@ -51,7 +51,7 @@ struct run {
   uint16_t capacity;  /* slab, sealed chunk: blocks */
   uint16_t threshold; /* slab: free blocks that make it worth listing; chunk: pages given back, one bit each */
   uint8_t kind;       /* enum run_kind */
-  uint8_t class;      /* slab: size class; chunk: CHUNK_HAS_GAPS or 0 */
+  uint8_t class;      /* slab: size class; chunk: CHUNK_HAS_GAPS or 0; RUN_META: enum guard */
   uint8_t was;        /* what lay here last, for a better word about a late free: class + 1, or LARGE_WAS, CHUNK_WAS */
   bool moved;         /* large block: has a mapping of its own since os_move; slab: its holes are purged */
 };
@@ -122,6 +122,22 @@ HIDDEN size_t pages_free_dirty(void); /* no lock: a hint */
  * MOVED_RUNS_MOST at a time, so that the process keeps fewer than 64 mappings of ours. */
 #define MOVED_RUNS_MOST 16
 HIDDEN bool pages_may_move(struct run *run);
+
+/* The hardened build's: the last granule of a run in use becomes its guard and is no part of it any more. Nobody can
+ * touch it, nor the run's own pages from `used` bytes on. Where the kernel guards pages without mappings for them (Linux
+ * 6.13; not under mlockall) there may be any number of guards; else each takes two mappings, so only GUARDS_MOST at a
+ * time cannot be touched, and the others only keep runs apart. */
+#define GUARDS_MOST 256
+HIDDEN void pages_guard(struct run *run, size_t used);
+/* Whether a run should have one: not under RLIMIT_AS, and for runs of which there are `many` not where it takes mappings,
+ * as far as is known. */
+HIDDEN bool pages_wants_guard(bool many);
+
+/* The guard behind the run, which has one, is an ordinary granule of it again; or, if it has one, free. Where the kernel
+ * refuses, it stays, for good: pages_unguard then says false. */
+HIDDEN bool pages_has_guard(const struct run *run);
+HIDDEN bool pages_unguard(struct run *run);
+HIDDEN void pages_free_guard(struct run *run);
 
 /* All runs, free or in use, in the order of their addresses; while no other thread runs. NULL after the last. */
 HIDDEN struct run *pages_first_run(void);

@@ -17,8 +17,11 @@ static void count_live(size_t before, size_t after) {
 }
 
 static struct run *alloc_run(size_t size, size_t alignment, bool *zero, struct pages_how *how) {
-  struct run *run = pages_alloc(granules_for(size), max_size(alignment, GRANULE), RUN_LARGE, zero, how);
-  if (run) run->size = usable(size);
+  size_t guard = TSLAB_HARDENED && pages_wants_guard(false) ? 1 : 0;
+  struct run *run = pages_alloc(granules_for(size) + guard, max_size(alignment, GRANULE), RUN_LARGE, zero, how);
+  if (!run) return NULL;
+  if (guard) pages_guard(run, size);
+  run->size = usable(size);
   return run;
 }
 
@@ -36,6 +39,7 @@ void large_bury(struct run *run) {
   atomic_fetch_add_explicit(&frees, 1, memory_order_release);
   count_live(run->size, 0);
   run->was = LARGE_WAS;
+  if (TSLAB_HARDENED) pages_free_guard(run);
 }
 
 void large_free(struct run *run) {
@@ -60,13 +64,25 @@ static void *move(struct run *run, size_t size) {
   atomic_fetch_add_explicit(&frees, 1, memory_order_release);
   count_live(old, target->size);
   run->was = LARGE_WAS;
+  if (TSLAB_HARDENED) pages_free_guard(run);
   pages_free(run, moved && keep == run_bytes(run));
   return run_start(target);
 }
 
+static bool resize_in_place(struct run *run, size_t size) {
+  size_t granules = granules_for(size);
+  bool guarded = TSLAB_HARDENED && pages_has_guard(run);
+  if (granules == run->granules && (!guarded || usable(size) == run->size)) return true;
+  if (!guarded) return pages_resize(run, granules);
+  if (!pages_unguard(run)) return false;
+  bool done = pages_resize(run, granules + 1);
+  pages_guard(run, done ? size : run->size);
+  return done;
+}
+
 void *large_resize(struct run *run, size_t size) {
   size_t old = run->size;
-  if (granules_for(size) != run->granules && !pages_resize(run, granules_for(size))) return move(run, size);
+  if (!resize_in_place(run, size)) return move(run, size);
   run->size = usable(size);
   count_live(old, run->size);
   return run_start(run);

@@ -42,8 +42,10 @@ struct run *slab_new(unsigned class, uint32_t epoch, struct pages_how *how) {
   bool zero = false;
   struct run *slab = epoch && granules_for(class) == 1 ? reserve_take(RUN_SLAB) : NULL;
   if (slab && how) how->ready = true;
-  if (!slab) slab = pages_alloc(granules_for(class), GRANULE, RUN_SLAB, &zero, how);
+  size_t guard = TSLAB_HARDENED && !slab && pages_wants_guard(true) ? 1 : 0;
+  if (!slab) slab = pages_alloc(granules_for(class) + guard, GRANULE, RUN_SLAB, &zero, how);
   if (!slab) return NULL;
+  if (guard) pages_guard(slab, granules_for(class) << GRANULE_SHIFT);
   slab->class = (uint8_t)class;
   slab->epoch = epoch;
   slab->moved = zero; /* pages that were never touched need no purge */
@@ -174,6 +176,7 @@ bool slab_refuses(void *p) {
 
 bool slab_bury(struct run *slab) {
   slab_set_home(slab, 0);
+  if (TSLAB_HARDENED) pages_free_guard(slab);
   for (size_t i = 0; i < slab->granules; i++) slab[i].was = (uint8_t)(slab->class + 1);
   bool clean = slab_linked(atomic_load_explicit(&slab->word, memory_order_relaxed)) == 0 && slab->moved;
   slab->moved = false; /* for a run that is freed it would mean a mapping of its own */

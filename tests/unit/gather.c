@@ -319,10 +319,12 @@ static void epochs(void) {
 }
 
 static void misuse_once(void) {
-  void *const block = tslab_malloc(48);
-  tslab_free(block);
-  tslab_free(block);
-  for (int i = 0; i < 4; i++) CHECK(tslab_malloc(48) != NULL); /* and whoever pops it again finds out */
+  static void **spoilt[1200]; /* more than wait in a hardened part's quarantine: the first are back on the list */
+  for (int i = 0; i < 1200; i++) CHECK((spoilt[i] = tslab_malloc(48)) != NULL);
+  for (int i = 0; i < 1200; i++) tslab_free(spoilt[i]);
+  tslab_free(spoilt[1199]);
+  if (TSLAB_HARDENED) spoilt[0][1] = NULL; /* there the second free was not taken */
+  for (int i = 0; i < 1200; i++) CHECK(tslab_malloc(48) != NULL); /* and whoever pops it again finds out */
   look();
 }
 
