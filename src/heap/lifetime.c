@@ -159,7 +159,16 @@ size_t lifetime_ready_bytes(const struct lifetime *lifetime) {
   return bytes;
 }
 
+/* What a filter does not let us know is taken as enough. */
+static bool can_be_resident(size_t bytes) {
+  size_t memory = os_physical_memory();
+  return bytes <= (memory ? memory : pages_most());
+}
+
 bool lifetime_prepare(struct lifetime *lifetime, size_t bytes) {
+  if (bytes == 0) return true;
+  /* Said now, because to find out page by page would take all the machine's memory first. */
+  if (bytes > lifetime->budget || !can_be_resident(bytes)) return false;
   for (size_t left = bytes; left > 0; left -= min_size(left, GRANULE)) {
     bool zero, charged = lifetime_charge(lifetime, GRANULE);
     struct run *run = charged ? pages_alloc(1, GRANULE, RUN_RESERVED, &zero, NULL) : NULL;

@@ -173,6 +173,13 @@ static void prefault_within_the_budget(void) {
   CHECK(open_options((tslab_epoch_options){.prefault_bytes = 2 * MIB, .parent = parent}) == 0);
   CHECK_COUNT(errno, ==, ENOMEM);
   CHECK_COUNT(status_of(parent).charged_bytes, ==, 0); /* nothing was left behind */
+  /* More than any machine has: told at once, before a page of it is touched. */
+  const uint64_t beyond[] = {UINT64_MAX, UINT64_MAX - 65535, UINT64_C(1) << 63, UINT64_C(1) << 48};
+  for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) {
+    errno = 0;
+    CHECK(open_options((tslab_epoch_options){.prefault_bytes = beyond[i], .budget_bytes = UINT64_MAX - 1}) == 0);
+    CHECK_COUNT(errno, ==, ENOMEM);
+  }
   const tslab_epoch e = open_options((tslab_epoch_options){.prefault_bytes = MIB / 2, .parent = parent});
   CHECK(e != 0);
   CHECK_COUNT(status_of(parent).charged_bytes, >=, MIB / 2);
