@@ -134,7 +134,7 @@ typedef struct tslab_epoch_status {
   uint64_t live_blocks;     /* exact when no thread allocates or frees in it meanwhile */
   uint64_t live_bytes;
   uint64_t slabs;           /* chunks, slabs and large blocks held */
-  uint64_t slabs_pinned;    /* those of them that hold a live block */
+  uint64_t slabs_pinned;    /* those of them that hold a live block, or one on a thread's list; up to live_blocks */
   uint64_t committed_bytes; /* of these */
   uint64_t budget_bytes;    /* 0: none */
   uint64_t charged_bytes;   /* committed_bytes and its children's */

@@ -70,7 +70,7 @@ void status_of(const struct epoch *e, tslab_epoch_status *out) {
       .live_blocks = live.blocks,
       .live_bytes = live.bytes,
       .slabs = live.runs,
-      .slabs_pinned = live.pinned,
+      .slabs_pinned = min_size(live.pinned, live.blocks), /* some may hold only blocks that are on lists */
       .committed_bytes = own - idle_chunks,
       .budget_bytes = lifetime->budget == SIZE_MAX ? 0 : lifetime->budget,
       .charged_bytes = charged - idle_chunks,

@@ -66,6 +66,20 @@ static void check_head(void) {
   CHECK_COUNT(s.live_blocks + s.slabs + s.committed_bytes + s.charged_bytes + s.refused + s.diverted, ==, 0);
 }
 
+/* A slab whose blocks are all free, but on a list, is held and pins nothing. */
+static void check_listed(void) {
+  int error;
+  id = epoch_open(&(tslab_epoch_options){.label = "listed"}, &error);
+  CHECK(id != 0 && scope_enter(current_thread, id) == 0);
+  take(20000); /* above what chunks take */
+  give(0);
+  CHECK_COUNT(status().slabs, ==, 1);
+  check_live(1);
+  CHECK(scope_leave(current_thread, id) == 0);
+  CHECK(ending_close(id, NULL) == 0);
+  taken = 0;
+}
+
 static void check_survivor(void *start, size_t size, void *visited) {
   unsigned i = 0;
   while (i < count && blocks[i].start != start) i++;
@@ -77,6 +91,7 @@ int main(void) {
   uint64_t seed = 1;
   unsigned visited = 0;
   CHECK(front_part() != NULL);
+  check_listed();
   check_head();
   CHECK(scope_enter(current_thread, id) == 0);
   for (int i = 0; i < 500; i++) take(1 + check_random(&seed) % 900); /* chunks */
