@@ -464,7 +464,7 @@ def nginx(run: Pass) -> None:
         for path, *headers in (("/49.txt", "Accept-Encoding: gzip"), ("/9.txt", "Connection: close"), ("/none",)):
             flags = [f"-H{header}" for header in headers]
             requests = 0
-            while requests < run.size(15_000, 500_000):  # wrk knows seconds, not requests
+            while requests < run.size(15_000, 200_000):  # wrk knows seconds, not requests
                 said = run.tool("wrk", "-t1", "-c16", "-d1s", *flags, f"http://127.0.0.1:{port}{path}")
                 made = re.search(r"(\d+) requests in", said)
                 if not made or "Socket errors" in said or ("Non-2xx" in said) != (path == "/none"):
@@ -498,10 +498,10 @@ def curl(run: Pass) -> None:
             "--compressed",
             "-w",
             "%{http_code} %{size_header}\n",
-            f"https://localhost/echo/[1-{run.size(300, 5000)}]",
+            f"https://localhost/echo/[1-{run.size(300, 3000)}]",
         )
         run.run(*common, "--http1.1", "-f", "https://localhost/none", status=22)
-        for _ in range(run.size(5, 100)):  # a process, and a handshake, for each
+        for _ in range(run.size(5, 40)):  # a process, and a handshake, for each
             run.run(
                 *common,
                 "--no-progress-meter",
@@ -590,7 +590,7 @@ def repository(run: Pass) -> None:
     """A history that edits the project's own sources a line at a time, on two branches that are merged."""
     texts = {path.name: path.read_text().splitlines() for path in sorted(PROJECT.glob("src/*/*.[ch]"))}
     names, stream = sorted(texts), []
-    for commit in range(run.size(300, 6000)):
+    for commit in range(run.size(300, 2000)):
         changed = [names[(commit * 31 + step * 17) % len(names)] for step in range(3)] if commit else names
         files = []
         for name in changed:
@@ -654,12 +654,12 @@ def npm(run: Pass) -> None:
 
 
 def numbers(run: Pass) -> None:
-    lines = (f"{i * 7919 % 100_003} {i:x}\n" for i in range(run.size(150_000, 4_000_000)))
+    lines = (f"{i * 7919 % 100_003} {i:x}\n" for i in range(run.size(150_000, 1_000_000)))
     (run.input / "numbers").write_text("".join(lines))
 
 
 def small_files(run: Pass) -> None:
-    for number in range(run.size(3000, 30_000)):
+    for number in range(run.size(3000, 15_000)):
         file = run.input / f"d{number % 60}" / f"file{number}"
         file.parent.mkdir(exist_ok=True)
         file.write_text(f"line of {number}\n" * (number % 90))
@@ -685,7 +685,7 @@ def xz(run: Pass) -> None:
 def xz_files(run: Pass) -> None:
     numbers(run)
     (run.input / "small").mkdir()
-    for number in range(run.size(300, 5000)):
+    for number in range(run.size(300, 2000)):
         (run.input / f"small/{number}").write_text(f"{number * 7919} " * (number % 100 + 1))
 
 
@@ -701,7 +701,7 @@ def zstd(run: Pass) -> None:
 def openssl(run: Pass) -> None:
     key, one = run.input / "key", run.input / "certificate"
     bundle = run.folder / "bundle"
-    bundle.write_text(one.read_text() * run.size(150, 5000))
+    bundle.write_text(one.read_text() * run.size(150, 2000))
     run.run("openssl", "crl2pkcs7", "-nocrl", "-certfile", bundle, "-out", "bundle.p7")
     run.run("openssl", "pkcs7", "-in", "bundle.p7", "-print_certs", "-text", "-noout")
     run.run("openssl", "verify", "-CAfile", one, *[one] * run.size(20, 500))
@@ -747,14 +747,14 @@ def memcached(run: Pass) -> None:
     with run.serve(
         "memcached", *user, "-s", path, "-m", "64", "-t", "2", ready=lambda: talk("version\r\n"), stop=interrupt
     ):
-        for number in range(run.size(1000, 50_000)):
+        for number in range(run.size(1000, 15_000)):
             value = "x" * (number * 7 % 3000)
             asked = f"set k{number % 700} 0 0 {len(value)}\r\n{value}\r\nget k{number * 3 % 700}\r\n"
             run.keep(f"answer {number}", talk(f"{asked}delete k{number % 11}\r\n"))
 
 
 def make(run: Pass) -> None:
-    count = run.size(3000, 100_000)
+    count = run.size(3000, 30_000)
     (run.folder / "Makefile").write_text(
         f"numbers := $(shell seq {count})\nall: $(addprefix t,$(numbers))\n\t@echo $(words $^) $(lastword $(sort $^))\n"
         "upper = $(subst t,T,$(patsubst %1,%one,$(1)))\n"
@@ -826,7 +826,7 @@ def tree_tools(program: str, *lines: str, fails: str, status: int) -> Load:
 
 
 def xml_file(run: Pass) -> None:
-    count = run.size(10_000, 400_000)
+    count = run.size(10_000, 100_000)
     items = "".join(
         f'<item id="{i}"><name>n{i * 7919 % 997}</name><v x="{i % 7}">{"t" * (i % 40)}</v></item>' for i in range(count)
     )
@@ -891,8 +891,8 @@ PROGRAMS = [
     Program("cmake", "cmake ninja=ninja-build gcc", cmake, c_project, scrub=TIMINGS),
     Program("ninja", "cmake ninja=ninja-build gcc", ninja, c_project),
     Program("git", "git", git, repository, is_light=True),
-    Program("perl", "perl", script("perl", "-e", 50_000, 2_000_000, PERL, 3), is_light=True),
-    Program("lua", "lua5.4", script("lua5.4", "-e", 60_000, 2_000_000, LUA), is_light=True),
+    Program("perl", "perl", script("perl", "-e", 50_000, 1_000_000, PERL, 3), is_light=True),
+    Program("lua", "lua5.4", script("lua5.4", "-e", 60_000, 1_000_000, LUA), is_light=True),
     Program("node", "node=nodejs", script("node", "-e", 60_000, 1_000_000, NODE, 4)),
     Program("npm", "npm", npm, npm_packages, scrub=NPM_TIMES),
     Program("xz", "xz=xz-utils", xz, xz_files, least=1000, is_light=True),
@@ -903,9 +903,9 @@ PROGRAMS = [
     Program("go", "go=golang-go gcc", compiled(11), go_program),
     Program("java", "java=default-jre-headless javac=default-jdk-headless", java),
     Program("php", "php=php-cli /usr/lib/php/*/dom.so=php-xml",
-            script("php", "-r", 60_000, 2_000_000, PHP, 6)),
-    Program("ruby", "ruby", script("ruby", "-e", 60_000, 2_000_000, RUBY, 5)),
-    Program("gawk", "gawk", script("gawk", "--", 60_000, 2_000_000, GAWK, 8), is_light=True),
+            script("php", "-r", 60_000, 1_000_000, PHP, 6)),
+    Program("ruby", "ruby", script("ruby", "-e", 60_000, 1_000_000, RUBY, 5)),
+    Program("gawk", "gawk", script("gawk", "--", 60_000, 1_000_000, GAWK, 8), is_light=True),
     Program("bash", "bash", script("bash", "-c", 15_000, 300_000, BASH, 7), is_light=True),
     Program("jq", "jq", script("jq", "-n", 20_000, 500_000, JQ), is_light=True),
     Program("bc", "bc", reader("bc", "-q", short=2000, long=50_000, text=BC), is_light=True),
