@@ -319,12 +319,13 @@ static void epochs(void) {
 }
 
 static void misuse_once(void) {
-  static void **spoilt[1200]; /* more than wait in a hardened part's quarantine: the first are back on the list */
-  for (int i = 0; i < 1200; i++) CHECK((spoilt[i] = tslab_malloc(48)) != NULL);
-  for (int i = 0; i < 1200; i++) tslab_free(spoilt[i]);
-  tslab_free(spoilt[1199]);
+  enum { COUNT = TSLAB_HARDENED ? 1200 : 4 }; /* hardened, the first are back on the list when the others wait */
+  static void **spoilt[COUNT];
+  for (int i = 0; i < COUNT; i++) CHECK((spoilt[i] = tslab_malloc(48)) != NULL);
+  for (int i = 0; i < COUNT; i++) tslab_free(spoilt[i]);
+  tslab_free(spoilt[COUNT - 1]);
   if (TSLAB_HARDENED) spoilt[0][1] = NULL; /* there the second free was not taken */
-  for (int i = 0; i < 1200; i++) CHECK(tslab_malloc(48) != NULL); /* and whoever pops it again finds out */
+  for (int i = 0; i < COUNT; i++) CHECK(tslab_malloc(48) != NULL); /* and whoever pops it again finds out */
   look();
 }
 
