@@ -1015,7 +1015,8 @@ def chosen(names: list[str], is_long: bool) -> list[Program]:
         return [program for program in PROGRAMS if program.in_test or is_long]
     by_name = {program.name: program for program in PROGRAMS}
     if unknown := [name for name in names if name not in by_name]:
-        raise SystemExit(f"programs.py: there is no program {', '.join(unknown)}; --list names them")
+        print(f"programs.py: there is no program {', '.join(unknown)}; --list names them", file=sys.stderr)
+        raise SystemExit(2)
     return [by_name[name] for name in names]
 
 
