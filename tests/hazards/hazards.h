@@ -12,32 +12,33 @@
 #include "../epochs.h"
 #include "../misuse/misuse.h"
 
-#include <signal.h>
-
 typedef void hazard_function(void);
 
 /* In hazards.c. `leaves`: whether the first call leaves blocks in the epoch. */
 void hazard_closed(const char *label, hazard_function *first, hazard_function *later, bool leaves);
 void hazard_destroyed(const char *label, hazard_function *first, hazard_function *later, bool leaves);
 
-#define HAZARD_RUNS(name, leaves)                                                                     \
-  static void name##_closed(void) { hazard_closed(#name, name##_first, name##_later, leaves); }       \
-  static void name##_destroyed(void) { hazard_destroyed(#name, name##_first, name##_later, leaves); }
+#define HAZARD_RUNS(hazard, leaves)                                                                   \
+  static void hazard##_closed(void) { hazard_closed(#hazard, hazard##_first, hazard##_later, leaves); } \
+  static void hazard##_destroyed(void) { hazard_destroyed(#hazard, hazard##_first, hazard##_later, leaves); }
+#define HAZARD_ROW(hazard, how, runs, setting, ...)                                                   \
+  MISUSE_ROW(hazard##_##how, .name = #hazard "." #how, .run = runs, .environment = "TSLAB_ON_DESTROY=" setting, \
+             .by_default = {__VA_ARGS__})
 
-#define SURVIVORS(name)                                                                                        \
-  "tslab: epoch * \"" name "\": * block* (* bytes) outlive destroy; kept, because TSLAB_ON_DESTROY=check\n"     \
-  "tslab:   0x*, * bytes\n*"
-#define TRAPPED(name) "tslab: use of 0x* after destroy of epoch * \"" name "\"\n"
+#define SURVIVORS(label)                                                                              \
+  "epoch * \"" label "\": * block* (* bytes) outlive destroy; kept, because TSLAB_ON_DESTROY=check\n  0x*, * bytes*"
+#define TRAPPED(label) "use of 0x* after destroy of epoch * \"" label "\""
 
-/* Rows of misuse_cases. */
-#define CACHES(name)                                                                                  \
-  {#name ".closed", name##_closed, "", "TSLAB_ON_DESTROY=destroy", 0},                                \
-  {#name ".checked", name##_destroyed, SURVIVORS(#name), "TSLAB_ON_DESTROY=check", 0},                \
-  {#name ".trapped", name##_destroyed, TRAPPED(#name), "TSLAB_ON_DESTROY=trap", SIGSEGV}
-#define LEAVES_NOTHING(name)                                                                          \
-  {#name ".closed", name##_closed, "", "TSLAB_ON_DESTROY=destroy", 0},                                \
-  {#name ".destroyed", name##_destroyed, "", "TSLAB_ON_DESTROY=destroy", 0},                          \
-  {#name ".checked", name##_destroyed, "", "TSLAB_ON_DESTROY=check", 0},                              \
-  {#name ".trapped", name##_destroyed, "", "TSLAB_ON_DESTROY=trap", 0}
+#define CACHES(hazard)                                                                                \
+  HAZARD_RUNS(hazard, true)                                                                           \
+  HAZARD_ROW(hazard, closed, hazard##_closed, "destroy", RETURNED, NULL);                             \
+  HAZARD_ROW(hazard, checked, hazard##_destroyed, "check", TOLD, SURVIVORS(#hazard));                 \
+  HAZARD_ROW(hazard, trapped, hazard##_destroyed, "trap", FAULTS, TRAPPED(#hazard))
+#define LEAVES_NOTHING(hazard)                                                                        \
+  HAZARD_RUNS(hazard, false)                                                                          \
+  HAZARD_ROW(hazard, closed, hazard##_closed, "destroy", RETURNED, NULL);                             \
+  HAZARD_ROW(hazard, destroyed, hazard##_destroyed, "destroy", RETURNED, NULL);                       \
+  HAZARD_ROW(hazard, checked, hazard##_destroyed, "check", RETURNED, NULL);                           \
+  HAZARD_ROW(hazard, trapped, hazard##_destroyed, "trap", RETURNED, NULL)
 
 #endif

@@ -99,20 +99,14 @@ static void line_buffer_later(void) {
   CHECK(fclose(lines) == 0);
 }
 
-HAZARD_RUNS(stdio_buffer, true)
-HAZARD_RUNS(stdio_stream, true)
-HAZARD_RUNS(locale, true)
-HAZARD_RUNS(resolver, true)
-HAZARD_RUNS(environment, true)
-HAZARD_RUNS(converter, true)
-HAZARD_RUNS(pattern, true)
-HAZARD_RUNS(accounts, true)
-HAZARD_RUNS(translations, true)
-HAZARD_RUNS(time_zone, true)
-HAZARD_RUNS(line_buffer, true)
-
-const struct misuse_case misuse_cases[] = {
-    CACHES(stdio_buffer), CACHES(stdio_stream), CACHES(locale),       CACHES(resolver),
-    CACHES(environment),  CACHES(converter),    CACHES(pattern),      CACHES(accounts),
-    CACHES(translations), CACHES(time_zone),    CACHES(line_buffer),  {0},
-};
+CACHES(stdio_buffer);
+CACHES(stdio_stream);
+CACHES(locale);
+CACHES(resolver);
+CACHES(environment);
+CACHES(converter);
+CACHES(pattern);
+CACHES(accounts);
+CACHES(translations);
+CACHES(time_zone);
+CACHES(line_buffer);

@@ -23,7 +23,5 @@ static void hash(void) {
 static void algorithms_first(void) { hash(); }
 static void algorithms_later(void) { hash(); }
 
-HAZARD_RUNS(thread_errors, true)
-HAZARD_RUNS(algorithms, true)
-
-const struct misuse_case misuse_cases[] = {CACHES(thread_errors), CACHES(algorithms), {0}};
+CACHES(thread_errors);
+CACHES(algorithms);

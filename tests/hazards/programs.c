@@ -137,23 +137,11 @@ static void exit_handlers_first(void) {
 }
 static void exit_handlers_later(void) { CHECK_COUNT(handled, ==, 0); }
 
-HAZARD_RUNS(cxx_static, true)
-HAZARD_RUNS(logger, true)
-HAZARD_RUNS(thread_state, true)
-HAZARD_RUNS(pool_queue, true)
-HAZARD_RUNS(outside_on_purpose, false)
-HAZARD_RUNS(thread_create, false)
-HAZARD_RUNS(library_load, false)
-HAZARD_RUNS(exit_handlers, false)
-
-const struct misuse_case misuse_cases[] = {
-    CACHES(cxx_static),
-    CACHES(logger),
-    CACHES(thread_state),
-    CACHES(pool_queue),
-    LEAVES_NOTHING(outside_on_purpose),
-    LEAVES_NOTHING(thread_create),
-    LEAVES_NOTHING(library_load),
-    LEAVES_NOTHING(exit_handlers),
-    {0},
-};
+CACHES(cxx_static);
+CACHES(logger);
+CACHES(thread_state);
+CACHES(pool_queue);
+LEAVES_NOTHING(outside_on_purpose);
+LEAVES_NOTHING(thread_create);
+LEAVES_NOTHING(library_load);
+LEAVES_NOTHING(exit_handlers);

@@ -1,38 +1,81 @@
-/* misuse.c: runs the cases of one misuse test. */
+/* misuse.c: runs every program that is linked with it, or prints what they declare; see misuse.h. */
 #include "misuse.h"
 
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <signal.h>
+#include <spawn.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+
+#ifndef TEST_INVARIANTS
+#define TEST_INVARIANTS 0
+#endif
+
+extern char **environ;
+extern const struct misuse *__start_misuses[], *__stop_misuses[];
+
+static const char *name_of(const struct misuse *m) {
+  const char *slash = strrchr(m->name, '/');
+  return slash ? slash + 1 : m->name;
+}
+static int length_of_name(const struct misuse *m) {
+  const char *name = name_of(m), *suffix = name == m->name ? NULL : strrchr(name, '.');
+  return (int)(suffix ? (size_t)(suffix - name) : strlen(name));
+}
+
+static struct misuse_outcome outcome_in_this_build(const struct misuse *m) {
+  struct misuse_outcome outcome = m->by_default;
+  if (TSLAB_HARDENED && m->hardened.end != AS_BY_DEFAULT) outcome.end = m->hardened.end;
+  if (TSLAB_HARDENED && m->hardened.says) outcome.says = m->hardened.says;
+  return outcome;
+}
+
+/* ---- what programs use ------------------------------------------------------------------------------------------- */
+
+static const struct misuse *running;
 
 void *culprit(void *block) {
   void *volatile hidden = block;
-  dprintf(1, "0x%lx\n", (unsigned long)hidden);
+  char text[32];
+  const int length = snprintf(text, sizeof text, "0x%lx\n", (unsigned long)hidden); /* dprintf may allocate */
+  CHECK(write(1, text, (size_t)length) == length);
   return hidden;
 }
+
+void *culprit_of(size_t size) {
+  char *const block = tslab_malloc(size);
+  CHECK(block != NULL);
+  memset(block, 0x22, size < LARGE ? size : LARGE);
+  return culprit(block);
+}
+
+void harm(bool done) { CHECK(done || outcome_in_this_build(running).end != MISSED); }
 
 static void *free_it(void *block) {
   tslab_free(block);
   return NULL;
 }
+void free_elsewhere(void *block) { elsewhere(free_it, block); }
 
 static void *realloc_it(void *block) {
   CHECK(tslab_realloc(block, 5000) == NULL);
   return NULL;
 }
-
-static void elsewhere(void *(*call)(void *), void *block) {
-  pthread_t thread;
-  CHECK(pthread_create(&thread, NULL, call, block) == 0);
-  CHECK(pthread_join(thread, NULL) == 0);
-}
-
-void free_elsewhere(void *block) { elsewhere(free_it, block); }
 void realloc_elsewhere(void *block) { elsewhere(realloc_it, block); }
 
-/* ---- the process of one case --------------------------------------------------------------------------------- */
+void *promoted_block(tslab_epoch e) {
+  enum { MANY = 4000 };
+  static void *blocks[MANY];
+  for (int turn = 0; turn < 2; turn++) {
+    for (int i = 0; i < MANY && turn == 1; i++) tslab_free(blocks[i]);
+    for (int i = 0; i < MANY; i++) blocks[i] = block_in(e, SMALL);
+  }
+  return blocks[MANY / 2];
+}
+
+/* ---- the process of one program ---------------------------------------------------------------------------------- */
 
 static int by_address(const void *a, const void *b) {
   const uintptr_t x = *(const uintptr_t *)a, y = *(const uintptr_t *)b;
@@ -41,7 +84,7 @@ static int by_address(const void *a, const void *b) {
 
 /* What was freed twice must not be handed out twice; it is named at the latest when it would be. */
 static void check_heap_is_sound(size_t size, size_t count) {
-  static uintptr_t blocks[25000];
+  static uintptr_t blocks[4000];
   for (size_t i = 0; i < count; i++) {
     void *block = tslab_malloc(size);
     CHECK(block != NULL);
@@ -53,44 +96,33 @@ static void check_heap_is_sound(size_t size, size_t count) {
   for (size_t i = 0; i < count; i++) tslab_free((void *)blocks[i]);
 }
 
-static int run_case(const char *name) {
-  for (const struct misuse_case *c = misuse_cases; c->name; c++) {
-    if (strcmp(c->name, name) != 0) continue;
-    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
-    /* The first free of much memory may start a thread of the allocator, which takes memory itself: not in a case. */
-    tslab_free(tslab_malloc((size_t)8 << 20));
-    c->run();
-    check_heap_is_sound(16, 3000);
-    check_heap_is_sound(96, 25000); /* as many as any case freed: a block that is free twice comes up */
-    check_heap_is_sound((size_t)3 << 20, 3);
-    tslab_stats_global stats;
-    CHECK(tslab_stats(&stats, sizeof stats) == 0);
-    dprintf(1, "misuses %llu\n", (unsigned long long)stats.misuses);
-    return 0;
+static int run_one(const struct misuse *m) {
+  running = m;
+  alarm(300); /* what a mistake leads to may be an endless list */
+  setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+  /* The first free of much memory may start a thread of the allocator, which takes memory itself: not in a program. */
+  tslab_free(tslab_malloc((size_t)8 << 20));
+  m->run();
+  if (m->leaves) return 0;
+  if (outcome_in_this_build(m).end != MISSED) {
+    check_heap_is_sound(16, 1000);
+    check_heap_is_sound(SMALL, 4000); /* as many as any program freed: a block that is free twice comes up */
+    check_heap_is_sound(4096, 20);
+    check_heap_is_sound(MEDIUM, 50);
+    check_heap_is_sound(LARGE, 2);
   }
-  return 2;
+  tslab_stats_global stats;
+  CHECK(tslab_stats(&stats, sizeof stats) == 0);
+  dprintf(1, "misuses %llu\n", (unsigned long long)stats.misuses);
+  return 0;
 }
 
-/* ---- the runner ---------------------------------------------------------------------------------------------- */
+/* ---- the runner -------------------------------------------------------------------------------------------------- */
 
-static void start(char *self, char *name, const char *environment, int out, int err) {
-  extern char **environ;
-  for (char **entry = environ; *entry;)
-    if (strncmp(*entry, "TSLAB_", 6) == 0) {
-      char variable[256] = {0};
-      memcpy(variable, *entry, strcspn(*entry, "="));
-      unsetenv(variable);
-      entry = environ;
-    } else {
-      entry++;
-    }
-  static char setting[256];
-  if (environment) putenv(strcpy(setting, environment));
-  dup2(out, 1);
-  dup2(err, 2);
-  execv("/proc/self/exe", (char *[]){self, name, NULL});
-  _exit(3);
-}
+struct ending {
+  int status;
+  char said[4096], errors[4096];
+};
 
 /* Small outputs only: they stay in the pipe until the process has ended. */
 static void read_all(int pipe_end, char *text, size_t capacity) {
@@ -101,52 +133,151 @@ static void read_all(int pipe_end, char *text, size_t capacity) {
   close(pipe_end);
 }
 
-/* Puts `address` where the expected text says 0xADDR. */
-static void fill_in(const char *expected, const char *address, char *text) {
-  for (const char *mark; (mark = strstr(expected, "0xADDR")); expected = mark + 6) {
-    memcpy(text, expected, (size_t)(mark - expected));
-    text = stpcpy(text + (mark - expected), address);
-  }
-  strcpy(text, expected);
-}
-
-static int check_case(char *self, const struct misuse_case *c, const char *environment, int signal, int misuses) {
-  int out[2], err[2], status;
+/* posix_spawn, because fork copies what a sanitizer keeps. */
+static void start(const struct misuse *m, const char *settings[2], struct ending *ending) {
+  char *environment[256], number[16];
+  size_t count = 0;
+  int out[2], err[2];
+  pid_t child;
+  posix_spawn_file_actions_t actions;
+  for (char **entry = environ; *entry && count < 250; entry++)
+    if (strncmp(*entry, "TSLAB_", 6) != 0) environment[count++] = *entry;
+  for (int i = 0; i < 2; i++)
+    if (settings[i]) environment[count++] = (char *)(uintptr_t)settings[i];
+  environment[count] = NULL;
+  const struct misuse **row = __start_misuses;
+  while (*row != m) row++;
+  snprintf(number, sizeof number, "%td", row - __start_misuses);
   CHECK(pipe2(out, O_CLOEXEC) == 0 && pipe2(err, O_CLOEXEC) == 0);
-  const pid_t child = fork();
-  CHECK(child >= 0);
-  if (child == 0) start(self, (char *)(uintptr_t)c->name, environment, out[1], err[1]);
+  CHECK(posix_spawn_file_actions_init(&actions) == 0);
+  CHECK(posix_spawn_file_actions_adddup2(&actions, out[1], 1) == 0);
+  CHECK(posix_spawn_file_actions_adddup2(&actions, err[1], 2) == 0);
+  char *arguments[] = {(char *)(uintptr_t)"test_misuse", number, NULL};
+  CHECK(posix_spawn(&child, "/proc/self/exe", &actions, NULL, arguments, environment) == 0);
+  CHECK(posix_spawn_file_actions_destroy(&actions) == 0);
   close(out[1]);
   close(err[1]);
-  CHECK(waitpid(child, &status, 0) == child);
-  char said[4096], errors[4096], address[64] = "no address", expected[4096], counted[32];
-  read_all(out[0], said, sizeof said);
-  read_all(err[0], errors, sizeof errors);
-  if (said[0] == '0') snprintf(address, sizeof address, "%.*s", (int)strcspn(said, "\n"), said);
-  fill_in(c->expected, address, expected);
-  snprintf(counted, sizeof counted, "misuses %d\n", misuses);
+  CHECK(waitpid(child, &ending->status, 0) == child);
+  read_all(out[0], ending->said, sizeof ending->said);
+  read_all(err[0], ending->errors, sizeof ending->errors);
+}
 
-  const int ended = signal ? WIFSIGNALED(status) && WTERMSIG(status) == signal
-                           : WIFEXITED(status) && WEXITSTATUS(status) == 0 && strstr(said, counted) != NULL;
-  if (ended && fnmatch(expected, errors, 0) == 0) return 0;
-  printf("%s (%s): expected %s and\n  %s", c->name, environment ? environment : "default",
-         signal ? strsignal(signal) : counted, expected);
-  printf("got %s %d and\n  %s%s\n", WIFSIGNALED(status) ? "signal" : "exit",
-         WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), errors, said);
+/* Each line of `says` as the library writes it, the culprit's address put in. */
+static void expect(const char *says, const char *address, char *text) {
+  *text = 0;
+  for (const char *at = says; at && *at; at += *at == '\n') {
+    text = stpcpy(text, "tslab: ");
+    while (*at && *at != '\n') {
+      const bool mark = strncmp(at, "0xADDR", 6) == 0;
+      if (mark) text = stpcpy(text, address);
+      else *text++ = *at;
+      at += mark ? 6 : 1;
+    }
+    text = stpcpy(text, "\n");
+  }
+}
+
+static int check(const struct misuse *m, struct misuse_outcome outcome, bool report) {
+  static struct ending got;
+  static char expected[8192];
+  const bool aborts = outcome.end == FATAL || (outcome.end == NAMED && !report);
+  const int signal = aborts ? SIGABRT : outcome.end == FAULTS || outcome.end == CRASHES ? SIGSEGV : 0;
+  char address[64] = "no address", counted[32];
+  start(m, (const char *[]){m->environment, report ? "TSLAB_ON_MISUSE=report" : NULL}, &got);
+  if (got.said[0] == '0') snprintf(address, sizeof address, "%.*s", (int)strcspn(got.said, "\n"), got.said);
+  expect(outcome.says, address, expected);
+  snprintf(counted, sizeof counted, "misuses %d\n", outcome.end == NAMED);
+  const bool ended = signal ? WIFSIGNALED(got.status) && WTERMSIG(got.status) == signal
+                            : WIFEXITED(got.status) && WEXITSTATUS(got.status) == 0 &&
+                                  (m->leaves || strstr(got.said, counted) != NULL);
+  if (ended && fnmatch(expected, got.errors, 0) == 0) return 0;
+  printf("%.*s (%s%s): expected %s and\n%s", length_of_name(m), name_of(m), m->environment ? m->environment : "",
+         report ? " report" : "", signal ? strsignal(signal) : counted, expected);
+  printf("got %s %d and\n%s%s\n", WIFSIGNALED(got.status) ? "signal" : "exit status",
+         WIFSIGNALED(got.status) ? WTERMSIG(got.status) : WEXITSTATUS(got.status), got.errors, got.said);
   return 1;
 }
 
-int main(int argc, char **argv) {
-  if (argc > 1) return run_case(argv[1]);
+static int run_all(void) {
   int failed = 0;
-  for (const struct misuse_case *c = misuse_cases; c->name; c++) {
-    if (c->environment) {
-      failed += check_case(argv[0], c, c->environment, c->signal, 0);
-    } else {
-      failed += check_case(argv[0], c, NULL, SIGABRT, 0);
-      failed += check_case(argv[0], c, "TSLAB_ON_MISUSE=report", c->signal, 1);
-    }
+  for (const struct misuse **row = __start_misuses; row < __stop_misuses; row++) {
+    const struct misuse *m = *row;
+    const struct misuse_outcome outcome = outcome_in_this_build(m);
+    const bool may_report = !m->environment || strncmp(m->environment, "TSLAB_ON_MISUSE=", 16) != 0;
+    /* Where invariants are checked, one of them may be what the harm meets first. */
+    if (TEST_INVARIANTS && (outcome.end == MISSED || outcome.end == CRASHES)) continue;
+    failed += check(m, outcome, false);
+    if (may_report && (outcome.end == NAMED || outcome.end == FATAL)) failed += check(m, outcome, true);
   }
   if (failed) printf("%d failed\n", failed);
   return failed != 0;
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+static int by_name(const void *a, const void *b) {
+  const struct misuse *const x = *(const struct misuse *const *)a, *const y = *(const struct misuse *const *)b;
+  const int lengths = length_of_name(x) - length_of_name(y);
+  const int order = strncmp(name_of(x), name_of(y), (size_t)(lengths < 0 ? length_of_name(x) : length_of_name(y)));
+  return order ? order : lengths;
+}
+
+static void print_outcome(FILE *out, struct misuse_outcome outcome) {
+  static const char *const words[] = {
+      [AS_BY_DEFAULT] = "the same", [NAMED] = "named",           [FATAL] = "named, ends the process",
+      [FAULTS] = "named at the fault", [TOLD] = "told, goes on", [RETURNED] = "returned",
+      [MISSED] = "**missed**",      [CRASHES] = "**crash**",
+  };
+  fprintf(out, " %s", words[outcome.end]);
+  for (const char *at = outcome.says ? outcome.says : ""; *at; at += *at == '\n') {
+    const int length = (int)strcspn(at, "\n");
+    fprintf(out, "%s`%.*s`", at == outcome.says ? ": " : " ", length, at);
+    at += length;
+  }
+  fprintf(out, " |");
+}
+
+static void print_table(FILE *out) {
+  const size_t count = (size_t)(__stop_misuses - __start_misuses);
+  const struct misuse *sorted[count];
+  memcpy(sorted, __start_misuses, sizeof sorted);
+  qsort(sorted, count, sizeof *sorted, by_name);
+  fprintf(out, "| program | what it does | by default | hardened |\n|---|---|---|---|\n");
+  for (size_t i = 0; i < count; i++) {
+    const struct misuse *m = sorted[i];
+    fprintf(out, "| [%.*s](../tests/misuse/%s) | %s%s%s%s |", length_of_name(m), name_of(m), name_of(m), m->does,
+            m->environment ? " (`" : "", m->environment ? m->environment : "", m->environment ? "`)" : "");
+    print_outcome(out, m->by_default);
+    print_outcome(out, m->hardened);
+    fprintf(out, "\n");
+  }
+}
+
+/* Whether the page holds the table as it would be printed. */
+static int check_page(const char *path) {
+  char *table, *page;
+  size_t length;
+  struct stat status;
+  FILE *const out = open_memstream(&table, &length);
+  CHECK(out != NULL);
+  print_table(out);
+  CHECK(fclose(out) == 0);
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  CHECK(file >= 0 && fstat(file, &status) == 0);
+  CHECK((page = calloc(1, (size_t)status.st_size + 1)) != NULL);
+  CHECK(read(file, page, (size_t)status.st_size) == status.st_size);
+  close(file);
+  const bool holds = strstr(page, table) != NULL;
+  if (!holds) printf("%s does not hold what the programs declare; `test_misuse --table` prints it\n", path);
+  free(page);
+  free(table);
+  return !holds;
+}
+
+int main(int argc, char **argv) {
+  if (argc == 2 && strcmp(argv[1], "--table") == 0) print_table(stdout);
+  else if (argc == 3 && strcmp(argv[1], "--page") == 0) return check_page(argv[2]);
+  else if (argc == 2) return run_one(__start_misuses[atoi(argv[1])]);
+  else return run_all();
+  return 0;
 }

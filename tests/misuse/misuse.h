@@ -1,31 +1,84 @@
-/* misuse.h: how a misuse test is written. A program is a table of cases; misuse.c runs each in a process of its own and
- * compares exactly what it writes to standard error, and how it ends.
+/* misuse.h: how a misuse is written: one mistake, one file.
  *
- * A case names the pointer it is about to misuse by `culprit`. Without an environment of its own a case runs twice: it
- * must abort after its one line, and under TSLAB_ON_MISUSE=report it must write the same line, count one misuse, go on,
- * and leave a sound heap, or abort where going on is not safe. */
+ * A file KIND-FORM.c of this directory is a program that makes one mistake in `run`, and says by MISUSE what that is
+ * and what follows, by default and in the hardened preset. misuse.c starts each in a process of its own and holds it to
+ * its exact lines on standard error and its exit status; docs/misuse.md shows what the files say.
+ *
+ * The pointer that is misused is named by `culprit`. A program that is NAMED runs twice: it must abort after its line,
+ * and under TSLAB_ON_MISUSE=report it must write the same line, count one misuse, go on, and leave a sound heap. */
 #ifndef TSLAB_TESTS_MISUSE_H
 #define TSLAB_TESTS_MISUSE_H
 
-#include "../check.h"
+#include "../epochs.h"
 
-#include <pthread.h>
-
-struct misuse_case {
-  const char *name;
-  void (*run)(void);
-  const char *expected;    /* standard error, each line ended; 0xADDR is the culprit, * any text */
-  const char *environment; /* NAME=value for the one run; NULL for the usual two */
-  int signal;              /* how that one run ends, or the second of the usual two: SIGABRT, or 0 for exit status 0 */
+enum misuse_end {
+  AS_BY_DEFAULT,
+  NAMED,    /* a line and SIGABRT; under report the line, and the program goes on */
+  FATAL,    /* a line and SIGABRT, under report too */
+  FAULTS,   /* a line and SIGSEGV */
+  TOLD,     /* a line, and the program goes on: nothing is lost */
+  RETURNED, /* no line: what the calls return tells, and the program has looked */
+  MISSED,   /* no line, and nothing tells: what harm was done the program shows by `harm` */
+  CRASHES,  /* no line, and SIGSEGV where the harm meets somebody */
 };
 
-extern const struct misuse_case misuse_cases[]; /* ends with a case without a name */
+struct misuse_outcome {
+  enum misuse_end end;
+  const char *says; /* lines without their "tslab: "; 0xADDR is the culprit, * any text */
+};
+
+struct misuse {
+  const char *name; /* or the file's path, whose last part it is */
+  const char *does;
+  void (*run)(void);
+  struct misuse_outcome by_default, hardened; /* without a line of its own: the same line */
+  const char *environment; /* NAME=value */
+  bool leaves;             /* the process ends after `run`, and what is to be seen comes then */
+};
+
+/* The linker puts all of them into one array. */
+#define MISUSE_ROW(id, ...)                                                                           \
+  static const struct misuse id##_row = {__VA_ARGS__};                                                \
+  static const struct misuse *const id##_listed __attribute__((used, section("misuses"))) = &id##_row
+#define MISUSE(what, how, line, ...)                                                                  \
+  MISUSE_ROW(this, .name = __FILE__, .does = what, .run = run, .by_default = {how, line}, __VA_ARGS__)
+
+enum { SMALL = 96, MEDIUM = 20000, LARGE = 3 << 20, HUGE = 1 << 30 };
+#define SMALL_TEXT   "96-byte class"
+#define SMALL_BLOCK  "block of the " SMALL_TEXT
+#define MEDIUM_TEXT  "20480-byte class"
+#define MEDIUM_BLOCK "block of the " MEDIUM_TEXT
+#define LARGE_TEXT   "large block"
+#define CHUNK_TEXT   "96-byte block of an epoch"
+
+/* The usual lines. */
+#define TWICE(what) "double free of 0xADDR (" what ")"
+/* When the list comes by it again, it has been handed out and written to. */
+#define TWICE_OR_WRITTEN(what)      TWICE(what) ", or a write to it after it was freed"
+#define FREED(call, what)           call " of freed block 0xADDR (" what ")"
+#define UNUSED(call, what)          call " of 0xADDR (" what "; freed long ago, or never allocated)"
+#define ENDED(call) \
+  call " of 0xADDR (no block: its epoch ended or was reset, or it was never allocated)"
+#define INTERIOR(call, bytes, what) call " of interior pointer 0xADDR (" #bytes " bytes into a " what ")"
+#define FOREIGN(call)               call " of foreign pointer 0xADDR (not from this allocator)"
+#define STACK(call)                 call " of stack pointer 0xADDR"
+#define WRONG_SIZE(size, what)      "free_sized of 0xADDR with size " #size " (" what ")"
+#define WRITTEN(at)                 "write to freed block 0xADDR (" SMALL_TEXT ", at byte " #at ")"
 
 /* Tells the runner the address and hides from the compiler what becomes of it. */
 void *culprit(void *block);
 
+/* A block with something in it, as culprit. */
+void *culprit_of(size_t size);
+
+/* What a mistake that was MISSED has done. */
+void harm(bool done);
+
 /* The family's functions, each on another thread that is gone when they return. */
 void free_elsewhere(void *block);
 void realloc_elsewhere(void *block);
+
+/* A small block of an epoch that has freed so much that it turned from chunks to slabs. */
+void *promoted_block(tslab_epoch e);
 
 #endif

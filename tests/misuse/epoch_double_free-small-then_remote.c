@@ -1,0 +1,10 @@
+#include "misuse.h"
+
+static void run(void) {
+  const tslab_epoch e = open_epoch("misused", TSLAB_EPOCH_DESTROYABLE);
+  void *block = culprit(block_in(e, SMALL));
+  tslab_free(block);
+  free_elsewhere(block);
+}
+
+MISUSE("a small block of an epoch freed here, then by another thread", NAMED, TWICE(CHUNK_TEXT));

@@ -1,0 +1,7 @@
+#include "misuse.h"
+
+static void run(void) {
+  tslab_free(culprit((void *)(uintptr_t)-16));
+}
+
+MISUSE("a negative number freed", NAMED, FOREIGN("free"));

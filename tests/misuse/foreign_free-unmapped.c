@@ -1,0 +1,12 @@
+#include "misuse.h"
+
+#include <sys/mman.h>
+
+static void run(void) {
+  void *memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(memory != MAP_FAILED);
+  CHECK(munmap(memory, 4096) == 0);
+  tslab_free(culprit(memory));
+}
+
+MISUSE("memory freed that is not there any more", NAMED, FOREIGN("free"));

@@ -1,0 +1,13 @@
+#include "misuse.h"
+
+static void run(void) {
+  char *block = tslab_malloc(SMALL);
+  while (((uintptr_t)block / GRANULE + 1) * GRANULE % SMALL == 0) block = tslab_malloc(SMALL);
+  char *tail = block;
+  while ((uintptr_t)(tail + SMALL - 1) / GRANULE == (uintptr_t)block / GRANULE) tail += SMALL;
+  tslab_free(culprit(tail));
+  harm(tslab_malloc(SMALL) == tail);
+}
+
+MISUSE("the rest behind the last block of a slab freed by its thread", MISSED, NULL,
+       .hardened = {NAMED, FOREIGN("free")});

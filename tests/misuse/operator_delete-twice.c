@@ -1,0 +1,12 @@
+#include "misuse.h"
+
+void *operator_new(size_t size) __asm__("_Znwm");
+void operator_delete(void *block) __asm__("_ZdlPv");
+
+static void run(void) {
+  void *block = culprit(operator_new(SMALL));
+  operator_delete(block);
+  operator_delete(block);
+}
+
+MISUSE("operator delete twice", NAMED, TWICE_OR_WRITTEN(SMALL_TEXT), .hardened = {NAMED, TWICE(SMALL_TEXT)});

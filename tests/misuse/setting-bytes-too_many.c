@@ -1,0 +1,9 @@
+#include "misuse.h"
+
+static void run(void) {
+  tslab_free(tslab_malloc(10));
+}
+
+MISUSE("more than may be", TOLD,
+       "TSLAB_CACHE=65M: expected bytes up to 64M, with K or M after the number if you like; using the default",
+       .environment = "TSLAB_CACHE=65M");

@@ -1,0 +1,10 @@
+#include "misuse.h"
+
+static void run(void) {
+  char *block = culprit_of(MEDIUM);
+  tslab_free(block);
+  memset(block + 8, 0x33, 8);
+}
+
+MISUSE("the second word of a freed medium block written", NAMED, TWICE_OR_WRITTEN(MEDIUM_TEXT),
+       .hardened = {NAMED, "write to freed block 0xADDR (" MEDIUM_TEXT ", at byte 8)"});

@@ -1,0 +1,10 @@
+#include "misuse.h"
+
+static void run(void) {
+  char *block = culprit_of(SMALL);
+  tslab_free(block);
+  memset(block + 8, 0x33, 8);
+}
+
+MISUSE("the second word of a freed block written", NAMED, TWICE_OR_WRITTEN(SMALL_TEXT),
+       .hardened = {NAMED, WRITTEN(8)});
