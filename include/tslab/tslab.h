@@ -272,7 +272,10 @@ typedef struct tslab_stats_global {
   uint64_t bytes_returned;     /* by ends of epochs: given to the operating system */
   uint64_t clock_ns;           /* CLOCK_MONOTONIC when this was gathered */
   uint64_t clock_raw_ns;       /* CLOCK_MONOTONIC_RAW then: what the two gained on each other was adjusted */
-  uint64_t reserved[11];
+  uint64_t leaked_blocks;      /* of classes, which a fork child lost with the lists of its parent's threads */
+  uint64_t leaked_bytes;
+  uint64_t frozen_bytes;       /* of memory that a child which no fork handler saw left as it was: docs/design.md */
+  uint64_t reserved[8];
 } tslab_stats_global;
 
 /* One size class, in all epochs. Blocks in chunks, where an epoch's small blocks lie at first, are of none.

@@ -272,6 +272,27 @@ void ending_left(struct epoch *e, uint64_t id) {
   }
 }
 
+/* Its closer had given up the lock for its children, which the child's own thread closes now. One that is closed step
+ * by step has its next step to come. */
+static void go_on(struct epoch *e) {
+  e->descending = false;
+  close_children(e);
+  epoch_lock(e);
+  if (e->stepping) {
+    epoch_unlock(e);
+    return;
+  }
+  close_parts(e, UINT64_MAX);
+  lifetime_drop_ready(&e->lifetime);
+  lifetime_return_spilled(&e->lifetime, SIZE_MAX);
+  end_closing(e, NULL);
+}
+
+void endings_go_on(void) {
+  for (uint32_t i = 1; i <= lifetimes_made(); i++)
+    if (epoch_state(epoch_at(i)) == EPOCH_CLOSING && epoch_at(i)->descending) go_on(epoch_at(i));
+}
+
 /* ---- destroying -------------------------------------------------------------------------------------------------- */
 
 /* Every run of the epoch, whatever it holds, goes. */

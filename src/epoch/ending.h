@@ -20,6 +20,9 @@ HIDDEN void ending_left(struct epoch *e, uint64_t id);
 /* Under the lock, which this releases: an epoch that is closing, with nothing left, ends. */
 HIDDEN void ending_finish_if_done(struct epoch *e);
 
+/* In a fork child: closes that a thread had begun which is not there go on. */
+HIDDEN void endings_go_on(void);
+
 /* After a block of the epoch in that slot was freed. */
 HIDDEN COLD void ending_finish(struct epoch *e);
 INLINE void ending_after_free(uint32_t index) {

@@ -196,22 +196,25 @@ struct epoch *epoch_end(struct epoch *e) {
 
 /* ---- fork and check ---------------------------------------------------------------------------------------------- */
 
-void epochs_before_fork(void) {
-  lock_take(&tree_lock);
-  for (unsigned i = 0; i < EPOCH_LOCKS; i++) lock_take(&epoch_locks[i].lock);
-  lock_take(&slots_lock);
-  labels_before_fork();
+/* It never ends, for what it owns is frozen. Its runs can still be walked, whatever was being done to the list: a link
+ * is stored before what leads to it. */
+static void freeze(struct epoch *e) {
+  struct lifetime *lifetime = &e->lifetime;
+  if (epoch_state(e) == EPOCH_OPEN) atomic_store_explicit(&e->state, EPOCH_CLOSING, memory_order_relaxed);
+  atomic_store_explicit(&e->open_id, 0, memory_order_relaxed);
+  atomic_store_explicit(&lifetime->closing, true, memory_order_relaxed);
+  lifetime->parent = NULL;
+  lifetime->ready = 0;
+  if (atomic_load_explicit(&lifetime->own, memory_order_relaxed) == 0)
+    atomic_store_explicit(&lifetime->own, GRANULE, memory_order_relaxed);
+  __atomic_store_n(&e->children, 0, __ATOMIC_RELAXED);
+  e->next_sibling = e->previous_sibling = e->roomy = 0;
+  e->stepping = e->descending = e->lent = false;
 }
 
-void epochs_after_fork(bool child) {
-  labels_after_fork(child);
-  if (child) lock_reset(&slots_lock);
-  else lock_release(&slots_lock);
-  for (unsigned i = 0; i < EPOCH_LOCKS; i++)
-    if (child) lock_reset(&epoch_locks[i].lock);
-    else lock_release(&epoch_locks[i].lock);
-  if (child) lock_reset(&tree_lock);
-  else lock_release(&tree_lock);
+void epochs_freeze(void) {
+  own.free = 0;
+  for (uint32_t i = 1; i <= lifetimes_made(); i++) freeze(epoch_at(i));
 }
 
 void epoch_check(struct epoch *e) {

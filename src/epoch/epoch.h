@@ -114,7 +114,8 @@ HIDDEN struct epoch *epoch_end(struct epoch *e);
 INLINE bool epoch_has_children(const struct epoch *e) { return __atomic_load_n(&e->children, __ATOMIC_RELAXED) != 0; }
 
 HIDDEN void epoch_check(struct epoch *e);
-HIDDEN void epochs_before_fork(void);
-HIDDEN void epochs_after_fork(bool child);
+
+/* In a fork child that may have copied an epoch half written: all are closing, and never end. */
+HIDDEN void epochs_freeze(void);
 
 #endif

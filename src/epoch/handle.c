@@ -217,20 +217,14 @@ void handle_forget_tables(struct epoch *e) {
   }
 }
 
-void handles_before_fork(void) {
-  lock_take(&handles_zero_lock);
-  lock_take(&handles_lock);
-}
-
-void handles_after_fork(bool child) {
-  if (!child) {
-    lock_release(&handles_lock);
-    lock_release(&handles_zero_lock);
-    return;
-  }
-  lock_reset(&handles_lock);
-  lock_reset(&handles_zero_lock);
+void handles_after_fork(void) {
   zero.freeing = 0;
   for (uint32_t i = 1; i <= lifetimes_made(); i++)
     atomic_store_explicit(&epoch_at(i)->freeing, 0, memory_order_relaxed);
+}
+
+void handles_freeze(void) {
+  handles_after_fork();
+  own.free = 0;
+  zero.roomy = 0;
 }

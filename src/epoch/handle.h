@@ -31,8 +31,9 @@ INLINE void handle_forget_all(struct epoch *e) {
 /* epoch_lock, when no claimed block of the epoch is about to be freed. */
 HIDDEN void handle_lock_quiet(struct epoch *e);
 
-HIDDEN void handles_before_fork(void);
-HIDDEN void handles_after_fork(bool child);
+/* In a fork child: nobody is in the middle of a free. Or tables that may be half written serve nobody else. */
+HIDDEN void handles_after_fork(void);
+HIDDEN void handles_freeze(void);
 
 /* Which of the two protects what: handle.c. */
 extern HIDDEN struct lock handles_lock, handles_zero_lock;

@@ -323,14 +323,22 @@ int scope_switch(struct thread *thread, uint64_t id) {
   return 0;
 }
 
-/* A spare that is lost to a fork child counts as reserve no more. */
+/* ---- in a fork child --------------------------------------------------------------------------------------------- */
+
+/* A spare that is lost counts as reserve no more. */
 static void forget_lent(struct epoch *e) {
   if (e->lent) reserve_lend(-1);
   e->lent = false;
 }
 
-/* The other threads are gone; what they were inside of, nobody is any more. */
+static void free_thread(struct thread *thread) {
+  thread->next_free = own.free;
+  own.free = thread;
+}
+
+/* What the thread was inside of, nobody is any more. Its spare ends, unless it was being used just then. */
 static void bury_thread(struct thread *thread) {
+  spare_give_up(thread);
   for (unsigned i = 0; i < thread->attached_count; i++) {
     struct attached *a = &thread->attached[i];
     atomic_store_explicit(&a->entered, 0, memory_order_relaxed);
@@ -340,7 +348,6 @@ static void bury_thread(struct thread *thread) {
     a->part->attached = NULL;
   }
   thread->attached_count = 0;
-  atomic_store_explicit(&thread->spare, NULL, memory_order_relaxed); /* it is lost to the child, with its chunk */
 }
 
 /* Spares that the scavenger had in its hands: one is the thread's again, more are lost to the child. */
@@ -360,15 +367,31 @@ static void keep_one_spare(struct thread *thread) {
   atomic_store_explicit(&thread->spare, kept, memory_order_relaxed);
 }
 
-void scopes_before_fork(void) { lock_take(&threads_lock); }
-
-void scopes_after_fork(bool child) {
-  if (!child) {
-    lock_release(&threads_lock);
-    return;
+void scopes_bury_others(void) {
+  own.free = NULL;
+  for (struct thread *t = atomic_load_explicit(&all_threads, memory_order_acquire); t; t = t->next) {
+    if (t == current_thread) continue;
+    bury_thread(t);
+    free_thread(t);
   }
-  lock_reset(&threads_lock);
-  for (struct thread *t = atomic_load_explicit(&all_threads, memory_order_acquire); t; t = t->next)
-    if (t != current_thread) bury_thread(t);
   if (current_thread) keep_one_spare(current_thread);
+}
+
+static void forget_spare(struct thread *thread) {
+  atomic_store_explicit(&thread->spare, NULL, memory_order_relaxed);
+  for (unsigned i = 0; i < thread->attached_count; i++) {
+    struct attached *a = &thread->attached[i];
+    if (atomic_load_explicit(&a->id, memory_order_relaxed) != ATTACHED_SPARE) continue;
+    STORE_RACING(a->part->attached, NULL);
+    atomic_store_explicit(&a->id, 0, memory_order_relaxed);
+  }
+}
+
+void scopes_freeze(bool knows_its_thread) {
+  own.free = NULL;
+  own.cuttings = (struct cuttings){NULL, NULL};
+  for (struct thread *t = atomic_load_explicit(&all_threads, memory_order_acquire); t; t = t->next) {
+    forget_spare(t);
+    if (knows_its_thread && t != current_thread) bury_thread(t);
+  }
 }

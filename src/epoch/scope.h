@@ -77,7 +77,8 @@ HIDDEN struct attached *scope_attach(struct thread *thread, struct epoch *e, uin
  * epoch. */
 HIDDEN void scope_detach(struct epoch *e, struct part *part);
 
-HIDDEN void scopes_before_fork(void);
-HIDDEN void scopes_after_fork(bool child);
+/* In a fork child, after heap_bury_others or heap_freeze. */
+HIDDEN void scopes_bury_others(void);
+HIDDEN void scopes_freeze(bool knows_its_thread);
 
 #endif

@@ -245,7 +245,10 @@ static void *resize(void *p, size_t size) {
   size_t old = usable_size(run, p);
   if (run->kind == RUN_LARGE && size > SMALL_MAX && size <= pages_most() && run->epoch == 0) {
     void *block = large_resize(run, size);
-    if (LIKELY(block != NULL)) return block; /* else malloc looks for what other sizes hold free */
+    if (LIKELY(block != NULL)) {
+      scavenger_notice_malloc(current_part);
+      return block;
+    } /* else malloc looks for what other sizes hold free */
   }
   if (size <= old && size >= old / 2) return p; /* moving would save less than half */
   void *block = front_malloc_in(run->epoch, size); /* a block keeps its epoch, whatever scope this is */

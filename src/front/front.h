@@ -44,12 +44,16 @@ HIDDEN bool front_is_ready(void);
 /* At the end of a slow path, no lock held: starts or wakes the scavenger when enough lies free. */
 HIDDEN void scavenger_notice(const struct part *part);
 HIDDEN void scavenger_notice_malloc(const struct part *part); /* may also start it to publish */
+HIDDEN void scavenger_notice_thread(void); /* another thread is about to be made, and no lock of libc's held */
 HIDDEN void scavenger_notice_death(const struct part *part); /* the lists, too, lie free then */
 
 /* When the last thread that allocated ends: waits until the scavenger is gone, for a process whose main thread left by
  * pthread_exit ends with its last thread, and the scavenger must not be it. */
 HIDDEN void scavenger_stop(void);
 HIDDEN void scavenger_after_fork_child(void);
+
+/* ---- fork; fork.c ------------------------------------------------------------------------------------------------ */
+HIDDEN void fork_start(void); /* once, by the library's constructor: children are right from then on */
 
 /* Gives back everything that is free, this thread's lists included. Returns bytes. */
 HIDDEN size_t front_purge(void);

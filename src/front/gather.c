@@ -267,6 +267,9 @@ void gather_global(tslab_stats_global *out) {
   }
   out->misuses = misuse_count();
   out->leaked_at_fork = parts_given_up;
+  out->leaked_blocks = leaked.blocks;
+  out->leaked_bytes = leaked.bytes;
+  out->frozen_bytes = leaked.frozen;
   out->clock_ns = os_now_ns();
   out->clock_raw_ns = os_now_raw_ns();
   out->free_clean_bytes = totals.free_clean;

@@ -35,6 +35,7 @@ static void leave_default(bool entered) {
 }
 
 SHOWN int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
+  if (front_has_started()) scavenger_notice_thread();
   if (LIKELY(!is_in_scope())) return NEXT(next_create, "pthread_create")(thread, attributes, start, argument);
   bool entered = enter_default();
   int error = NEXT(next_create, "pthread_create")(thread, attributes, start, argument);

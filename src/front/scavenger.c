@@ -1,11 +1,12 @@
 /* scavenger: gives memory back without waiting for the next malloc.                                  floor: front
  *
- * A thread of its own, born when more than NOTICE bytes lie free for the first time, asleep when a second long nothing
- * was to do. Every tick, for each part: the depot of a thread that did not come by since the last tick goes to the
- * slabs, slabs that stood still are retired or their holes purged; then free runs older than AGE go back to the kernel.
- * So what is not used again within about a second is returned. It takes the locks that slow paths take, one at a time
- * and for a moment. Where no thread can be made, slow paths purge when more than INLINE_NOTICE lies free, and one of
- * them tries again a minute later.
+ * A thread of its own, born when more than NOTICE bytes lie free for the first time, or, in a process of several
+ * threads, when it holds more than HELD_NOTICE; asleep when a second long nothing was to do. Every tick, for each part:
+ * the depot of a thread that did not come by since the last tick goes to the slabs, slabs that stood still are retired
+ * or their holes purged; then free runs older than AGE go back to the kernel. So what is not used again within about a
+ * second is returned. It takes the locks that slow paths take, one at a time and for a moment. Where no thread can be
+ * made, slow paths purge when more than INLINE_NOTICE lies free, and one of them
+ * tries again a minute later.
  *
  * It also publishes (front/publish.h): then it is born, or woken, by the first slow path after `due`, and stays up
  * while slow paths are visited, so that these look at a clock only while it is asleep or unborn: at ticks, because a
@@ -23,11 +24,15 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
+#if defined(__GLIBC__)
+#include <sys/single_threaded.h>
+#endif
 #include <unistd.h>
 
 #define NOTICE        (512 * KiB)
 #define DEPOT_NOTICE  (256 * KiB)
 #define INLINE_NOTICE (32 * MiB)
+#define HELD_NOTICE   (2 * MiB) /* what frees may leave behind where they start no scavenger */
 #define TICK_MS       250
 #define AGE           2 /* ticks */
 #define IDLE_TICKS    4
@@ -43,7 +48,6 @@ static uint64_t tick = 1;
 static bool visited; /* a thread came by a slow path since the last tick */
 static _Atomic uint64_t due; /* ticks; 0: not known yet */
 static _Atomic uint64_t try_again_ns; /* when IMPOSSIBLE, on the coarse clock; 0: never */
-static _Atomic uint32_t *_Atomic witness; /* holds 0 in a child, however it was made; NULL until the first birth */
 
 static bool was_quiet(struct part *part) {
   lock_take(&part->lock);
@@ -123,7 +127,6 @@ static void sleep_until_woken(void) {
 }
 
 static void *run(void *unused) {
-  if (!atomic_load(&witness)) atomic_store(&witness, os_fork_witness());
   for (int idle = 0; atomic_load(&state) != LEAVING;) {
     os_wait(&state, BUSY, TICK_MS);
     bool freed = tick_once() != 0, seen = publish();
@@ -156,19 +159,6 @@ static bool create_thread(void) {
   return done;
 }
 
-static bool is_copy(void) {
-  _Atomic uint32_t *word = atomic_load_explicit(&witness, memory_order_relaxed);
-  return word && atomic_load_explicit(word, memory_order_relaxed) == 0;
-}
-
-/* In a child that no handler saw, which believes in its parent's scavenger. */
-static COLD uint32_t start_over(uint32_t seen) {
-  if (!atomic_compare_exchange_strong(&state, &seen, IMPOSSIBLE)) return seen;
-  publish_after_fork(true);
-  scavenger_after_fork_child();
-  return UNBORN;
-}
-
 /* A process that does little comes by here, too, so nothing else is touched. */
 static bool is_due(void) {
   uint64_t when = atomic_load_explicit(&due, memory_order_relaxed);
@@ -191,8 +181,6 @@ static COLD void start_or_wake(uint32_t seen) {
   } else if (seen == UNBORN) {
     /* BUSY before the thread exists: the creation itself allocates and comes by here. */
     uint32_t next = options.scavenger ? BUSY : IMPOSSIBLE;
-    _Atomic uint32_t *word = atomic_load(&witness);
-    if (word) atomic_store(word, 1);
     struct part *part = current_part;
     if (current_thread) current_part = current_thread->home; /* the thread outlives every scope */
     if (atomic_compare_exchange_strong(&state, &seen, next) && next == BUSY && !create_thread()) {
@@ -209,25 +197,45 @@ static COLD void start_or_wake(uint32_t seen) {
   errno = kept;
 }
 
-/* glibc frees threads' stacks under a lock that making a thread takes too: so no free starts the scavenger for
- * publication alone. */
-static void notice(bool enough, bool may_start) {
+/* glibc frees what a thread that ended had for its thread-local storage under a lock that making a thread takes too; so
+ * a free makes one only while the process has but one thread, which cannot be joining another. With more, malloc's slow
+ * paths make it as soon as there is much to free. */
+static bool may_be_under_stack_lock(void) {
+#if defined(__GLIBC__)
+  return !__libc_single_threaded;
+#else
+  return false;
+#endif
+}
+
+static bool holds_much(void) {
+  struct pages_totals totals = pages_totals();
+  return totals.committed - totals.free_clean > HELD_NOTICE;
+}
+
+enum caller { BY_FREE, BY_MALLOC };
+
+static void notice(size_t depot_bytes, enum caller caller) {
   uint32_t seen = atomic_load_explicit(&state, memory_order_relaxed);
-  if (UNLIKELY(is_copy()) && seen != UNBORN) seen = start_over(seen);
   if (LIKELY(seen == BUSY)) return;
-  bool publishes = (may_start || seen != UNBORN) && is_due() && is_wanted();
-  if (!publishes && !enough && pages_free_dirty() + reserve_bytes() <= NOTICE) return;
+  bool publishes = (caller == BY_MALLOC || seen != UNBORN) && is_due() && is_wanted();
+  bool is_locked = seen == UNBORN && may_be_under_stack_lock();
+  bool enough = depot_bytes > DEPOT_NOTICE || pages_free_dirty() + reserve_bytes() > NOTICE;
+  if (is_locked && caller == BY_FREE) return;
+  if (!publishes && !enough && !(is_locked && holds_much())) return;
   if (front_is_ready()) start_or_wake(seen);
 }
 
-static size_t depot_bytes(const struct part *part) { return __atomic_load_n(&part->depot_bytes, __ATOMIC_RELAXED); }
+static size_t depot_bytes_of(const struct part *part) { return __atomic_load_n(&part->depot_bytes, __ATOMIC_RELAXED); }
 
-void scavenger_notice(const struct part *part) { notice(depot_bytes(part) > DEPOT_NOTICE, false); }
+void scavenger_notice(const struct part *part) { notice(depot_bytes_of(part), BY_FREE); }
 
-void scavenger_notice_malloc(const struct part *part) { notice(depot_bytes(part) > DEPOT_NOTICE, true); }
+void scavenger_notice_malloc(const struct part *part) { notice(depot_bytes_of(part), BY_MALLOC); }
 
-void scavenger_notice_death(const struct part *part) {
-  notice(part->granted_bytes + depot_bytes(part) > DEPOT_NOTICE, true);
+void scavenger_notice_death(const struct part *part) { notice(part->granted_bytes + depot_bytes_of(part), BY_MALLOC); }
+
+void scavenger_notice_thread(void) {
+  if (atomic_load_explicit(&state, memory_order_relaxed) == UNBORN && holds_much()) notice(SIZE_MAX, BY_MALLOC);
 }
 
 void scavenger_stop(void) {

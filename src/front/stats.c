@@ -25,6 +25,7 @@ static int hand_out(void *out, size_t struct_size, const void *from, size_t size
 int tslab_stats(tslab_stats_global *out, size_t struct_size) {
   if (!out || struct_size == 0 || struct_size % 128 != 0) return EINVAL;
   tslab_stats_global stats;
+  lock_look(); /* a child that took no lock yet */
   gather_global(&stats);
   stats.resident_bytes = os_resident_bytes();
   return hand_out(out, struct_size, &stats, sizeof stats);
@@ -34,6 +35,7 @@ int tslab_stats_class(unsigned index, tslab_class_stats *out, size_t struct_size
   if (!out || struct_size == 0 || struct_size % 128 != 0) return EINVAL;
   if (index >= CLASSES) return ERANGE;
   tslab_class_stats stats;
+  lock_look();
   gather_class(index, &stats);
   return hand_out(out, struct_size, &stats, sizeof stats);
 }

@@ -50,6 +50,9 @@ static const struct statistic process[] = {
     P(bytes_returned, COUNTER, BYTES, "given to the operating system, by ends of epochs"),
     P(clock_ns, GAUGE, NANOSECONDS, "CLOCK_MONOTONIC when this was gathered"),
     P(clock_raw_ns, GAUGE, NANOSECONDS, "CLOCK_MONOTONIC_RAW then: what the two gained on each other was adjusted"),
+    P(leaked_blocks, GAUGE, NONE, "blocks of classes that a fork child lost with the lists of its parent's threads"),
+    P(leaked_bytes, GAUGE, BYTES, "bytes of these"),
+    P(frozen_bytes, GAUGE, BYTES, "memory that a child which no fork handler saw left as it was"),
 };
 
 #define C(name, kind, unit, help) FIELD(tslab_class_stats, name, kind, unit, help)

@@ -1,4 +1,4 @@
-/* thread: a thread's birth and death here, the process's start and its forks.                        floor: front
+/* thread: a thread's birth and death here, the process's start and end.                              floor: front
  *
  * A thread is born at its first slow path, which an unborn thread always takes, and dies in the destructor of a pthread
  * key. Destructors that run later may allocate: then it is born again and the key's destructor runs again. A free needs
@@ -24,6 +24,7 @@ bool front_has_started(void) { return atomic_load_explicit(&started, memory_orde
 bool front_is_ready(void) { return atomic_load_explicit(&ready, memory_order_relaxed); }
 
 static void thread_dies(void *part) {
+  lock_look(); /* what follows waits for the scavenger, which a child may not have */
   scavenger_notice_death(part);
   thread_release(current_thread);
   current_part = &empty_part;
@@ -31,33 +32,6 @@ static void thread_dies(void *part) {
   heap_leave(part);
   part_release(part);
   if (atomic_load_explicit(&live_parts, memory_order_relaxed) == 0) scavenger_stop();
-}
-
-static void before_fork(void) {
-  publish_before_fork();
-  epochs_before_fork();
-  scopes_before_fork();
-  handles_before_fork();
-  heap_before_fork();
-}
-
-static void after_fork_parent(void) {
-  heap_after_fork(false);
-  handles_after_fork(false);
-  scopes_after_fork(false);
-  epochs_after_fork(false);
-  publish_after_fork(false);
-}
-
-static void after_fork_child(void) {
-  heap_after_fork(true);
-  handles_after_fork(true);
-  scopes_after_fork(true);
-  epochs_after_fork(true);
-  publish_after_fork(true);
-  scavenger_after_fork_child();
-  if (current_thread) tally_is_of_this_thread(current_part->tally);
-  options.stats_at_exit = NULL; /* the file is the parent's */
 }
 
 /* The first malloc of the process, perhaps from the dynamic loader: no libc function that may allocate. */
@@ -109,12 +83,13 @@ __attribute__((constructor)) static void process_starts(int count, char **argume
   lock_times = options.lock_times;
   int kept = errno;
   front_part();
-  pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+  fork_start();
   atomic_store_explicit(&ready, true, memory_order_relaxed);
   errno = kept;
 }
 
 __attribute__((destructor)) static void process_ends(void) {
+  lock_look(); /* a child that took no lock does not know yet that it is one */
   publish_at_exit();
   void *twice = current_part == &empty_part ? NULL : heap_find_double(current_part);
   if (twice) misuse_freed(twice);

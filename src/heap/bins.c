@@ -291,6 +291,7 @@ static bool settle_locked(struct part *part, struct run *slab, bool spare_may_st
 }
 
 void bins_settle(struct run *slab) {
+  if (UNLIKELY(pages_is_frozen(slab))) return; /* it stays PENDING, so nobody comes by again */
   struct part *part = lock_part_of(slab);
   settle_locked(part, slab, true);
   lock_release(&part->lock);
@@ -299,6 +300,11 @@ void bins_settle(struct run *slab) {
 void bins_after_fork(void) {
   for (struct run *run = pages_first_run(); run; run = pages_next_run(run))
     if (run->kind == RUN_SLAB && (word_of(run) & SLAB_PENDING)) bins_settle(run);
+}
+
+void bins_count_used(uint64_t used[CLASSES]) {
+  for (struct run *run = pages_first_run(); run; run = pages_next_run(run))
+    if (run->kind == RUN_SLAB) used[run->class] += slab_linked(word_of(run)) - slab_count(word_of(run));
 }
 
 unsigned bins_retire_empty(struct part *part, unsigned most) {

@@ -23,6 +23,7 @@ HIDDEN void bins_settle(struct run *slab);
 
 /* In a fork child: settles slabs whose settling thread is not there. */
 HIDDEN void bins_after_fork(void);
+HIDDEN void bins_count_used(uint64_t used[CLASSES]); /* blocks that slabs hand out, while no other thread runs */
 
 /* Retires slabs that are empty, spares too, at most `most`; returns how many. No lock held. */
 HIDDEN unsigned bins_retire_empty(struct part *part, unsigned most);

@@ -209,17 +209,45 @@ void heap_flush_remote(struct part *part) {
   bins_return(&part->lock, chain);
 }
 
-void heap_before_fork(void) {
-  parts_before_fork();
-  lock_take(&homeless_lock);
+/* ---- in a fork child --------------------------------------------------------------------------------------------- */
+
+struct leaked leaked;
+
+void heap_bury_others(void) {
+  parts_bury_others();
+  bins_after_fork();
 }
 
-void heap_after_fork(bool child) {
-  if (child) lock_reset(&homeless_lock);
-  else lock_release(&homeless_lock);
-  parts_after_fork(child);
-  if (child) bins_after_fork();
+/* This thread's, which wait to go to their slabs. */
+static void count_remote(uint64_t count[CLASSES]) {
+  if (!current_thread) return;
+  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
+    for (void *b = p->remote.head; b != CHAIN_END; b = block_next(b)) count[pages_run_of(b)->class]++;
 }
+
+/* What slabs hand out is live, or on a list or batch that somebody has, or lost. */
+void heap_count_leaked(void) {
+  uint64_t used[CLASSES] = {0}, had[CLASSES] = {0};
+  bins_count_used(used);
+  count_remote(had);
+  leaked.blocks = leaked.bytes = 0;
+  for (unsigned class = 0; class < CLASSES; class++) {
+    struct class_totals totals = {0};
+    for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
+      heap_totals(p, class, &totals);
+    had[class] += totals.allocations - totals.frees - heap_homeless_frees(class) + totals.cached;
+    if (used[class] <= had[class]) continue;
+    leaked.blocks += used[class] - had[class];
+    leaked.bytes += (used[class] - had[class]) * class_size(class);
+  }
+}
+
+void heap_freeze(bool knows_its_thread) {
+  parts_freeze(knows_its_thread);
+  leaked.frozen = pages_freeze();
+}
+
+/* ------------------------------------------------------------------------------------------------------------------ */
 
 size_t heap_flush_depot(struct part *part, size_t most) {
   size_t moved = 0;

@@ -62,9 +62,17 @@ HIDDEN void heap_abandon(struct part *part);
 /* Any run of an epoch whose parts were abandoned: it is counted and leads nowhere any more. */
 HIDDEN void heap_bury(struct run *run);
 
-/* Around fork, by the forking thread: see parts_before_fork. */
-HIDDEN void heap_before_fork(void);
-HIDDEN void heap_after_fork(bool child);
+/* In a fork child, see part.h: and slabs whose settling thread is not there are settled. */
+HIDDEN void heap_bury_others(void);
+HIDDEN void heap_count_leaked(void);
+HIDDEN void heap_freeze(bool knows_its_thread);
+
+/* What a fork child lost: blocks of classes that are neither live nor on a list, and, in one that froze, bytes of all
+ * memory that lay below the frontier then. */
+struct leaked {
+  uint64_t blocks, bytes, frozen;
+};
+extern HIDDEN struct leaked leaked;
 
 /* Retires slabs in which every block is free and, of slabs that did not change since the last call (or all, when
  * `now`), the pages between live blocks. From any thread. Returns bytes that became free. */

@@ -57,10 +57,3 @@ uint32_t label_row(const char *text) {
   uint32_t row = atomic_load_explicit(find(text), memory_order_relaxed);
   return row ? row : make(text);
 }
-
-void labels_before_fork(void) { lock_take(&labels_lock); }
-
-void labels_after_fork(bool child) {
-  if (child) lock_reset(&labels_lock);
-  else lock_release(&labels_lock);
-}

@@ -27,8 +27,4 @@ HIDDEN bool labels_has_others(void); /* whether that one is in use, too */
 /* The row of a text of less than LABEL_BYTES characters. */
 HIDDEN uint32_t label_row(const char *text);
 
-/* Around fork, by the forking thread. */
-HIDDEN void labels_before_fork(void);
-HIDDEN void labels_after_fork(bool child);
-
 #endif

@@ -4,8 +4,6 @@
 #include "heap/sample.h"
 #include "os/os.h"
 
-#define LIFETIME_LOCKS 64
-
 /* ---- slots ------------------------------------------------------------------------------------------------------- */
 
 char *_Atomic lifetime_segments[LIFETIME_SEGMENTS];
@@ -31,9 +29,11 @@ struct lifetime *lifetime_make(void) {
 
 /* ---- runs and their cost ----------------------------------------------------------------------------------------- */
 
-static struct lone_lock locks[LIFETIME_LOCKS];
+struct lone_lock lifetime_locks[LIFETIME_LOCKS];
 
-static struct lock *lock_of(const struct lifetime *lifetime) { return &locks[lifetime->index % LIFETIME_LOCKS].lock; }
+static struct lock *lock_of(const struct lifetime *lifetime) {
+  return &lifetime_locks[lifetime->index % LIFETIME_LOCKS].lock;
+}
 
 void lifetime_lock(const struct lifetime *lifetime) { tally_wait(tally_here(), lock_take(lock_of(lifetime))); }
 void lifetime_unlock(const struct lifetime *lifetime) { lock_release(lock_of(lifetime)); }
@@ -95,6 +95,7 @@ static void count_returning(struct lifetime *lifetime, const struct returning *r
 }
 
 bool lifetime_release(struct lifetime *lifetime, struct run *run, bool clean) {
+  if (UNLIKELY(pages_is_frozen(run))) return false;
   size_t bytes = run_bytes(run);
   bool recycled = false;
   lifetime_unlist(lifetime, run);
@@ -193,15 +194,5 @@ struct run *lifetime_first(const struct lifetime *lifetime) { return run_at(life
 struct run *lifetime_next(const struct run *run) { return run_at(run->next_of_epoch); }
 
 void lifetimes_lock_totals(struct lock_totals *to) {
-  for (unsigned i = 0; i < LIFETIME_LOCKS; i++) lock_totals_add(to, &locks[i].lock);
-}
-
-void lifetimes_before_fork(void) {
-  for (unsigned i = 0; i < LIFETIME_LOCKS; i++) lock_take(&locks[i].lock);
-}
-
-void lifetimes_after_fork(bool child) {
-  for (unsigned i = 0; i < LIFETIME_LOCKS; i++)
-    if (child) lock_reset(&locks[i].lock);
-    else lock_release(&locks[i].lock);
+  for (unsigned i = 0; i < LIFETIME_LOCKS; i++) lock_totals_add(to, &lifetime_locks[i].lock);
 }

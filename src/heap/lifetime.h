@@ -11,6 +11,8 @@
 
 #include "slab/reserve.h"
 
+#define LIFETIME_LOCKS 64
+
 struct lifetime {
   uint32_t index;       /* what run->epoch holds; not 0 */
   uint32_t first;       /* run, by granule; next_of_epoch leads on */
@@ -85,8 +87,7 @@ HIDDEN struct run *lifetime_first(const struct lifetime *lifetime);
 HIDDEN struct run *lifetime_next(const struct run *run);
 
 HIDDEN void lifetimes_lock_totals(struct lock_totals *to);
-HIDDEN void lifetimes_before_fork(void);
-HIDDEN void lifetimes_after_fork(bool child);
+extern HIDDEN struct lone_lock lifetime_locks[LIFETIME_LOCKS];
 
 INLINE bool lifetime_is_closing(const struct lifetime *lifetime) {
   return atomic_load_explicit(&lifetime->closing, memory_order_relaxed);

@@ -150,6 +150,7 @@ struct list_totals list_totals(struct part *part, unsigned class) {
         .length = count_length(now) + aside_of(part, class),
     };
     if (part_end_look(part, begun)) return totals;
+    lock_look(); /* in a child, whoever is changing it may not be there */
   }
 }
 

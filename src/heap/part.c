@@ -42,17 +42,30 @@ static struct part *cut_part(bool of_epochs) {
   return part;
 }
 
-/* Fork copies page after page while other threads run, so what only they touch, their lists, may be torn: it is given
- * up. What else such a thread had in its hands at that moment, a batch on its way to the slabs or pages being purged,
- * is lost to the child. */
+static bool is_other(const struct part *part) {
+  return part != current_part && (!current_thread || part->thread != current_thread);
+}
+
+/* The thread is gone in the middle of anything, so its lists may be half written and are given up; that is rare, so no
+ * attempt is made to tell. What it did counts: `then` is of the time before a change, or after it. */
 static void give_up_lists(struct part *part) {
+  bool torn = part->sampling.sequence % 2;
+  part->sampling = (struct sampling){.aside = NULL};
   for (unsigned class = 0; class < CLASSES; class++) {
+    struct bin *bin = &part->bins[class];
+    struct list_totals totals = list_totals(part, class);
+    bool whole = !torn || (totals.allocations - bin->allocations <= LIST_MOST + (ROOM_ONE - 1) &&
+                           totals.frees - bin->frees < ROOM_ONE);
+    if (whole) {
+      part->served += totals.allocations - bin->allocations;
+      bin->allocations = totals.allocations;
+      bin->frees = totals.frees;
+    }
     part->list[class] = CHAIN_END;
     part->count[class] = (struct count){0, 0};
   }
   part->remote = EMPTY_CHAIN;
   part->remote_bytes = 0;
-  part->sampling = (struct sampling){.aside = NULL};
   if (TSLAB_HARDENED) memset(part->quarantine, 0, sizeof(struct quarantine));
   parts_given_up++;
 }
@@ -127,35 +140,46 @@ void part_give_back(struct part *part) {
   lock_release(&parts_lock);
 }
 
-void parts_before_fork(void) {
-  lock_take(&parts_lock);
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
-    lock_take(&p->lock);
-  lifetimes_before_fork();
-  lock_take(&reserve_lock);
-  lock_take(&pages_lock);
+static void bury(struct part *part) {
+  part->live = false;
+  part->thread = NULL;
+  give_up_lists(part);
 }
 
-void parts_after_fork(bool child) {
-  lock_release(&pages_lock);
-  if (child) lock_reset(&reserve_lock);
-  else lock_release(&reserve_lock);
-  lifetimes_after_fork(child);
+void parts_bury_others(void) {
+  own.pool = NULL;
+  atomic_store(&dead_parts, 0);
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
-    if (child && p->live && p != current_part && (!current_thread || p->thread != current_thread)) {
-      p->live = false;
-      p->thread = NULL;
-      give_up_lists(p);
-      if (!p->lifetime) {
-        atomic_fetch_sub_explicit(&live_parts, 1, memory_order_relaxed);
-        put_in_pool(p);
-      }
-    }
-    if (child) lock_reset(&p->lock);
-    else lock_release(&p->lock);
+    if (p->live && is_other(p)) bury(p);
+    if (!p->of_epochs && !p->live) put_in_pool(p); /* also one whose thread was being born or dying */
   }
-  if (child) lock_reset(&parts_lock);
-  else lock_release(&parts_lock);
+  atomic_store(&live_parts, current_part != &empty_part);
+}
+
+/* Everything that leads to slabs of it. */
+static void empty_bins(struct part *part) {
+  for (unsigned class = 0; class < CLASSES; class++) {
+    struct bin *bin = &part->bins[class];
+    __atomic_store_n(&bin->first, 0, __ATOMIC_RELAXED); /* for the look of bins.c without the lock */
+    bin->last = bin->listed = 0;
+    bin->newest = bin->oldest = 0;
+    bin->depot_blocks = 0;
+  }
+  __atomic_store_n(&part->depot_bytes, 0, __ATOMIC_RELAXED);
+  part->free_batch = 0;
+  part->unused_batch = 1;
+}
+
+void parts_freeze(bool knows_its_thread) {
+  own.pool = own.blank = NULL;
+  own.cuttings = (struct cuttings){NULL, NULL};
+  atomic_store(&dead_parts, 0);
+  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
+    p->sampling.sequence += p->sampling.sequence % 2; /* else who reads waits for ever */
+    if (knows_its_thread && p->live && is_other(p)) bury(p);
+    empty_bins(p);
+  }
+  if (knows_its_thread) atomic_store(&live_parts, current_part != &empty_part);
 }
 
 /* The lists stay, for the next thread or the scavenger, whoever comes first: a thread's end costs little. */

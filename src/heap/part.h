@@ -183,6 +183,7 @@ INLINE uint64_t part_bumped(const struct part *part) {
                       __atomic_load_n(&part->bump.sealed, __ATOMIC_ACQUIRE) +
                       __atomic_load_n(&part->bump.count, __ATOMIC_ACQUIRE);
     if (part_end_look(part, begun)) return bumped;
+    lock_look(); /* in a child, whoever is changing it may not be there */
   }
 }
 
@@ -205,10 +206,12 @@ HIDDEN void part_give_back(struct part *part);
  * are whose. */
 extern HIDDEN __thread struct thread *current_thread __attribute__((tls_model("initial-exec")));
 
-/* Around fork, by the forking thread: holds every lock, so that the child's copy is whole. In the child the parts of
- * the threads that it does not have go to the pool. */
-HIDDEN void parts_before_fork(void);
-HIDDEN void parts_after_fork(bool child);
+/* In a fork child, by its one thread, every lock free: the parts of threads that it does not have give up their lists,
+ * and serve the next. Or, in a child that may have copied a part half written, they serve nobody, and no part leads to
+ * a slab any more; when the thread may be another than the one that forked, `knows_its_thread` is false, and the lists
+ * of all stay. */
+HIDDEN void parts_bury_others(void);
+HIDDEN void parts_freeze(bool knows_its_thread);
 
 INLINE home part_home(const struct part *part, unsigned class) { return (uintptr_t)part | class; }
 

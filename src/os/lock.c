@@ -8,6 +8,11 @@
 
 bool lock_times;
 
+static void nothing(void) {}
+static _Atomic uint32_t unwatched = 1;
+_Atomic uint32_t *lock_witness = &unwatched;
+void (*lock_on_copy)(void) = nothing;
+
 static void wait_for(struct lock *lock) {
   for (int i = 0; i < SPINS; i++) {
     if (atomic_load_explicit(&lock->word, memory_order_relaxed) == 0 && lock_word_try(lock)) return;

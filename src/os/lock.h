@@ -21,6 +21,15 @@ struct lone_lock {
 
 extern HIDDEN bool lock_times; /* whether locks count how long they are held; set before there is a second thread */
 
+/* Is not 1 in a child that no fork handler has seen, for the kernel wiped it (os_fork_witness): there a lock may be
+ * held by a thread that the child does not have, so the first to take any lock makes lock_on_copy look after all. */
+extern HIDDEN _Atomic uint32_t *lock_witness;
+extern HIDDEN void (*lock_on_copy)(void);
+INLINE void lock_look(void) {
+  /* Acquire: pairs with the store by who looked after them. */
+  if (UNLIKELY(atomic_load_explicit(lock_witness, memory_order_acquire) != 1)) lock_on_copy();
+}
+
 HIDDEN COLD uint64_t lock_take_slow(struct lock *lock);
 HIDDEN COLD void lock_release_slow(struct lock *lock);
 HIDDEN COLD void lock_count_hold(struct lock *lock);
@@ -49,6 +58,7 @@ static inline bool lock_try(struct lock *lock) {
 /* Ticks that it had to wait; 0 when it was free. Acquire here pairs with the release in lock_release. */
 static inline uint64_t lock_take(struct lock *lock) {
   uint64_t waited = 0;
+  lock_look();
   if (UNLIKELY(!lock_word_try(lock))) waited = lock_take_slow(lock);
   lock_is_taken(lock);
   return waited;

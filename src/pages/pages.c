@@ -33,6 +33,7 @@ static struct {
   size_t reserved; /* granules from base on that are ours */
   size_t coverage; /* granules that the tables have room for */
   size_t first;    /* first granule that is not a table */
+  size_t frozen;   /* first granule that is not frozen either */
   size_t free_clean, returned, purge_calls, purge_failures, moved_runs;
   uint64_t tick;
   bool is_limited; /* address space */
@@ -224,8 +225,8 @@ static struct run *merge_free(struct run *run) {
     run->granules += after->granules;
   }
   /* Once: in a run in use it is an epoch's, and others write it. */
-  uint32_t back = g > own.first ? __atomic_load_n(&run_at(g - 1)->back, __ATOMIC_RELAXED) : 0;
-  if (g > own.first && back <= g - 1 - own.first) {
+  uint32_t back = g > own.frozen ? __atomic_load_n(&run_at(g - 1)->back, __ATOMIC_RELAXED) : 0;
+  if (g > own.frozen && back <= g - 1 - own.frozen) {
     size_t head = g - 1 - back;
     /* `back` of a granule in use may be stale, so what it leads to must agree. */
     if (run_at(head)->kind == RUN_FREE && head + run_at(head)->granules == g) {
@@ -342,6 +343,7 @@ static void free_locked(struct run *run, bool clean) {
 }
 
 void pages_free(struct run *run, bool clean) {
+  if (UNLIKELY(pages_is_frozen(run))) return;
   if (run->moved) clean = os_heal(run_start(run), run_bytes(run));
   lock_take(&pages_lock);
   free_locked(run, clean);
@@ -376,6 +378,7 @@ static bool grow_in_place(struct run *run, size_t granules) {
 bool pages_resize(struct run *run, size_t granules) {
   bool done = true, clean = false;
   size_t kept = granules << GRANULE_SHIFT;
+  if (UNLIKELY(pages_is_frozen(run))) return granules <= run->granules;
   if (run->moved && granules < run->granules) clean = os_heal(run_start(run) + kept, run_bytes(run) - kept);
   lock_take(&pages_lock);
   if (granules > run->granules) {
@@ -546,7 +549,7 @@ bool pages_start(void) {
     own.coverage = granules;
     char *end = pages.base + (own.reserved << GRANULE_SHIFT);
     if (end < start + total) os_unreserve(end, (size_t)(start + total - end)); /* or it could never grow there */
-    own.first = divide_up(HOMES_OFFSET + granules * sizeof(home), GRANULE);
+    own.first = own.frozen = divide_up(HOMES_OFFSET + granules * sizeof(home), GRANULE);
     own.tick = 1;
     own.is_limited = limit != SIZE_MAX;
     if (!tables_reach(own.first)) {
@@ -561,6 +564,17 @@ bool pages_start(void) {
   return false;
 }
 
+size_t pages_freeze(void) {
+  own.frozen = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
+  own.free_clean = 0;
+  atomic_store_explicit(&free_dirty, 0, memory_order_relaxed);
+  memset(own.bins, 0, sizeof own.bins);
+  memset(own.occupied, 0, sizeof own.occupied);
+  return (own.frozen - own.first) << GRANULE_SHIFT;
+}
+
+bool pages_is_frozen(const struct run *run) { return run_index(run) < own.frozen; }
+
 struct run *pages_run_of(const void *p) {
   size_t g = granule_of(p);
   if (g >= __atomic_load_n(&pages.count, __ATOMIC_ACQUIRE) || g < own.first) return NULL;
@@ -569,7 +583,7 @@ struct run *pages_run_of(const void *p) {
 }
 
 struct run *pages_first_run(void) {
-  return own.first < __atomic_load_n(&pages.count, __ATOMIC_RELAXED) ? run_at(own.first) : NULL;
+  return own.frozen < __atomic_load_n(&pages.count, __ATOMIC_RELAXED) ? run_at(own.frozen) : NULL;
 }
 
 struct run *pages_next_run(struct run *run) {
@@ -610,7 +624,7 @@ void pages_check(void) {
   lock_take(&pages_lock);
   size_t clean = 0, dirty = 0, count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
   bool last_was_free = false;
-  for (size_t g = own.first; g < count; g += run_at(g)->granules) {
+  for (size_t g = own.frozen; g < count; g += run_at(g)->granules) {
     struct run *run = run_at(g);
     INVARIANT(0, run->kind != RUN_NONE && run->granules > 0 && g + run->granules <= count);
     INVARIANT(0, !(last_was_free && run->kind == RUN_FREE));

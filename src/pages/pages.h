@@ -139,7 +139,14 @@ HIDDEN bool pages_has_guard(const struct run *run);
 HIDDEN bool pages_unguard(struct run *run);
 HIDDEN void pages_free_guard(struct run *run);
 
-/* All runs, free or in use, in the order of their addresses; while no other thread runs. NULL after the last. */
+/* In a fork child whose parent's thread held pages_lock or another, so that these tables or what leads to them may be
+ * half written: whatever lies below the frontier now stays as it is for ever. Its free runs serve nobody, and its runs
+ * in use are never free. Returns how many bytes lie below. */
+HIDDEN size_t pages_freeze(void);
+HIDDEN bool pages_is_frozen(const struct run *run);
+
+/* All runs that are not frozen, free or in use, in the order of their addresses; while no other thread runs. NULL after
+ * the last. */
 HIDDEN struct run *pages_first_run(void);
 HIDDEN struct run *pages_next_run(struct run *run);
 

@@ -61,6 +61,12 @@ bool reserve_put(struct run *run) {
   return room;
 }
 
+void reserve_freeze(void) {
+  own.newest = own.oldest = 0;
+  own.count = 0;
+  atomic_store_explicit(&lent, 0, memory_order_relaxed);
+}
+
 void reserve_lend(int granules) { atomic_fetch_add_explicit(&lent, granules, memory_order_relaxed); }
 
 static struct run *take_older_than(uint64_t tick) {

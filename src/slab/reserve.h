@@ -20,6 +20,9 @@ HIDDEN bool reserve_put(struct run *run);
 /* Granules that threads keep to themselves between two epochs count against the reserve's bound too. */
 HIDDEN void reserve_lend(int granules);
 
+/* See pages_freeze. */
+HIDDEN void reserve_freeze(void);
+
 /* Gives back what was put in over a second before `tick`, which the scavenger counts; or everything. Returns bytes. */
 HIDDEN size_t reserve_trim(uint64_t tick);
 HIDDEN size_t reserve_empty(void);

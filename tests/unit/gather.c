@@ -345,6 +345,18 @@ static void *keep_a_list(void *unused) {
   return unused;
 }
 
+/* One that no handler sees, while a lock is held, leaves what it inherits as it is. */
+static void freezes(void) {
+  const pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+  int status;
+  CHECK(child >= 0);
+  if (child == 0) {
+    look();
+    _exit(0);
+  }
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
 static void forked(void) {
   pthread_t thread;
   CHECK(pthread_barrier_init(&barrier, NULL, 2) == 0);
@@ -352,6 +364,9 @@ static void forked(void) {
   pthread_barrier_wait(&barrier);
   look();
   CHECK(in_child(look) == 0);
+  lock_take(&pages_lock);
+  freezes();
+  lock_release(&pages_lock);
   pthread_barrier_wait(&barrier);
   CHECK(pthread_join(thread, NULL) == 0);
 }

@@ -71,7 +71,7 @@ static bool list_is_empty(const struct part *part) {
 }
 
 static void live_as_child(void) {
-  parts_after_fork(true);
+  parts_bury_others();
   check_locks_are_free();
   CHECK_COUNT(live_parts, ==, 1);
   CHECK_COUNT(dead_parts, ==, PARTS);
@@ -88,10 +88,7 @@ static void live_as_child(void) {
 static void forks(void) {
   CHECK(heap_refill(parts[5], CLASS) && heap_refill(parts[6], CLASS));
   current_part = parts[6];
-  parts_before_fork();
-  CHECK(!lock_try(&pages_lock) && !lock_try(&parts_lock) && !lock_try(&parts[0]->lock));
   CHECK(in_child(live_as_child) == 0);
-  parts_after_fork(false);
   check_locks_are_free();
   CHECK_COUNT(live_parts, ==, PARTS + 1);
   CHECK(parts[5]->live && parts[5]->list[CLASS] != CHAIN_END);

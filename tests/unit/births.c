@@ -1,0 +1,183 @@
+/* births: a child that no handler saw has everything when no lock was held at its birth; else memory that it inherited
+ * freezes, whichever lock it was, and all else works. What either lost is counted. A close that was under way in the
+ * parent ends in the child. */
+#include "unit.h"
+
+#include "base/options.h"
+#include "epoch/ending.h"
+#include "epoch/handle.h"
+#include "front/front.h"
+#include "heap/label.h"
+#include <pthread.h>
+#include <sys/syscall.h>
+
+enum { KEPT = 200 };
+
+static void *kept[KEPT], *large;
+static tslab_epoch epoch;
+static void *in_epoch;
+static tslab_handle handle;
+static pthread_barrier_t barrier;
+
+static tslab_stats_global stats(void) {
+  tslab_stats_global now;
+  CHECK(tslab_stats(&now, sizeof now) == 0);
+  return now;
+}
+
+static void *must(size_t size) {
+  void *const block = tslab_malloc(size);
+  CHECK(block != NULL);
+  return memset(block, 1, size);
+}
+
+/* Has free blocks on its lists and another's block on its way, and then stands still. */
+static void *stand_by(void *unused) {
+  void *own[30];
+  for (int i = 0; i < 30; i++) own[i] = must(100);
+  for (int i = 0; i < 30; i++) tslab_free(own[i]);
+  tslab_free(kept[0]);
+  pthread_barrier_wait(&barrier);
+  pthread_barrier_wait(&barrier);
+  return unused;
+}
+
+static void in_bare_child(void (*run)(void)) {
+  const pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+  int status;
+  CHECK(child >= 0);
+  if (child == 0) {
+    run();
+    _exit(0);
+  }
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+static void use_heap(void) {
+  void *blocks[300];
+  for (size_t i = 0; i < 300; i++) blocks[i] = must(i * i + 1);
+  for (size_t i = 0; i < 300; i += 3) CHECK((blocks[i] = tslab_realloc(blocks[i], i * 400 + 1)) != NULL);
+  for (size_t i = 0; i < 300; i++) tslab_free(blocks[i]);
+}
+
+static void free_kept(void) {
+  for (int i = 1; i < KEPT; i++) {
+    CHECK(tslab_malloc_usable_size(kept[i]) >= 100 && tslab_owns(kept[i]));
+    if (i % 4 == 0) CHECK((kept[i] = tslab_realloc(kept[i], 500)) != NULL);
+    tslab_free(kept[i]);
+  }
+  tslab_free(large);
+}
+
+static void use_new_epoch(void) {
+  const tslab_epoch other = tslab_epoch_open("new");
+  CHECK(other != 0 && tslab_epoch_enter(other) == 0);
+  use_heap();
+  void *block;
+  const tslab_handle h = tslab_handle_alloc(other, 100, &block);
+  CHECK(h != 0 && tslab_handle_free(h) && !tslab_handle_free(h));
+  CHECK(tslab_epoch_leave(other) == 0 && tslab_epoch_close(other, NULL) == 0);
+  CHECK(tslab_epoch_info(other, &(tslab_epoch_status){0}) == ESTALE);
+}
+
+static void see_whole(void) {
+  const tslab_stats_global at_birth = stats();
+  CHECK_COUNT(at_birth.live_blocks, ==, KEPT - 1 + 1 + 2); /* kept[0] was freed; and `large`, and two in the epoch */
+  CHECK_COUNT(at_birth.leaked_at_fork, ==, 1);
+  CHECK_COUNT(at_birth.leaked_blocks, >=, 30 + 1);
+  CHECK_COUNT(at_birth.frozen_bytes, ==, 0);
+  CHECK_COUNT(at_birth.threads, ==, 1);
+  CHECK(tslab_epoch_current() == epoch && tslab_handle_free(handle));
+  tslab_free(in_epoch);
+  CHECK(tslab_epoch_leave(epoch) == 0 && tslab_epoch_close(epoch, NULL) == 0);
+  CHECK(tslab_epoch_info(epoch, &(tslab_epoch_status){0}) == ESTALE);
+  use_heap();
+  use_new_epoch();
+  free_kept();
+  tslab_purge();
+  CHECK_COUNT(stats().live_blocks, ==, 0);
+}
+
+static void whole(void) { see_whole(); }
+
+static void see_frozen(void) {
+  tslab_epoch_status status;
+  const tslab_stats_global at_birth = stats();
+  CHECK_COUNT(at_birth.live_blocks, ==, KEPT - 1 + 1 + 2);
+  CHECK_COUNT(at_birth.frozen_bytes, ==, at_birth.committed_bytes);
+  CHECK_COUNT(at_birth.leaked_at_fork, ==, 1);
+  use_heap(); /* in the scope, but of epoch 0 */
+  CHECK(tslab_epoch_current() == epoch && tslab_epoch_info(epoch, &status) == 0);
+  CHECK(status.state == TSLAB_EPOCH_CLOSING);
+  tslab_free(in_epoch);
+  CHECK(tslab_handle_free(handle) && !tslab_handle_free(handle));
+  CHECK(tslab_epoch_enter(epoch) == ESHUTDOWN && tslab_epoch_leave(epoch) == 0);
+  CHECK(tslab_epoch_close(epoch, NULL) == ESHUTDOWN);
+  use_heap();
+  use_new_epoch();
+  free_kept();
+  tslab_purge();
+  CHECK_COUNT(stats().live_blocks, ==, 0);
+  CHECK(in_child(use_heap) == 0);
+  in_bare_child(use_heap);
+}
+
+static void frozen(void) {
+  struct lock *const locks[] = {&tree_lock,          &epoch_locks[epoch_index(epoch) % EPOCH_LOCKS].lock,
+                                &slots_lock,         &labels_lock,
+                                &threads_lock,       &handles_zero_lock,
+                                &handles_lock,       &parts_lock,
+                                &current_part->lock, &current_thread->home->lock,
+                                &reserve_lock,       &lifetime_locks[epoch_index(epoch) % LIFETIME_LOCKS].lock,
+                                &pages_lock,         &homeless_lock};
+  for (size_t i = 0; i < sizeof locks / sizeof *locks; i++) {
+    lock_take(locks[i]);
+    in_bare_child(see_frozen);
+    lock_release(locks[i]);
+  }
+}
+
+static tslab_epoch parent, below;
+
+static void see_ended(void) {
+  CHECK(tslab_epoch_info(below, &(tslab_epoch_status){0}) == ESTALE);
+  CHECK(tslab_epoch_info(parent, &(tslab_epoch_status){0}) == ESTALE);
+}
+
+/* Its closer has let go of the lock, to close the children, and is not in the child. */
+static void closes_go_on(void) {
+  const tslab_epoch_options plain = {.struct_size = sizeof plain};
+  parent = tslab_epoch_open_with(&plain);
+  below = tslab_epoch_open_with(&(tslab_epoch_options){.struct_size = sizeof plain, .parent = parent});
+  CHECK(parent != 0 && below != 0);
+  struct epoch *const e = epoch_slot(parent);
+  CHECK(e != NULL);
+  atomic_store(&e->open_id, 0);
+  atomic_store(&e->lifetime.closing, true);
+  atomic_store(&e->state, EPOCH_CLOSING);
+  e->descending = true;
+  CHECK(in_child(see_ended) == 0);
+  in_bare_child(see_ended);
+}
+
+int main(void) {
+  pthread_t thread;
+  if (SANITIZED) options.scavenger = 0; /* a sanitizer's runtime starts no thread in a child */
+  for (int i = 0; i < KEPT; i++) kept[i] = must(100);
+  large = must(300000);
+  CHECK(pthread_barrier_init(&barrier, NULL, 2) == 0);
+  CHECK(pthread_create(&thread, NULL, stand_by, NULL) == 0);
+  pthread_barrier_wait(&barrier);
+  epoch = tslab_epoch_open("inherited");
+  CHECK(epoch != 0 && tslab_epoch_enter(epoch) == 0);
+  in_epoch = must(100);
+  handle = tslab_handle_alloc(epoch, 100, &(void *){NULL});
+  CHECK(handle != 0);
+  CHECK(in_child(whole) == 0);
+  in_bare_child(whole);
+  frozen();
+  closes_go_on();
+  pthread_barrier_wait(&barrier);
+  CHECK(pthread_join(thread, NULL) == 0);
+  return 0;
+}
