@@ -15,6 +15,7 @@
 
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #define MIB ((uint64_t)1 << 20)
@@ -49,9 +50,13 @@ static void rest(void) {
   }
 }
 
-/* What the kernel did not take goes as soon as it takes it, with nobody calling. */
+/* What the kernel did not take goes as soon as it takes it, with nobody calling; where there was memory for the thread
+ * that sees to it. Else that is tried again after a minute, which another test waits for. */
 static void check_scavenger(void) {
   tslab_stats_global stats;
+  struct stat tasks;
+  CHECK(stat("/proc/self/task", &tasks) == 0);
+  if (tasks.st_nlink - 2 == 1) return;
   for (int i = 0; i < 600; i++) {
     CHECK(tslab_stats(&stats, sizeof stats) == 0);
     if (stats.free_dirty_bytes <= MIB / 2) return;
@@ -130,6 +135,8 @@ static void sweep_resting(bool is_long) {
   run(0, 0, 0);
   const uint64_t in_use = result->in_use;
   step(all, 0, FOR_EVER, in_use);
+  step(1 << FAULT_PURGE, 0, FOR_EVER, in_use);
+  CHECK_COUNT(result->purge_failures, >, 0);
   if (!is_long) return;
   for (unsigned i = 0; i < sizeof kinds / sizeof *kinds; i++)
     for (uint64_t n = 0; n < 100; n += 4) {
