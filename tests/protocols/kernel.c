@@ -83,6 +83,12 @@ bool os_barrier_everywhere(void) { return explore_barrier(), true; }
 
 /* ---- locks: who does not get one is no thread that can run ------------------------------------------------------- */
 
+/* No process here is a copy of another. */
+static void never(void) {}
+static _Atomic uint32_t no_copy = 1;
+_Atomic uint32_t *lock_witness = &no_copy;
+void (*lock_on_copy)(void) = never;
+
 uint64_t lock_take_slow(struct lock *lock) {
   do explore_wait(&lock->word);
   while (!lock_word_try(lock));
