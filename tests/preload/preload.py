@@ -103,8 +103,9 @@ def test_burst(library: Path, scratch: Path, program: Path) -> None:
     print(f"{served} allocations; resident {start >> 10} KiB, at most {peak >> 10}, two seconds after {after >> 10}")
     if peak < start + (200 << 20):
         raise Failure("the burst did not reach 200 MiB")
-    if after > start + (2 << 20):
-        raise Failure(f"{(after - start) >> 10} KiB did not go back; the bar is 2048 KiB")
+    most = 3 << 20 if b"release-hardened" in library.read_bytes() else 2 << 20  # what waits in quarantine pins pages
+    if after > start + most:
+        raise Failure(f"{(after - start) >> 10} KiB did not go back; the bar is {most >> 10} KiB")
 
 
 def main() -> int:
