@@ -229,9 +229,9 @@ int ending_close_step(uint64_t id, uint64_t max_ns, tslab_epoch_report *out) {
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
 
 void ending_finish_if_done(struct epoch *e) {
-  bool done = epoch_state(e) == EPOCH_CLOSING && !e->stepping && !e->descending &&
-              atomic_load_explicit(&e->lifetime.own, memory_order_acquire) == 0 && !epoch_has_children(e) &&
-              scope_threads_inside(e) == 0;
+  /* Who is inside before what it owns: the last one inside may have taken a first chunk before it left. */
+  bool done = epoch_state(e) == EPOCH_CLOSING && !e->stepping && !e->descending && scope_threads_inside(e) == 0 &&
+              atomic_load_explicit(&e->lifetime.own, memory_order_acquire) == 0 && !epoch_has_children(e);
   if (!done) {
     epoch_unlock(e);
     return;
