@@ -20,10 +20,60 @@ class Bug(NamedTuple):
 
 
 BUGS = [
-    # ---- an order that is weakened, or a store or barrier that is dropped
+    # ---- an order that is weakened, a store or a barrier that is dropped
     Bug("push_relaxed", "remote-free", "src/slab/slab.c",
         "new, memory_order_release, memory_order_relaxed))\n      return settle;",
         "new, memory_order_relaxed, memory_order_relaxed))\n      return settle;"),
+    Bug("spare_relaxed", "spare", "src/epoch/spare.c",
+        "atomic_store_explicit(&thread->spare, e, memory_order_release);",
+        "atomic_store_explicit(&thread->spare, e, memory_order_relaxed);"),
+    Bug("no_barrier", "entering", "src/epoch/scope.c",
+        "if (is_one_sided()) os_barrier_everywhere();", "if (is_one_sided()) (void)0;"),
+    Bug("enter_unfenced", "entering-fenced", "src/epoch/scope.c",
+        "atomic_exchange_explicit(&a->entered, entered, memory_order_seq_cst);",
+        "atomic_store_explicit(&a->entered, entered, memory_order_release);"),
+    Bug("no_fence_at_halt", "halting-fenced", "src/heap/bump.c", "  FENCE_ALL();\n", ""),
+    Bug("no_invalidation", "publication", "src/front/publish.c",
+        "  atomic_store_explicit(&head->number, 0, memory_order_relaxed);\n", ""),
+    Bug("parent_left_alone", "parents", "src/epoch/ending.c", "  e->descending = true;\n", ""),
+    Bug("no_shut_at_destroy", "destroy", "src/epoch/ending.c", "if (!alone) scope_shut(e);", "(void)alone;"),
+    # ---- a re-check that is missing: after announcing, after claiming, under the lock
+    Bug("settle_once", "last-free-slab", "src/heap/bins.c",
+        "if (atomic_compare_exchange_weak_explicit(&slab->word, &old, old & ~SLAB_PENDING,",
+        "if (atomic_fetch_and_explicit(&slab->word, ~SLAB_PENDING, memory_order_relaxed) ||\n"
+        "        atomic_compare_exchange_weak_explicit(&slab->word, &old, old & ~SLAB_PENDING,"),
+    Bug("unlist_always", "slab-claim", "src/heap/bins.c",
+        "if (slab_count(old) >= slab->threshold) return false;", ""),
+    Bug("adopted_meanwhile", "adoption", "src/heap/bins.c", "if (part_of(slab) == part) return part;", "return part;"),
+    Bug("alive_meanwhile", "thread-death", "src/heap/heap.c",
+        "if (!part->live && !list_is_settled(part, class))", "if (!list_is_settled(part, class))"),
+    Bug("purge_unclaimed", "trimming", "src/heap/bins.c",
+        "  if (atomic_fetch_or_explicit(&slab->word, SLAB_PENDING, memory_order_relaxed) & SLAB_PENDING) return 0;\n",
+        ""),
+    Bug("enter_unchecked", "entering", "src/epoch/scope.c",
+        "if (LIKELY(open_id_of(a->epoch) == id)) return a;", "return a;"),
+    Bug("owns_before_inside", "entering", "src/epoch/ending.c",
+        "!e->descending && scope_threads_inside(e) == 0 &&\n"
+        "              atomic_load_explicit(&e->lifetime.own, memory_order_acquire) == 0 &&",
+        "!e->descending &&\n"
+        "              atomic_load_explicit(&e->lifetime.own, memory_order_acquire) == 0 &&"
+        " !scope_threads_inside(e) &&"),
+    Bug("ended_meanwhile", "last-free", "src/epoch/ending.c",
+        "bool done = epoch_state(e) == EPOCH_CLOSING && !e->stepping", "bool done = !e->stepping"),
+    Bug("left_unseen", "auto-close", "src/epoch/scope.c",
+        "relies on us to see that it left. */\n"
+        "  if (let_go(a) && UNLIKELY(open_id_of(e) != id || has_left(e)))",
+        "relies on us to see that it left. */\n  if (let_go(a) && UNLIKELY(open_id_of(e) != id))"),
+    Bug("attached_meanwhile", "thread-leaves", "src/epoch/scope.c",
+        "if (epoch_id(e) == id && LOAD_RACING(a->part->attached) == a) {", "if (id) {"),
+    Bug("lock_sleeps_unseen", "lock", "src/os/lock.c",
+        "while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0)",
+        "while (atomic_exchange_explicit(&lock->word, 1, memory_order_acquire) != 0)"),
+    # ---- an early return
+    Bug("close_stops_at_a_guest", "detaching", "src/epoch/ending.c", "      halt(p);\n      continue;\n",
+        "      halt(p);\n      return true;\n"),
+    Bug("settle_lists_and_leaves", "last-free-slab", "src/heap/bins.c",
+        "continue; /* what was pushed meanwhile counts too */", "return false;"),
 ]  # fmt: skip
 
 

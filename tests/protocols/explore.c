@@ -33,9 +33,12 @@ void *__real_memmove(void *to, const void *from, size_t bytes);
 #define BLOCKS      (SPACE >> BLOCK_SHIFT)
 #define STACK       ((size_t)512 << 10)
 
+#define SPIN_LOADS   16      /* a loop that waits has no more */
+#define SPINS        2       /* so often it sees the same before others must go on */
 #define DELAYED      8       /* stores in a thread's buffer */
 #define STEPS_MOST   20000   /* of one schedule: more is a livelock */
-#define DECISIONS    20000   /* of one schedule */
+#define DECISIONS    50000   /* of one schedule */
+#define REPLAY_SLOWER 1000   /* every access is a step there */
 #define SEEN_LOG     22      /* states remembered */
 #define TRACE_MOST   20000
 
@@ -69,13 +72,20 @@ struct fiber {
   struct part *part;
   struct thread *thread;
   int error;
-  bool begun, done, yielded;
+  bool begun, done, yielded, sleeps; /* sleeps: waits_for is woken, and not by a write */
   const void *waits_for;
   uint16_t clock[THREADS], released[THREADS], seen[THREADS]; /* up to the last release fence; by relaxed loads */
   struct delayed delayed[DELAYED];
   unsigned delayed_count;
   uint64_t history, time;
+  uint32_t accesses;
   unsigned priority;
+  struct {
+    uint64_t what;
+    unsigned times;
+  } loads[SPIN_LOADS]; /* since somebody wrote last */
+  unsigned load_count;
+  uint64_t writes_then;
 };
 
 struct decision {
@@ -99,6 +109,15 @@ struct traced {
 
 enum mode { SEARCH, WALK, REPLAY };
 
+/* What made a schedule: whoever is not named here goes on. It does not depend on which accesses were known to be
+ * points, so it can be replayed by who knows more, or less. */
+struct deviation {
+  uint8_t thread, what, target;
+  uint32_t access; /* of the thread: before which one */
+};
+enum { STARTS = 's', GOES = '>', DELAYS_IT = 'd', ARRIVES = 'f' };
+#define DEVIATIONS 4096
+
 static struct world {
   const struct scenario *scenario;
   struct fiber fibers[THREADS], main_fiber;
@@ -111,11 +130,14 @@ static struct world {
 
   struct decision path[DECISIONS];
   unsigned prefix, depth; /* decisions that are given, and made so far */
+  struct deviation log[DEVIATIONS], plan[DEVIATIONS];
+  unsigned logged, planned, plan_at;
   unsigned bound, spent;
   unsigned steps;
   bool grew;
 
   uint64_t generation; /* of `seen` */
+  uint64_t writes;
   uint64_t random, memory; /* memory: sum of versions */
   unsigned changes[8], change_count;
 
@@ -255,9 +277,10 @@ static bool enabled(int t) {
 }
 
 static void wake(uintptr_t at) {
+  w->writes++;
   for (unsigned t = 0; t < w->threads; t++) {
     struct fiber *f = &w->fibers[t];
-    if ((uintptr_t)f->waits_for >> 3 == at >> 3) f->waits_for = NULL;
+    if (!f->sleeps && (uintptr_t)f->waits_for >> 3 == at >> 3) f->waits_for = NULL;
     if ((int)t != w->current) f->yielded = false;
   }
 }
@@ -269,9 +292,9 @@ static uint64_t signature(unsigned kind) {
   uint64_t sum = w->memory + kind;
   for (unsigned t = 0; t < w->threads; t++) {
     const struct fiber *f = &w->fibers[t];
-    sum += mix(f->history, t * 64 + f->delayed_count * 4 + f->yielded * 2 + f->done);
+    sum += mix(f->history, t * 128 + f->delayed_count * 8 + f->sleeps * 4 + f->yielded * 2 + f->done);
   }
-  return mix(sum, (uint64_t)w->current) | 1;
+  return mix(sum, (uint64_t)self_fiber()->accesses << 8 | (uint64_t)(w->current + 1)) | 1;
 }
 
 /* Whether this state was explored with as much left to spend. */
@@ -292,20 +315,32 @@ static bool seen_before(unsigned kind) {
 /* Option 0 costs nothing. */
 enum kind { WHO, DELAYS, FIRST };
 static unsigned decide(enum kind kind, unsigned options, uint32_t costly, unsigned by_chance) {
-  if (options == 1) return 0;
+  if (options == 1 || w->mode == REPLAY) return 0;
   if (w->depth == DECISIONS) explore_fail("more than %u decisions in one schedule", DECISIONS);
   struct decision *d = &w->path[w->depth];
   if (w->depth >= w->prefix) {
     if (w->mode == SEARCH && seen_before(kind)) _longjmp(w->explorer, CUT);
     *d = (struct decision){.chosen = (uint8_t)(w->mode == WALK ? by_chance : 0)};
   }
-  if (d->chosen >= options) explore_fail("a schedule that does not fit: decision %u of %u options", w->depth, options);
   d->costly = costly;
   d->options = (uint8_t)options;
   d->spent = (uint8_t)w->spent;
   w->spent += costly >> d->chosen & 1;
   w->depth++;
   return d->chosen;
+}
+
+static void log_deviation(char what, int target) {
+  uint32_t access = w->current < 0 ? 0 : self_fiber()->accesses;
+  if (w->logged < DEVIATIONS)
+    w->log[w->logged++] = (struct deviation){(uint8_t)w->current, (uint8_t)what, (uint8_t)target, access};
+}
+
+/* The next deviation of a replay, when it is due here. */
+static const struct deviation *due(void) {
+  const struct deviation *d = &w->plan[w->plan_at];
+  if (w->plan_at == w->planned || d->thread != w->current || d->access != self_fiber()->accesses) return NULL;
+  return d;
 }
 
 static void arrive(int t);
@@ -322,10 +357,26 @@ static void point(void) {
   if (!w->active || w->current < 0) return;
   struct fiber *me = self_fiber();
   int my_number = w->current;
-  if (++w->steps > STEPS_MOST) explore_fail("livelock: more than %u steps", STEPS_MOST);
+  if (++w->steps > (w->mode == REPLAY ? REPLAY_SLOWER * STEPS_MOST : STEPS_MOST))
+    explore_fail("livelock: more than %u steps", STEPS_MOST);
   if (w->mode == WALK)
     for (unsigned i = 0; i < w->change_count; i++)
       if (w->changes[i] == w->steps) me->priority = w->change_count - i; /* below those who did not change */
+  while (w->mode == REPLAY) {
+    const struct deviation *d = due();
+    if (d && d->what == ARRIVES) {
+      w->plan_at++;
+      arrive(d->target);
+    } else if (d && d->what == GOES) {
+      w->plan_at++;
+      go_to(d->target);
+      return;
+    } else if (can_run(me)) {
+      return;
+    } else {
+      break;
+    }
+  }
   for (;;) {
     int threads[THREADS], flushes[THREADS];
     unsigned count = 0, flush_count = 0;
@@ -353,10 +404,12 @@ static void point(void) {
     }
     unsigned chosen = decide(WHO, options, costly, chance);
     if (chosen >= count) {
+      log_deviation(ARRIVES, flushes[chosen - count]);
       arrive(flushes[chosen - count]);
       continue;
     }
     me->yielded &= threads[chosen] != my_number;
+    if (threads[chosen] != my_number) log_deviation(GOES, threads[chosen]);
     go_to(threads[chosen]);
     return;
   }
@@ -364,8 +417,10 @@ static void point(void) {
 
 static void thread_done(void) {
   struct fiber *me = self_fiber();
+  me->accesses++;
   if (me->delayed_count) point();
   while (me->delayed_count) arrive(w->current);
+  me->accesses++;
   me->done = true;
   wake(0);
   point();
@@ -519,12 +574,29 @@ static struct cell *meet(uintptr_t at) {
 
 /* ---- atomic accesses --------------------------------------------------------------------------------------------- */
 
+/* A thread that waits in a loop for what another will write sees the same again and again: it yields. */
+static void notice_spin(struct fiber *f, const struct cell *c, uintptr_t at) {
+  uint64_t what = mix(c->version + at, w->pc);
+  if (f->writes_then != w->writes) f->load_count = 0;
+  f->writes_then = w->writes;
+  unsigned i = 0;
+  while (i < f->load_count && f->loads[i].what != what) i++;
+  if (i == SPIN_LOADS) return;
+  if (i == f->load_count) {
+    f->loads[f->load_count].what = what;
+    f->loads[f->load_count++].times = 0;
+  }
+  if (++f->loads[i].times > SPINS && !w->scenario->spins) f->yielded = true;
+}
+
 static uint64_t do_load(uintptr_t at, unsigned size, int order) {
   struct cell *c = meet(at);
   if (!c) return get(at, size);
   struct fiber *me = self_fiber();
   uint32_t pc = w->pc;
-  if (c->visible) point();
+  me->accesses++;
+  if (c->visible && w->mode != REPLAY) notice_spin(me, c, at);
+  if (c->visible || w->mode == REPLAY) point();
   w->pc = pc;
   order_access(c, mask_of(at, size), false, true);
   bool overlaps = false;
@@ -550,17 +622,21 @@ static void do_store(uintptr_t at, unsigned size, uint64_t value, int order) {
   struct fiber *me = self_fiber();
   uint32_t pc = w->pc;
   unsigned t = (unsigned)w->current;
-  if (c->visible) point();
+  me->accesses++;
+  if (c->visible || w->mode == REPLAY) point();
   w->pc = pc;
   order_access(c, mask_of(at, size), true, true);
   struct delayed d = {at, value, 0, pc, (uint8_t)size, {0}};
   __real_memcpy(d.sync, releases(order) ? me->clock : me->released, sizeof d.sync);
   if (releases(order)) me->clock[t]++;
   if (order == __ATOMIC_SEQ_CST) arrive_all((int)t);
-  else if (c->visible) {
-    bool delays = me->delayed_count != 0;
-    if (!delays) delays = decide(DELAYS, 2, 2, next_random() % 4 == 0) == 1;
+  else if (c->visible || w->mode == REPLAY) {
+    const struct deviation *d_due = w->mode == REPLAY ? due() : NULL;
+    bool delays = w->mode == REPLAY ? d_due && d_due->what == DELAYS_IT : me->delayed_count != 0;
+    if (w->mode == REPLAY) w->plan_at += delays;
+    else if (!delays) delays = decide(DELAYS, 2, 2, next_random() % 4 == 0) == 1;
     if (delays) {
+      log_deviation(DELAYS_IT, 0);
       if (me->delayed_count == DELAYED) arrive((int)t);
       me->history = mix(me->history, at * 4 + 3);
       d.history = me->history;
@@ -584,9 +660,11 @@ static uint64_t do_change(uintptr_t at, unsigned size, enum access access, uint6
   struct fiber *me = c ? self_fiber() : NULL;
   uint32_t pc = w ? w->pc : 0;
   if (c) {
-    if (c->visible || me->delayed_count) point();
+    bool overlaps = false;
+    me->accesses++;
+    if (c->visible || (me->delayed_count && releases(order)) || w->mode == REPLAY) point();
     w->pc = pc;
-    arrive_all(w->current);
+    if (releases(order) || delayed_at(me, at, size, &overlaps) || overlaps) arrive_all(w->current);
   }
   uint64_t before = get(at, size), after = before;
   uint64_t all = size == 8 ? ~(uint64_t)0 : ((uint64_t)1 << (size * 8)) - 1;
@@ -620,6 +698,7 @@ static uint64_t do_change(uintptr_t at, unsigned size, enum access access, uint6
 static void do_fence(int order) {
   if (!w || !w->active || w->current < 0) return;
   struct fiber *me = self_fiber();
+  me->accesses++;
   if (releases(order)) {
     if (me->delayed_count) point();
     arrive_all(w->current);
@@ -647,7 +726,8 @@ static void plain(uintptr_t at, size_t bytes, bool write) {
     locate(a, &offset);
     struct cell *c = cell_at(offset);
     bool overlaps = false;
-    if (c->visible) point();
+    me->accesses++;
+    if (c->visible || w->mode == REPLAY) point();
     w->pc = pc;
     if (me->delayed_count && (delayed_at(me, a, here, &overlaps) || overlaps)) arrive_all(w->current);
     order_access(c, mask_of(a, here), write, false);
@@ -778,8 +858,27 @@ void explore_zero(void *at, size_t bytes) {
 void explore_wait(const void *word) {
   if (w->current < 0) explore_fail("the main thread waits for a lock");
   self_fiber()->waits_for = word;
+  self_fiber()->accesses++;
   note(WAITS, (uintptr_t)word, 0, w->pc);
   point();
+}
+
+void explore_sleep(const void *word) {
+  if (w->current < 0) explore_fail("the main thread sleeps");
+  self_fiber()->sleeps = true;
+  explore_wait(word);
+}
+
+void explore_wake(const void *word, int most) {
+  if (!w || !w->active) return;
+  for (unsigned t = 0; t < w->threads && most > 0; t++) {
+    struct fiber *f = &w->fibers[t];
+    if (!f->sleeps || f->waits_for != word) continue;
+    f->sleeps = false;
+    f->waits_for = NULL;
+    f->history = mix(f->history, 7);
+    most--;
+  }
 }
 
 void explore_yield(void) {
@@ -787,6 +886,7 @@ void explore_yield(void) {
   if (!w->active) explore_fail("a thread waits in setup or finish");
   note(YIELDS, 0, 0, PC);
   self_fiber()->yielded = true;
+  self_fiber()->accesses++;
   self_fiber()->history = mix(self_fiber()->history, 5);
   point();
 }
@@ -794,6 +894,7 @@ void explore_yield(void) {
 void explore_barrier(void) {
   if (!w->active || w->current < 0) return;
   unsigned delayed = 0;
+  self_fiber()->accesses++;
   for (unsigned t = 0; t < w->threads; t++) delayed += w->fibers[t].delayed_count;
   if (delayed) point();
   for (unsigned t = 0; t < w->threads; t++) arrive_all((int)t);
@@ -855,24 +956,31 @@ static void restore(void) {
 }
 
 static struct fiber prepared[THREADS], prepared_main; /* as setup left them */
+static size_t prepared_arena;
 
 static void begin_schedule(void) {
   restore();
   w->stamp++;
-  w->depth = w->spent = w->steps = w->trace_count = 0;
+  w->depth = w->spent = w->steps = w->trace_count = w->logged = w->plan_at = 0;
   w->memory = 0;
   w->failed = false;
   w->main_fiber.part = prepared_main.part;
   w->main_fiber.thread = prepared_main.thread;
-  for (unsigned t = 0; t < w->threads; t++) {
+  w->main_fiber.time = prepared_main.time;
+  w->arena_used = prepared_arena;
+  w->writes = 0;
+  for (unsigned t = 0; t < THREADS; t++) {
     struct fiber *f = &w->fibers[t];
     f->part = prepared[t].part;
     f->thread = prepared[t].thread;
     f->error = 0;
-    f->begun = f->done = f->yielded = false;
+    f->begun = f->done = f->yielded = f->sleeps = false;
     f->waits_for = NULL;
     f->delayed_count = 0;
     f->history = t + 1;
+    f->accesses = 0;
+    f->load_count = 0;
+    f->writes_then = 0;
     f->time = prepared[t].time;
     for (unsigned u = 0; u < THREADS; u++) f->clock[u] = f->released[u] = f->seen[u] = 0;
     f->clock[t] = 1;
@@ -901,7 +1009,10 @@ static int run_schedule(void) {
       }
       first = highest(all, w->threads);
     }
-    w->current = (int)decide(FIRST, w->threads, 0, first);
+    if (w->mode == REPLAY && w->planned) first = w->plan[w->plan_at++].target;
+    else if (w->mode != REPLAY) first = decide(FIRST, w->threads, 0, first);
+    log_deviation(STARTS, (int)first);
+    w->current = (int)(first % w->threads);
     struct fiber *f = self_fiber();
     f->begun = true;
     take_identity(f);
@@ -970,12 +1081,12 @@ again:
 
 /* By chance: threads have priorities, which change at a few steps (Burckhardt, Kothari, Musuvathi and Nagarakatte
  * 2010). */
-static int walk(uint64_t count, double deadline, uint64_t seed) {
+static int walk(unsigned count, uint64_t seed) {
   w->mode = WALK;
   w->bound = DECISIONS;
   w->prefix = 0;
-  w->random = seed;
-  for (uint64_t i = 0; i < count && seconds() < deadline; i++) {
+  w->random = mix(seed, 1) | 1;
+  for (unsigned i = 0; i < count; i++) {
     unsigned length = w->longest > 10 ? w->longest : 200;
     w->change_count = (unsigned)(next_random() % 7);
     for (unsigned c = 0; c < w->change_count; c++) w->changes[c] = 1 + (unsigned)(next_random() % length);
@@ -1026,102 +1137,149 @@ static void world_begin(void) {
 
 /* ---- telling ----------------------------------------------------------------------------------------------------- */
 
-static void print_choices(char *to, size_t size) {
+/* "s1,1@40>0,0@7d,0@9f1": thread 1 starts, before its access 40 thread 0 goes on, whose store 7 is delayed, and before
+ * whose access 9 the oldest of thread 1's delayed stores arrives. */
+static void print_schedule(char *to, size_t size) {
   size_t at = 0;
   to[0] = 0;
-  for (unsigned i = 0; i < w->depth && at + 16 < size; i++)
-    if (w->path[i].chosen)
-      at += (size_t)snprintf(to + at, size - at, "%s%u=%u", at ? "," : "", i, w->path[i].chosen);
-  if (at == 0) snprintf(to, size, "-");
+  for (unsigned i = 0; i < w->logged && at + 32 < size; i++) {
+    const struct deviation *d = &w->log[i];
+    if (i) to[at++] = ',';
+    if (d->what == STARTS) at += (size_t)snprintf(to + at, size - at, "s%u", d->target);
+    else at += (size_t)snprintf(to + at, size - at, "%u@%u%c%u", d->thread, d->access, d->what, d->target);
+  }
 }
 
-static void read_choices(const char *from) {
-  w->prefix = DECISIONS;
-  for (unsigned i = 0; i < DECISIONS; i++) w->path[i] = (struct decision){0};
-  while (*from && *from != '-') {
+static void read_schedule(const char *from) {
+  w->planned = 0;
+  for (; *from && w->planned < DEVIATIONS; from += *from == ',') {
+    struct deviation *d = &w->plan[w->planned++];
     char *end;
-    unsigned long i = strtoul(from, &end, 10), chosen = *end == '=' ? strtoul(end + 1, &end, 10) : 0;
-    if (i < DECISIONS) w->path[i].chosen = (uint8_t)chosen;
-    from = *end == ',' ? end + 1 : "";
+    *d = (struct deviation){.what = STARTS};
+    if (*from == 's') {
+      d->target = (uint8_t)strtoul(from + 1, &end, 10);
+    } else {
+      d->thread = (uint8_t)strtoul(from, &end, 10);
+      d->access = (uint32_t)strtoul(*end ? end + 1 : end, &end, 10);
+      d->what = (uint8_t)*end;
+      d->target = (uint8_t)(*end ? strtoul(end + 1, &end, 10) : 0);
+    }
+    if (d->thread >= w->threads || d->target >= w->threads || end == from) {
+      w->planned = 0;
+      return;
+    }
+    from = end;
   }
 }
 
-/* "function (file:line)", innermost first when inlined. */
-static void where(uint32_t pc, char *to, size_t size, char *source, size_t source_size) {
-  char command[256], function[160] = "", line[400] = "", file[400] = "";
-  to[0] = source[0] = 0;
-  snprintf(command, sizeof command, "addr2line -f -i -e /proc/%d/exe 0x%x 2>/dev/null", (int)getpid(), pc);
-  FILE *out = popen(command, "r");
-  if (!out) return;
-  unsigned depth = 0;
-  size_t at = 0;
-  while (depth < 3 && fgets(function, sizeof function, out) && fgets(line, sizeof line, out)) {
-    function[strcspn(function, "\n")] = line[strcspn(line, " \n")] = 0;
-    if (depth == 0) strcpy(file, line);
-    const char *base = strrchr(line, '/');
-    at += (size_t)snprintf(to + at, size - at, "%s%s (%s)", depth ? " < " : "", function, base ? base + 1 : line);
-    depth++;
-  }
-  pclose(out);
-  char *colon = strrchr(file, ':');
-  if (!colon) return;
-  *colon = 0;
+/* Where each access of a trace stands: "function (file:line)", innermost first when inlined, and the line itself. */
+static struct location {
+  uint32_t pc;
+  char place[800], source[200];
+} *locations;
+static unsigned location_count;
+
+static struct location *location_of(uint32_t pc) {
+  for (unsigned i = 0; i < location_count; i++)
+    if (locations[i].pc == pc) return &locations[i];
+  return NULL;
+}
+
+static void add_location(uint32_t pc) {
+  if (pc && !location_of(pc)) locations[location_count++].pc = pc;
+}
+
+static void read_source(const char *file, int line, char *to, size_t size) {
   FILE *text = fopen(file, "r");
-  for (int left = atoi(colon + 1); text && left > 0 && fgets(source, (int)source_size, text); left--) {}
+  for (; text && line > 0 && fgets(to, (int)size, text); line--) {}
   if (text) fclose(text);
-  source[strcspn(source, "\n")] = 0;
-  memmove(source, source + strspn(source, " "), strlen(source + strspn(source, " ")) + 1);
+  to[strcspn(to, "\n")] = 0;
+  size_t blank = strspn(to, " ");
+  memmove(to, to + blank, strlen(to + blank) + 1);
 }
 
-/* Step by step, from the running thread's last switch. */
-static void print_trace(void) {
-  char place_text[600], source[300];
-  for (unsigned i = 0; i < w->trace_count; i++) {
-    const struct traced *s = &trace[i];
-    if (s->access == SWITCH) {
-      printf("  ---- thread %u\n", s->thread);
+/* One call for all, because reading the program's debug information takes long. */
+static void find_locations(void) {
+  size_t size = 100 + location_count * 12, at = 0;
+  char *command = malloc(size), line[300], function[90];
+  at += (size_t)snprintf(command, size, "addr2line -a -f -i -e /proc/%d/exe", (int)getpid());
+  for (unsigned i = 0; i < location_count; i++)
+    at += (size_t)snprintf(command + at, size - at, " 0x%x", locations[i].pc);
+  FILE *out = popen(command, "r");
+  free(command);
+  struct location *current = NULL;
+  while (out && fgets(line, sizeof line, out)) {
+    if (strncmp(line, "0x", 2) == 0) {
+      current = location_of((uint32_t)strtoul(line, NULL, 16));
       continue;
     }
-    where(s->pc, place_text, sizeof place_text, source, sizeof source);
-    printf("  %u: %-24s", s->thread, access_names[s->access]);
-    if (s->at) printf(" %" PRIxPTR " = %" PRIx64, s->at, s->value);
-    printf("\n       %s\n       | %s\n", place_text, source);
+    snprintf(function, sizeof function, "%.*s", (int)strcspn(line, "\n"), line);
+    if (!fgets(line, sizeof line, out) || !current) break;
+    line[strcspn(line, " \n")] = 0;
+    const char *base = strrchr(line, '/'), *colon = strrchr(line, ':');
+    size_t used = strlen(current->place);
+    snprintf(current->place + used, sizeof current->place - used, "%s%s (%s)", used ? " < " : "", function,
+             base ? base + 1 : line);
+    if (used || !colon) continue;
+    line[colon - line] = 0;
+    read_source(line, atoi(colon + 1), current->source, sizeof current->source);
   }
+  if (out) pclose(out);
 }
 
-/* What stands as @1234 in a failure is told as source lines. */
-static void print_failure(void) {
-  char place_text[600], source[300];
-  printf("  %s\n", w->failure);
-  for (const char *at = strchr(w->failure, '@'); at; at = strchr(at + 1, '@')) {
-    where((uint32_t)strtoul(at + 1, NULL, 16), place_text, sizeof place_text, source, sizeof source);
-    printf("    %.12s: %s\n      | %s\n", at, place_text, source);
+static void print_location(uint32_t pc) {
+  const struct location *l = location_of(pc);
+  if (l) printf("      %s\n      | %s\n", l->place, l->source);
+}
+
+/* The last run, step by step, and why it failed: what stands as @1234 there is told as source lines. */
+static void print_trace(void) {
+  locations = calloc(w->trace_count + 4u, sizeof *locations);
+  location_count = 0;
+  for (unsigned i = 0; i < w->trace_count; i++) add_location(trace[i].pc);
+  for (const char *at = w->failure; (at = strchr(at, '@')) != NULL; at++)
+    add_location((uint32_t)strtoul(at + 1, NULL, 16));
+  find_locations();
+  for (unsigned i = 0; i < w->trace_count; i++) {
+    const struct traced *t = &trace[i];
+    if (t->access == SWITCH) {
+      printf("  ---- thread %u\n", t->thread);
+      continue;
+    }
+    printf("  %u: %s", t->thread, access_names[t->access]);
+    if (t->at) printf(" %" PRIxPTR " = %" PRIx64, t->at, t->value);
+    printf("\n");
+    print_location(t->pc);
   }
+  printf("  %s\n", w->failure);
+  for (const char *at = w->failure; (at = strchr(at, '@')) != NULL; at++)
+    print_location((uint32_t)strtoul(at + 1, NULL, 16));
 }
 
 /* The schedule that failed, again, step by step. Whether it fails in the same way. */
-static bool replay(const char *choices, bool whole) {
+static bool replay(const char *schedule) {
   char before[sizeof w->failure];
   strcpy(before, w->failure);
-  read_choices(choices);
+  w->failure[0] = 0;
+  read_schedule(schedule);
   w->mode = REPLAY;
   w->bound = DECISIONS;
-  w->tracing = whole;
+  w->tracing = true;
   int how = run_schedule();
   w->tracing = false;
-  if (whole) print_trace();
-  if (how == FAILED) print_failure();
-  return how == FAILED && (!before[0] || strcmp(before, w->failure) == 0);
+  print_trace();
+  return how == FAILED && strcmp(before, w->failure) == 0;
 }
 
+/* And begins to count anew. */
 static void print_figures(const char *what, double since) {
-  printf("%-20s %-22s %9" PRIu64 " schedules, %9" PRIu64 " cut short, %10" PRIu64 " steps, longest %5u, %4u places, %6.2f s\n",
+  printf("%-18s %-20s %7" PRIu64 " schedules, %7" PRIu64 " cut short, %9" PRIu64
+         " steps, longest %4u, %3u places, %6.2f s\n",
          w->scenario->name, what, w->schedules, w->cut_short, w->total_steps, w->longest, w->locations,
          seconds() - since);
   fflush(stdout);
+  w->schedules = w->cut_short = w->total_steps = 0;
 }
-
-static void fresh_figures(void) { w->schedules = w->cut_short = w->total_steps = 0; }
 
 /* Nothing but what was written to came by here, or a schedule would begin with what another left. */
 static void check_restored(void) {
@@ -1130,7 +1288,11 @@ static void check_restored(void) {
     if (b << BLOCK_SHIFT >= ARENA + w->data_bytes) break;
     if (b << BLOCK_SHIFT >= ARENA && !w->touched[b]) continue; /* the explorer's own, and libc's */
     if (memcmp(address_of(b << BLOCK_SHIFT), snapshot + (b << BLOCK_SHIFT), (size_t)1 << BLOCK_SHIFT) != 0) {
-      printf("%s: memory at %p changed and nobody saw it\n", w->scenario->name, (void *)address_of(b << BLOCK_SHIFT));
+      const char *now = address_of(b << BLOCK_SHIFT), *then = snapshot + (b << BLOCK_SHIFT);
+      size_t first = 0;
+      while (now[first] == then[first]) first++;
+      printf("%s: memory at %p, %#tx in the program, changed and nobody saw it\n", w->scenario->name,
+             (const void *)(now + first), now + first - __executable_start);
       fflush(stdout);
       _exit(2);
     }
@@ -1145,6 +1307,7 @@ static void prepare(const struct scenario *s) {
   explore_as(-1);
   save_identity(&w->main_fiber);
   prepared_main = w->main_fiber;
+  prepared_arena = w->arena_used;
   for (unsigned t = 0; t < THREADS; t++) prepared[t] = w->fibers[t];
   for (size_t b = 0; b < BLOCKS; b++) {
     w->dirty[b] = 0;
@@ -1155,38 +1318,59 @@ static void prepare(const struct scenario *s) {
 }
 
 static int found(void) {
-  char choices[4096];
-  print_choices(choices, sizeof choices);
-  printf("%s: FAILED, in schedule %" PRIu64 "; replay %s %s\n", w->scenario->name, w->schedules, w->scenario->name,
-         choices);
-  bool same = replay(choices, true);
+  static char schedule[DEVIATIONS * 8];
+  print_schedule(schedule, sizeof schedule);
+  printf("%s: FAILED, in schedule %" PRIu64 "; replay %s %s\n  %s\n", w->scenario->name, w->schedules,
+         w->scenario->name, schedule, w->failure);
+  fflush(stdout);
+  bool same = replay(schedule);
   if (!same) printf("%s: the replay did not fail in the same way\n", w->scenario->name);
   fflush(stdout);
   return same ? FAILED : 4;
 }
 
-/* Learns where threads meet, then searches with 0, 1, ... deviations, then walks. */
-static int explore(unsigned bound, double search_seconds, uint64_t walks, double walk_seconds, uint64_t seed) {
-  double start = seconds();
-  if (walk(200, start + 5, 1) == FAILED) return found();
-  check_restored();
-  for (unsigned b = 0; b <= bound; b++) {
-    char what[64];
-    double since = seconds();
-    fresh_figures();
-    int how = search(b, start + search_seconds);
-    if (how == FAILED) return found();
-    snprintf(what, sizeof what, how == 0 ? "%u deviations, all" : "%u deviations, part", b);
-    if (b == bound || how != 0) print_figures(what, since);
-    if (how != 0) break;
-  }
+/* Until so many schedules showed no new place where threads meet. */
+#define LEARNING 300
+
+static int learn(void) {
   double since = seconds();
-  fresh_figures();
-  if (walk(walks, since + walk_seconds, seed) == FAILED) return found();
-  if (walks) print_figures("by chance", since);
+  for (uint64_t seed = 1; seed <= 20; seed++) {
+    w->grew = false;
+    if (walk(LEARNING, seed) == FAILED) return FAILED;
+    if (!w->grew) break;
+  }
+  print_figures("by chance, to learn", since);
+  return 0;
+}
+
+/* All schedules with 0, 1, ... deviations, `bound` at the most; then some by chance, and again should these show that
+ * threads meet at places that the search did not know of. */
+static int explore(unsigned bound, double search_seconds, double walk_seconds, uint64_t seed) {
+  double start = seconds(), search_end = start + search_seconds;
+  if (learn() == FAILED) return found();
+  check_restored();
+  do {
+    double since = seconds();
+    int how = 0;
+    for (unsigned b = 0; b <= bound && how == 0; b++) {
+      char what[64];
+      how = search(b, search_end);
+      if (how == FAILED) return found();
+      snprintf(what, sizeof what, "%u deviations, %s", b, how == 0 ? "all" : "part");
+      if (b == bound || how != 0) print_figures(what, since);
+    }
+    if (walk_seconds == 0) break;
+    since = seconds();
+    w->grew = false;
+    while (seconds() < since + walk_seconds)
+      if (walk(LEARNING, seed++) == FAILED) return found();
+    print_figures("by chance", since);
+  } while (w->grew && seconds() < search_end);
   check_restored();
   return 0;
 }
+
+#define LONG_SEARCH_S 60 /* for each scenario, at the most */
 
 static int in_a_process(const struct scenario *s, const char *mode, const char *argument) {
   fflush(stdout);
@@ -1199,10 +1383,10 @@ static int in_a_process(const struct scenario *s, const char *mode, const char *
     for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++) sigaction(numbers[i], &action, NULL);
     prepare(s);
     int how = 0;
-    if (strcmp(mode, "replay") == 0) how = (replay(argument, true), 0);
-    else if (strcmp(mode, "long") == 0) how = explore(s->bound + 3, 120, UINT64_MAX, strtod(argument, NULL), (uint64_t)time(NULL) | 1);
-    else if (strcmp(mode, "bound") == 0) how = explore((unsigned)atoi(argument), 1e9, 0, 0, 1);
-    else how = explore(s->bound, 1e9, 300, 1e9, 42);
+    if (strcmp(mode, "replay") == 0) how = learn() == FAILED ? 0 : (replay(argument), 0);
+    else if (strcmp(mode, "long") == 0)
+      how = explore(s->bound + 3, LONG_SEARCH_S, strtod(argument, NULL), (uint64_t)time(NULL) << 20);
+    else how = explore(s->bound, 1e9, 0, 0);
     fflush(stdout);
     _exit(how);
   }
@@ -1213,7 +1397,7 @@ static int in_a_process(const struct scenario *s, const char *mode, const char *
 
 int main(int count, char **arguments) {
   const char *mode = count > 1 ? arguments[1] : "", *name = count > 2 ? arguments[2] : NULL;
-  const char *argument = count > 3 ? arguments[3] : "60";
+  const char *argument = count > 3 ? arguments[3] : "30";
   int result = 0, wanted = strcmp(mode, "finds") == 0 ? FAILED : 0;
   bool known = false;
   for (const struct scenario *s = scenarios; s->name; s++) {
@@ -1226,7 +1410,8 @@ int main(int count, char **arguments) {
     }
   }
   if (!known) {
-    dprintf(2, "usage: %s [run | finds | bound | long | replay] [SCENARIO] [CHOICES | BOUND | SECONDS]\n", arguments[0]);
+    dprintf(2, "usage: %s [run | finds | long | replay] [SCENARIO] [SCHEDULE or SECONDS by chance]\n",
+            arguments[0]);
     return 2;
   }
   fflush(stdout);

@@ -20,12 +20,14 @@ struct scenario {
   void (*run[THREADS])(void);     /* NULL: no such thread */
   void (*finish)(void);           /* by the main thread, after all: what must hold whatever the schedule was */
   unsigned bound;                 /* deviations that the short form explores all schedules of */
+  bool spins;                     /* who sees the same again and again need not let others go on */
 };
 
 extern const struct scenario scenarios[]; /* ends with a name of NULL */
 
 /* In a scenario. */
-#define EXPECT(condition) ((condition) ? (void)0 : explore_fail("%s:%d: does not hold: %s", __FILE__, __LINE__, #condition))
+#define EXPECT(condition) \
+  ((condition) ? (void)0 : explore_fail("%s:%d: does not hold: %s", __FILE__, __LINE__, #condition))
 _Noreturn void explore_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Setup and finish act as one of the threads; -1: as the main thread again. */
@@ -36,13 +38,22 @@ void explore_thread_ends(void); /* what a thread that ends does last, as the run
 void explore_write(void *at, size_t bytes, uint64_t pattern);
 void explore_read(const void *at, size_t bytes, uint64_t pattern);
 
-/* ---- for kernel.c, which stands for the kernel and for locks that wait -------------------------------------------- */
+/* ---- for kernel.c, which stands for the kernel and for locks that wait ------------------------------------------ */
 char *explore_arena(size_t bytes);              /* zeros, as the kernel gives them; never given back */
 void explore_zero(void *at, size_t bytes);      /* what was there is gone: a write, as others see it */
 void explore_wait(const void *word);            /* until it is written to */
+void explore_sleep(const void *word);           /* until explore_wake */
+void explore_wake(const void *word, int most);
 void explore_yield(void);                       /* until another thread did something */
 void explore_barrier(void);                     /* every thread's delayed stores are done */
 uint64_t explore_clock(void);                   /* goes on with each look, for each thread on its own */
 int explore_self(void);
+extern char *kernel_shared;                     /* the segment */
+extern bool kernel_has_barrier;                 /* membarrier */
+
+/* The shipped lock.c, whose waiting kernel.c replaces but in the scenario that is about it. */
+struct lock;
+uint64_t shipped_lock_take_slow(struct lock *lock);
+void shipped_lock_release_slow(struct lock *lock);
 
 #endif

@@ -7,7 +7,9 @@
 #include "os/ticks.h"
 
 size_t os_page_size = 4096;
-bool lock_times;
+char *kernel_shared;
+bool kernel_has_barrier = true;
+static size_t file_length;
 
 void os_start(void) { ticks_start(); }
 
@@ -28,6 +30,8 @@ uint64_t os_random(void) { return 0x6a09e667f3bcc908; }
 _Atomic uint32_t *os_fork_witness(void) { return NULL; }
 void os_populate(void *at, size_t length) { (void)at, (void)length; }
 bool os_forbid(void *at, size_t length) { return (void)at, (void)length, false; }
+bool os_guard(void *at, size_t length) { return (void)at, (void)length, false; }
+bool os_unguard(void *at, size_t length) { return (void)at, (void)length, true; }
 bool os_secure_mode(void) { return false; }
 
 uint64_t os_now_ns(void) { return explore_clock(); }
@@ -48,19 +52,22 @@ size_t os_read_at(int file, void *to, size_t length, uint64_t offset) {
   (void)file, (void)to, (void)length, (void)offset;
   return 0;
 }
-bool os_set_length(const char *path, uint64_t length) { return (void)path, (void)length, true; }
+bool os_set_length(const char *path, uint64_t length) { return (void)path, file_length = length, true; }
 bool os_remove(const char *path) { return (void)path, true; }
 int os_file_of(int file, struct os_file *out) {
   (void)file;
-  *out = (struct os_file){.inode = 1, .links = 1, .regular = true};
+  *out = (struct os_file){.inode = 1, .links = 1, .length = file_length, .regular = true};
   return 0;
 }
 int os_file_at(const char *path, struct os_file *out) {
   (void)path;
-  *out = (struct os_file){.inode = 1, .links = 1, .regular = true};
+  *out = (struct os_file){.inode = 1, .links = 1, .length = file_length, .regular = true};
   return 0;
 }
-void *os_share(int file, size_t length) { return (void)file, explore_arena(round_up(length, 64 * KiB)); }
+void *os_share(int file, size_t length) {
+  (void)file;
+  return kernel_shared = explore_arena(round_up(length, 64 * KiB));
+}
 bool os_obtain(void *at, size_t length) { return (void)at, (void)length, true; }
 void os_set_aside(void *at, size_t length) { (void)at, (void)length; }
 void os_each_name(const char *directory, bool (*visit)(const char *name, void *arg), void *arg) {
@@ -75,19 +82,16 @@ uint32_t os_user(void) { return 0; }
 
 void os_wait(_Atomic uint32_t *word, uint32_t value, unsigned milliseconds) {
   (void)milliseconds;
-  if (atomic_load_explicit(word, memory_order_relaxed) == value) explore_wait(word);
+  if (atomic_load_explicit(word, memory_order_seq_cst) == value) explore_sleep(word);
 }
-void os_wake(_Atomic uint32_t *word, int waiters) { (void)word, (void)waiters; }
+void os_wake(_Atomic uint32_t *word, int waiters) { explore_wake(word, waiters); }
 void os_yield(void) { explore_yield(); }
-bool os_barrier_everywhere(void) { return explore_barrier(), true; }
+bool os_barrier_everywhere(void) {
+  if (kernel_has_barrier) explore_barrier();
+  return kernel_has_barrier;
+}
 
 /* ---- locks: who does not get one is no thread that can run ------------------------------------------------------- */
-
-/* No process here is a copy of another. */
-static void never(void) {}
-static _Atomic uint32_t no_copy = 1;
-_Atomic uint32_t *lock_witness = &no_copy;
-void (*lock_on_copy)(void) = never;
 
 uint64_t lock_take_slow(struct lock *lock) {
   do explore_wait(&lock->word);
@@ -96,8 +100,3 @@ uint64_t lock_take_slow(struct lock *lock) {
   return 1;
 }
 void lock_release_slow(struct lock *lock) { (void)lock; }
-void lock_count_hold(struct lock *lock) { (void)lock; }
-void lock_totals_add(struct lock_totals *to, const struct lock *lock) {
-  to->taken += __atomic_load_n(&lock->taken, __ATOMIC_RELAXED);
-  to->contended += __atomic_load_n(&lock->contended, __ATOMIC_RELAXED);
-}

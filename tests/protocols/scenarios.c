@@ -8,7 +8,10 @@
 #include "base/bits.h"
 #include "base/options.h"
 #include "epoch/epoch.h"
-#include "epoch/status.h"
+#include "epoch/spare.h"
+#include "front/publish.h"
+#include "front/segment.h"
+#include "front/tables.h"
 #include "heap/heap.h"
 #include "heap/lists.h"
 #include "slab/reserve.h"
@@ -79,7 +82,10 @@ static uint64_t count_live(void) {
     if (run->kind == RUN_SLAB) live += slab_linked(word) - slab_count(word);
     else if (run->kind == RUN_CHUNK) live += chunk_live(run).blocks;
     else if (run->kind == RUN_LARGE) live++;
-    if (run->kind == RUN_SLAB) EXPECT(!(word & SLAB_PENDING));
+    if (run->kind != RUN_SLAB) continue;
+    EXPECT(!(word & SLAB_PENDING));
+    bool has_some = slab_count(word) >= run->threshold || run->unlinked || slab_all_free(word);
+    if (has_some) EXPECT(word & SLAB_LISTED);
   }
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_relaxed); p; p = p->next_part) {
     live -= p->remote.count;
@@ -123,6 +129,8 @@ static void finish(void) {
   explore_as(-1);
   for (uint32_t i = 1; i <= lifetimes_made(); i++)
     if (epoch_state(epoch_at(i)) == EPOCH_OPEN) EXPECT(tslab_epoch_close(epoch_id(epoch_at(i)), NULL) == 0);
+  /* Twice, because what was adopted is another part's by now than whose lists still hold its blocks. */
+  tslab_purge();
   tslab_purge();
   check_all();
   EXPECT(count_live() == 0);
@@ -132,7 +140,9 @@ static void finish(void) {
     EXPECT(atomic_load_explicit(&epoch_at(i)->lifetime.charged, memory_order_relaxed) == 0);
   }
   for (struct run *run = pages_first_run(); run; run = pages_next_run(run))
-    EXPECT(run->kind == RUN_FREE || run->kind == RUN_META);
+    if (run->kind != RUN_FREE && run->kind != RUN_META)
+      explore_fail("a run of kind %u of epoch %u was not given back: class %u, word %llx", run->kind, run->epoch,
+                   run->class, (unsigned long long)run->word);
   EXPECT(pages_free_dirty() == 0 && reserve_bytes() == 0);
 }
 
@@ -170,7 +180,563 @@ static void remote_free_2(void) {
   give_of(0, 4);
 }
 
+
+/* ---- slab release: a slab that was all handed out gets blocks back from two threads, while its owner wants one --- */
+
+static void slab_release_setup(void) {
+  all_born();
+  explore_as(0);
+  for (unsigned i = 0; i < 8; i++) take(i, MEDIUM);
+}
+static void slab_release_0(void) {
+  take(8, MEDIUM);
+  give(0);
+}
+static void slab_release_1(void) {
+  give_of(0, 1);
+  give_of(0, 2);
+}
+static void slab_release_2(void) {
+  give_of(0, 3);
+  give_of(0, 4);
+}
+
+/* ---- slab claim: the owner links a slab's last unit and lets go of it, while blocks of it come back -------------- */
+
+static void slab_claim_setup(void) {
+  all_born();
+  explore_as(0);
+  for (unsigned i = 0; i < 7; i++) take(i, MEDIUM);
+}
+static void slab_claim_0(void) { take(7, MEDIUM); }
+static void slab_claim_1(void) { give_of(0, 1); }
+static void slab_claim_2(void) { give_of(0, 2); }
+
+/* ---- adoption: the first of two slabs that a dead thread left is adopted while its last block comes back --------- */
+
+static void adoption_setup(void) {
+  all_born();
+  explore_as(2);
+  for (unsigned i = 0; i < 9; i++) take(i, MEDIUM);
+  explore_as(1);
+  for (unsigned i = 0; i < 7; i++) give_of(2, i);
+  explore_as(2);
+  explore_thread_ends();
+}
+static void adoption_0(void) {
+  take(0, MEDIUM);
+  take(1, MEDIUM);
+}
+static void adoption_1(void) {
+  give_of(2, 7);
+  give_of(2, 8);
+}
+
+/* ---- thread death: one ends, one is born and takes over what it left, one flushes what dead threads left --------- */
+
+static void thread_death_setup(void) {
+  options.sample = 0;
+  options.publish = 0;
+  be_born(0);
+  be_born(2);
+  explore_as(0);
+  for (unsigned i = 0; i < 3; i++) take(i, SMALL);
+}
+static void thread_death_0(void) {
+  give(0);
+  explore_thread_ends();
+}
+static void thread_death_1(void) {
+  take(3, SMALL);
+  give_of(0, 1);
+}
+static void thread_death_2(void) {
+  tslab_purge();
+  give_of(0, 2);
+}
+
+/* ---- trimming: pages between live blocks are given back while the owner and another allocate and free ------------ */
+
+static void trimming_setup(void) {
+  all_born();
+  explore_as(0);
+  for (unsigned i = 0; i < 3; i++) take(i, MEDIUM);
+  explore_as(1);
+  give_of(0, 0);
+}
+static void trimming_0(void) { take(3, MEDIUM); }
+static void trimming_1(void) {
+  give_of(0, 1);
+  give_of(0, 2);
+}
+static void trimming_2(void) { tslab_purge(); }
+
+/* ---- epochs ------------------------------------------------------------------------------------------------------ */
+
+static tslab_epoch epoch, child;
+static tslab_epoch_report report;
+static bool closed; /* the close has returned; atomic */
+
+static tslab_epoch open_epoch(uint32_t flags, tslab_epoch parent) {
+  tslab_epoch_options wanted = {.struct_size = sizeof wanted, .label = "e", .flags = flags, .parent = parent};
+  tslab_epoch opened = tslab_epoch_open_with(&wanted);
+  EXPECT(opened != 0);
+  return opened;
+}
+
+static void take_in(tslab_epoch e, unsigned i, size_t size) { keep(i, tslab_epoch_malloc(e, size), size); }
+
+/* The thread has a part of the epoch, which it is not inside of. */
+static void visit(int thread, tslab_epoch e) {
+  explore_as(thread);
+  EXPECT(tslab_epoch_enter(e) == 0);
+  EXPECT(tslab_epoch_leave(e) == 0);
+}
+
+static unsigned held_in(tslab_epoch e) {
+  unsigned count = 0;
+  for (unsigned t = 0; t <= THREADS; t++)
+    for (unsigned i = 0; i < HELD; i++) count += held[t][i].block && tslab_epoch_of(held[t][i].block) == e;
+  return count;
+}
+
+/* A closed epoch has ended if and only if nothing of it lives. */
+static void check_ended(tslab_epoch e) {
+  tslab_epoch_status status;
+  unsigned live = held_in(e);
+  int error = tslab_epoch_info(e, &status);
+  EXPECT(error == (live ? 0 : ESTALE));
+  if (!live) return;
+  EXPECT(status.state == TSLAB_EPOCH_CLOSING && status.live_blocks == live && status.threads_inside == 0);
+}
+
+/* And its report counted no less than what outlived it, and no more than `most`. */
+static void check_closed(tslab_epoch e, unsigned most) {
+  check_ended(e);
+  EXPECT(report.epoch == e);
+  EXPECT(report.live_blocks >= (report.threads_inside ? 0 : held_in(e)) && report.live_blocks <= most);
+}
+
+static void close_it(void) {
+  EXPECT(tslab_epoch_close(epoch, &report) == 0);
+  __atomic_store_n(&closed, true, __ATOMIC_RELEASE);
+}
+
+/* Enters if it still may, and takes a block there. */
+static void visit_once(unsigned i, size_t size) {
+  int error = tslab_epoch_enter(epoch);
+  EXPECT(error == 0 || error == ESHUTDOWN || error == ESTALE);
+  if (error != 0) return;
+  bool was_closed = __atomic_load_n(&closed, __ATOMIC_ACQUIRE);
+  take(i, size);
+  tslab_epoch where = tslab_epoch_of(held[me()][i].block);
+  EXPECT(where == epoch || where == 0);
+  if (was_closed) EXPECT(where == 0);
+  EXPECT(tslab_epoch_leave(epoch) == 0);
+}
+
+/* ---- entering: a thread enters, allocates and leaves while it closes --------------------------------------------- */
+
+static void entering_setup(void) {
+  all_born();
+  explore_as(1);
+  epoch = open_epoch(0, 0);
+  visit(0, epoch);
+}
+static void entering_fenced_setup(void) { /* where the kernel has no membarrier */
+  kernel_has_barrier = false;
+  entering_setup();
+}
+static void entering_0(void) { visit_once(0, BUMPED); }
+static void entering_1(void) { close_it(); }
+static void entering_finish(void) {
+  check_closed(epoch, 1);
+  finish();
+}
+
+/* ---- epoch close: two threads enter, allocate and leave while it closes ------------------------------------------ */
+
+static void epoch_close_setup(void) {
+  all_born();
+  explore_as(2);
+  epoch = open_epoch(0, 0);
+  take_in(epoch, 0, BUMPED);
+  visit(0, epoch);
+  visit(1, epoch);
+}
+static void epoch_close_0(void) { visit_once(0, BUMPED); }
+static void epoch_close_1(void) {
+  visit_once(0, BUMPED);
+  if (held[1][0].block) give(0);
+}
+static void epoch_close_2(void) { close_it(); }
+static void epoch_close_finish(void) {
+  check_closed(epoch, 3);
+  finish();
+}
+
+/* ---- detaching: the part of a thread that is not inside is taken apart, blocks on its lists and all -------------- */
+
+static void detaching_setup(void) {
+  all_born();
+  explore_as(2);
+  epoch = open_epoch(0, 0);
+  for (int t = 1; t >= 0; t--) {
+    explore_as(t);
+    EXPECT(tslab_epoch_enter(epoch) == 0);
+    take(0, MEDIUM);
+    take(1, MEDIUM);
+    give(0);
+    EXPECT(tslab_epoch_leave(epoch) == 0);
+  }
+}
+static void detaching_0(void) {
+  if (tslab_epoch_enter(epoch) == 0) {
+    take(0, MEDIUM);
+    give(0);
+    EXPECT(tslab_epoch_leave(epoch) == 0);
+  }
+  give(1);
+}
+static void detaching_1(void) { give(1); }
+static void detaching_2(void) { close_it(); }
+
+/* ---- halting: a thread is inside and allocates from chunk to chunk while it closes ------------------------------- */
+
+static void halting_setup(void) {
+  all_born();
+  explore_as(1);
+  epoch = open_epoch(0, 0);
+  explore_as(0);
+  EXPECT(tslab_epoch_enter(epoch) == 0);
+  for (unsigned i = 0; i < 3; i++) take(i, 15 * KiB);
+}
+static void halting_0(void) {
+  for (unsigned i = 3; i < 6; i++) {
+    bool was_closed = __atomic_load_n(&closed, __ATOMIC_ACQUIRE);
+    take(i, 15 * KiB);
+    if (was_closed) EXPECT(tslab_epoch_of(held[0][i].block) == 0);
+  }
+  EXPECT(tslab_epoch_leave(epoch) == 0);
+}
+static void halting_1(void) { close_it(); }
+static void halting_fenced_setup(void) {
+  kernel_has_barrier = false;
+  halting_setup();
+}
+static void halting_finish(void) {
+  check_closed(epoch, 6);
+  EXPECT(held_in(epoch) >= 3);
+  finish();
+}
+
+/* ---- last free: the last blocks of a closed epoch come back at once, one more asks how it is --------------------- */
+
+static void last_free_setup(void) {
+  all_born();
+  explore_as(2);
+  epoch = open_epoch(0, 0);
+  for (unsigned i = 0; i < 2; i++) take_in(epoch, i, BUMPED);
+  close_it();
+}
+static void last_free_0(void) { give_of(2, 0); }
+static void last_free_1(void) { give_of(2, 1); }
+static void last_free_2(void) {
+  tslab_epoch_status status;
+  int error = tslab_epoch_info(epoch, &status);
+  EXPECT(error == 0 || error == ESTALE);
+  child = open_epoch(0, 0); /* its slot, if it is free already */
+  EXPECT(child != epoch);
+}
+static void last_free_finish(void) {
+  check_ended(epoch);
+  finish();
+}
+
+/* ---- last free in a slab: the first of its eight blocks comes back while another thread brings the rest */
+
+static void last_free_slab_setup(void) {
+  all_born();
+  explore_as(2);
+  epoch = open_epoch(0, 0);
+  for (unsigned i = 0; i < 8; i++) take_in(epoch, i, MEDIUM);
+  close_it();
+}
+static void last_free_slab_0(void) { give_of(2, 0); }
+static void last_free_slab_1(void) {
+  for (unsigned i = 1; i < 8; i++) give_of(2, i);
+}
+
+/* ---- the same while it closes, with a slab, a chunk and a large block -------------------------------------------- */
+
+static void last_free_closing_setup(void) {
+  all_born();
+  explore_as(2);
+  epoch = open_epoch(0, 0);
+  take_in(epoch, 0, BUMPED);
+  take_in(epoch, 1, MEDIUM);
+  take_in(epoch, 2, 64 * KiB);
+}
+static void last_free_closing_0(void) {
+  give_of(2, 0);
+  give_of(2, 1);
+}
+static void last_free_closing_1(void) { give_of(2, 2); }
+static void last_free_closing_2(void) { close_it(); }
+static void closed_of_3_finish(void) {
+  check_closed(epoch, 3);
+  finish();
+}
+
+/* ---- automatic close: the last scope ends while another thread is inside for a moment */
+
+static void auto_close_setup(void) {
+  all_born();
+  explore_as(0);
+  epoch = open_epoch(TSLAB_EPOCH_AUTO_CLOSE, 0);
+  EXPECT(tslab_epoch_enter(epoch) == 0);
+  take(0, BUMPED);
+  explore_as(1);
+  take_in(epoch, 1, BUMPED);
+  give(1);
+}
+static void auto_close_0(void) { EXPECT(tslab_epoch_leave(epoch) == 0); }
+static void auto_close_1(void) { /* inside it for one call, which it may see closed */
+  void *block = tslab_epoch_malloc(epoch, BUMPED);
+  if (block) keep(0, block, BUMPED);
+}
+static void auto_close_2(void) { give_of(0, 0); }
+
+/* ---- spare: an epoch ends and is kept for its thread, while somebody ends spares --------------------------------- */
+
+static void spare_setup(void) {
+  all_born();
+  explore_as(0);
+  epoch = open_epoch(0, 0);
+  take_in(epoch, 0, BUMPED);
+}
+static void spare_0(void) {
+  give(0);
+  EXPECT(tslab_epoch_close(epoch, NULL) == 0);
+  epoch = open_epoch(0, 0);
+  take_in(epoch, 1, BUMPED);
+  explore_thread_ends();
+}
+static void spare_1(void) {
+  spares_age(false);
+  spares_age(true);
+}
+
+/* ---- leaving threads: one ends with a part of an epoch that closes ----------------------------------------------- */
+
+static void thread_leaves_setup(void) {
+  all_born();
+  explore_as(2);
+  epoch = open_epoch(0, 0);
+  explore_as(0);
+  take_in(epoch, 0, BUMPED);
+  take_in(epoch, 1, MEDIUM);
+  take_in(epoch, 2, MEDIUM);
+  give(1);
+}
+static void thread_leaves_0(void) { explore_thread_ends(); }
+static void thread_leaves_1(void) { give_of(0, 2); }
+static void thread_leaves_2(void) { close_it(); }
+
+/* ---- waiting parts: a thread attaches what a dead one left in an epoch, while it is tidied ----------------------- */
+
+static void waiting_part_setup(void) {
+  all_born();
+  explore_as(0);
+  epoch = open_epoch(0, 0);
+  for (unsigned i = 0; i < 3; i++) take_in(epoch, i, MEDIUM);
+  give(0);
+}
+static void waiting_part_0(void) { explore_thread_ends(); }
+static void waiting_part_1(void) { take_in(epoch, 0, MEDIUM); }
+static void waiting_part_2(void) { tslab_purge(); }
+
+/* ---- destroy: it is done while nobody is inside, or not at all --------------------------------------------------- */
+
+static int destroyed;
+
+static void destroy_setup(void) {
+  all_born();
+  explore_as(1);
+  epoch = open_epoch(TSLAB_EPOCH_DESTROYABLE, 0);
+  visit(0, epoch);
+  visit(2, epoch);
+}
+static void destroy_0(void) {
+  int error = tslab_epoch_enter(epoch);
+  if (error != 0) return;
+  take(0, BUMPED);
+  give(0);
+  EXPECT(tslab_epoch_leave(epoch) == 0);
+}
+static void destroy_1(void) {
+  destroyed = tslab_epoch_destroy(epoch, &report);
+  EXPECT(destroyed == 0 || destroyed == EBUSY);
+}
+static void destroy_2(void) {
+  int error = tslab_epoch_enter(epoch);
+  if (error == 0) EXPECT(tslab_epoch_leave(epoch) == 0);
+}
+static void destroy_finish(void) {
+  tslab_epoch_status status;
+  EXPECT(tslab_epoch_info(epoch, &status) == (destroyed == 0 ? ESTALE : 0));
+  finish();
+}
+
+/* ---- parents: one closes while its child loses its last block, and a new epoch takes a slot that is free then */
+
+static tslab_epoch other;
+
+static void parents_setup(void) {
+  all_born();
+  explore_as(2);
+  epoch = open_epoch(0, 0);
+  child = open_epoch(0, epoch);
+  take_in(child, 0, BUMPED);
+}
+static void parents_0(void) { give_of(2, 0); }
+static void parents_1(void) {
+  other = open_epoch(0, 0);
+  take_in(other, 0, BUMPED);
+}
+static void parents_2(void) { close_it(); }
+static void parents_finish(void) {
+  tslab_epoch_status status;
+  check_ended(child);
+  check_ended(epoch);
+  EXPECT(tslab_epoch_info(other, &status) == 0);
+  EXPECT(status.state == TSLAB_EPOCH_OPEN && status.live_blocks == 1);
+  finish();
+}
+
+/* ---- publication: a reader outside looks while snapshots are written; it believes only whole ones ---------------- */
+
+#define WORDS  6
+#define LOOKS  3
+#define PUBLISHED 5
+static struct {
+  uint64_t number, words[WORDS];
+} looks[LOOKS];
+static uint64_t published[PUBLISHED][WORDS]; /* by number: what was in it */
+
+static const uint64_t *word_of_snapshot(uint64_t number, unsigned i) {
+  const struct segment_header *header = (const void *)kernel_shared;
+  const char *at = kernel_shared + header->snapshot_offset[number % 2];
+  const struct segment_table *rows = (const void *)(kernel_shared + header->tables_offset);
+  const struct segment_snapshot *head = (const void *)at;
+  const tslab_stats_global *process = (const void *)(at + rows[TABLE_PROCESS].offset);
+  const tslab_class_stats *classes = (const void *)(at + rows[TABLE_CLASS].offset);
+  const void *all[WORDS] = {&head->monotonic_ns, &head->realtime_ns,       &head->rows[TABLE_CLASS],
+                            &process->clock_ns,  &process->allocations, &classes[class_of(SMALL)].allocations};
+  return all[i];
+}
+
+static void publish(void) {
+  const struct segment_header *header = (const void *)kernel_shared;
+  EXPECT(publish_now());
+  uint64_t number = atomic_load_explicit(&header->latest, memory_order_relaxed);
+  EXPECT(number < PUBLISHED);
+  for (unsigned i = 0; i < WORDS; i++) published[number][i] = *word_of_snapshot(number, i);
+}
+
+static void publication_setup(void) {
+  all_born();
+  options.publish = 1;
+  explore_as(0);
+  take(0, SMALL);
+  EXPECT(publish_now());
+  publish();
+  EXPECT(published[2][4] != 0);
+}
+static void publication_0(void) { /* the second into the snapshot that was the latest before */
+  take(1, SMALL);
+  publish();
+  take(2, SMALL);
+  publish();
+}
+static void publication_1(void) {
+  const struct segment_header *header = (const void *)kernel_shared;
+  for (unsigned n = 0; n < LOOKS; n++) {
+    uint64_t number = atomic_load_explicit(&header->latest, memory_order_acquire);
+    const struct segment_snapshot *head = (const void *)(kernel_shared + header->snapshot_offset[number % 2]);
+    if (atomic_load_explicit(&head->number, memory_order_acquire) != number) continue;
+    for (unsigned i = 0; i < WORDS; i++)
+      looks[n].words[i] = __atomic_load_n(word_of_snapshot(number, i), __ATOMIC_RELAXED);
+    atomic_thread_fence(memory_order_acquire);
+    if (atomic_load_explicit(&head->number, memory_order_relaxed) == number) looks[n].number = number;
+  }
+}
+static void publication_finish(void) {
+  for (unsigned n = 0; n < LOOKS; n++)
+    for (unsigned i = 0; i < WORDS && looks[n].number != 0; i++)
+      EXPECT(looks[n].words[i] == published[looks[n].number][i]);
+  finish();
+}
+
+/* ---- the lock itself: who waits sleeps in the kernel, and is woken ----------------------------------------------- */
+
+static struct lock lock;
+static unsigned inside;
+
+static void locked(void) {
+  if (!lock_word_try(&lock)) shipped_lock_take_slow(&lock);
+  EXPECT(inside++ == 0);
+  inside--;
+  if (atomic_exchange_explicit(&lock.word, 0, memory_order_release) == 2) shipped_lock_release_slow(&lock);
+}
+static void lock_finish(void) {
+  EXPECT(atomic_load_explicit(&lock.word, memory_order_relaxed) == 0);
+  finish();
+}
+
 const struct scenario scenarios[] = {
-    {"remote-free", remote_free_setup, {remote_free_0, remote_free_1, remote_free_2}, finish, 2},
-    {NULL, NULL, {NULL}, NULL, 0},
+    {.name = "remote-free", .setup = remote_free_setup, .run = {remote_free_0, remote_free_1, remote_free_2},
+     .finish = finish, .bound = 2},
+    {.name = "slab-release", .setup = slab_release_setup, .run = {slab_release_0, slab_release_1, slab_release_2},
+     .finish = finish, .bound = 2},
+    {.name = "slab-claim", .setup = slab_claim_setup, .run = {slab_claim_0, slab_claim_1, slab_claim_2},
+     .finish = finish, .bound = 2},
+    {.name = "adoption", .setup = adoption_setup, .run = {adoption_0, adoption_1}, .finish = finish, .bound = 2},
+    {.name = "thread-death", .setup = thread_death_setup, .run = {thread_death_0, thread_death_1, thread_death_2},
+     .finish = finish, .bound = 1},
+    {.name = "trimming", .setup = trimming_setup, .run = {trimming_0, trimming_1, trimming_2},
+     .finish = finish, .bound = 1},
+    {.name = "entering", .setup = entering_setup,
+     .run = {entering_0, entering_1}, .finish = entering_finish, .bound = 2},
+    {.name = "entering-fenced", .setup = entering_fenced_setup, .run = {entering_0, entering_1},
+     .finish = entering_finish, .bound = 2},
+    {.name = "epoch-close", .setup = epoch_close_setup, .run = {epoch_close_0, epoch_close_1, epoch_close_2},
+     .finish = epoch_close_finish, .bound = 1},
+    {.name = "detaching", .setup = detaching_setup, .run = {detaching_0, detaching_1, detaching_2},
+     .finish = closed_of_3_finish, .bound = 1},
+    {.name = "halting", .setup = halting_setup, .run = {halting_0, halting_1}, .finish = halting_finish, .bound = 2},
+    {.name = "halting-fenced", .setup = halting_fenced_setup, .run = {halting_0, halting_1},
+     .finish = halting_finish, .bound = 2},
+    {.name = "last-free", .setup = last_free_setup, .run = {last_free_0, last_free_1, last_free_2},
+     .finish = last_free_finish, .bound = 1},
+    {.name = "last-free-slab", .setup = last_free_slab_setup, .run = {last_free_slab_0, last_free_slab_1},
+     .finish = last_free_finish, .bound = 2},
+    {.name = "last-free-closing", .setup = last_free_closing_setup,
+     .run = {last_free_closing_0, last_free_closing_1, last_free_closing_2}, .finish = closed_of_3_finish, .bound = 1},
+    {.name = "auto-close", .setup = auto_close_setup, .run = {auto_close_0, auto_close_1, auto_close_2},
+     .finish = last_free_finish, .bound = 1},
+    {.name = "spare", .setup = spare_setup, .run = {spare_0, spare_1}, .finish = finish, .bound = 1},
+    {.name = "thread-leaves", .setup = thread_leaves_setup, .run = {thread_leaves_0, thread_leaves_1, thread_leaves_2},
+     .finish = closed_of_3_finish, .bound = 1},
+    {.name = "waiting-part", .setup = waiting_part_setup, .run = {waiting_part_0, waiting_part_1, waiting_part_2},
+     .finish = finish, .bound = 1},
+    {.name = "destroy", .setup = destroy_setup, .run = {destroy_0, destroy_1, destroy_2},
+     .finish = destroy_finish, .bound = 1},
+    {.name = "parents", .setup = parents_setup, .run = {parents_0, parents_1, parents_2},
+     .finish = parents_finish, .bound = 1},
+    {.name = "publication", .setup = publication_setup, .run = {publication_0, publication_1},
+     .finish = publication_finish, .bound = 1},
+    {.name = "lock", .setup = all_born, .run = {locked, locked, locked},
+     .finish = lock_finish, .bound = 1, .spins = true},
+    {.name = NULL},
 };
