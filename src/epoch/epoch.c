@@ -4,7 +4,6 @@
 #include "base/options.h"
 #include "epoch/ending.h"
 #include "heap/label.h"
-#include "heap/lists.h"
 #include "os/os.h"
 #include <errno.h>
 #include <string.h>
@@ -81,17 +80,9 @@ static void set_label(struct epoch *e, const char *label) {
 }
 _Static_assert(TSLAB_EPOCH_LABEL == LABEL_BYTES, "a label fits into a row");
 
-/* With what its lists served since they last came by; without slabs they have nothing. */
-static uint64_t handed_out_until_now(struct part *part) {
-  if (atomic_load_explicit(&part->slabs, memory_order_relaxed) == 0) return part_handed_out(part);
-  uint64_t sum = part_bumped(part);
-  for (unsigned class = 0; class < CLASSES; class++) sum += list_totals(part, class).allocations;
-  return sum;
-}
-
 uint64_t epoch_allocations(const struct epoch *e) {
   uint64_t sum = LOAD_RACING(e->allocations) + atomic_load_explicit(&e->lifetime.large, memory_order_relaxed);
-  for (struct part *p = e->parts; p; p = p->next_of_epoch) sum += handed_out_until_now(p) - p->before;
+  for (struct part *p = e->parts; p; p = p->next_of_epoch) sum += list_handed_out(p) - p->before;
   return sum;
 }
 

@@ -19,6 +19,7 @@
 #define TSLAB_EPOCH_EPOCH_H
 
 #include "heap/heap.h"
+#include "heap/lists.h"
 #include "tslab/tslab.h"
 #include <errno.h>
 
@@ -92,7 +93,7 @@ HIDDEN uint64_t epoch_allocations(const struct epoch *e);
 INLINE void epoch_count_allocations(struct epoch *e) {
   uint64_t sum = e->allocations + atomic_load_explicit(&e->lifetime.large, memory_order_relaxed);
   for (struct part *p = e->parts; p; p = p->next_of_epoch) {
-    uint64_t handed_out = part_handed_out(p);
+    uint64_t handed_out = list_handed_out(p);
     sum += handed_out - p->before;
     p->before = handed_out;
   }

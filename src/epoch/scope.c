@@ -214,7 +214,7 @@ void scope_detach(struct epoch *e, struct part *part) {
     lock_release(&part->lock);
     return;
   }
-  STORE_RACING(e->allocations, e->allocations + part_handed_out(part) - part->before);
+  STORE_RACING(e->allocations, e->allocations + list_handed_out(part) - part->before);
   for (struct part **link = &e->parts;; link = &(*link)->next_of_epoch)
     if (*link == part) {
       STORE_RACING(*link, part->next_of_epoch);

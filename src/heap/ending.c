@@ -96,7 +96,7 @@ void heap_abandon(struct part *part) {
     forget(part, class, used[class] - part->bins[class].depot_blocks - list_chain(part, class).count);
   }
   __atomic_store_n(&part->depot_bytes, 0, __ATOMIC_RELAXED);
-  part->granted_bytes = 0;
+  STORE_RACING(part->granted_bytes, 0);
   part->free_batch = 0;
   part->unused_batch = 1;
   atomic_store_explicit(&part->slabs, 0, memory_order_relaxed);

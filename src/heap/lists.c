@@ -154,6 +154,14 @@ struct list_totals list_totals(struct part *part, unsigned class) {
   }
 }
 
+/* A part that never had slabs, as that of most requests, has caps for no class, and nothing to add up. */
+uint64_t list_handed_out(struct part *part) {
+  uint64_t sum = part_bumped(part);
+  if (LOAD_RACING(part->granted_bytes) == 0) return sum + __atomic_load_n(&part->served, __ATOMIC_RELAXED);
+  for (unsigned class = 0; class < CLASSES; class++) sum += list_totals(part, class).allocations;
+  return sum;
+}
+
 /* ---- caps -------------------------------------------------------------------------------------------------------- */
 
 /* Blocks of the class in `bytes`, at least one and at most `most`. */
@@ -163,7 +171,7 @@ static unsigned blocks_in(unsigned class, size_t bytes, unsigned most) {
 
 static void set_cap(struct part *part, unsigned class, unsigned cap) {
   struct bin *bin = &part->bins[class];
-  part->granted_bytes += (cap - (size_t)bin->cap) * class_size(class);
+  STORE_RACING(part->granted_bytes, part->granted_bytes + (cap - (size_t)bin->cap) * class_size(class));
   bin->cap = (uint16_t)cap;
 }
 

@@ -48,6 +48,10 @@ HIDDEN void list_shrink(struct part *part, unsigned class);
 struct list_totals {
   uint64_t allocations, frees, length;
 };
+
+/* Blocks that the part handed out in all, up to this moment. From any thread. */
+HIDDEN uint64_t list_handed_out(struct part *part);
+
 HIDDEN struct list_totals list_totals(struct part *part, unsigned class);
 
 /* A counter that only one thread writes and others read; release for those inside a sequence, and free on x86-64. */

@@ -121,7 +121,7 @@ struct part *part_take_blank(struct lifetime *lifetime) {
   part->closing = false;
   part->thread = current_thread;
   part->tally = current_part->tally;
-  part->before = part_handed_out(part);
+  part->before = list_handed_out(part);
   __atomic_store_n(&part->lifetime, lifetime, __ATOMIC_RELAXED); /* for the scavenger's look */
   lock_release(&part->lock);
   return part;

@@ -118,7 +118,7 @@ struct part {
 
   struct lock lock ALIGNED(CACHE_LINE);
   struct tally *tally; /* of its thread; of a part that serves nobody, of the last one */
-  uint64_t before;     /* of an epoch: part_handed_out() when it began to serve it */
+  uint64_t before;     /* of an epoch: list_handed_out() when it began to serve it */
   uint32_t index;
   bool of_epochs; /* one after the other; else of threads, for epoch 0. Never changes */
   _Atomic uint32_t slabs;     /* of all classes */
@@ -185,11 +185,6 @@ INLINE uint64_t part_bumped(const struct part *part) {
     if (part_end_look(part, begun)) return bumped;
     lock_look(); /* in a child, whoever is changing it may not be there */
   }
-}
-
-/* In all, but for what its lists served since they last came by. */
-INLINE uint64_t part_handed_out(const struct part *part) {
-  return __atomic_load_n(&part->served, __ATOMIC_RELAXED) + part_bumped(part);
 }
 
 /* A dead thread's part, or a new one. NULL without memory. */

@@ -7,6 +7,8 @@
 #include "epoch/status.h"
 #include "front/front.h"
 
+#include <pthread.h>
+
 enum { MOST = 3000 };
 
 static uint64_t id;
@@ -66,6 +68,11 @@ static void check_head(void) {
   CHECK_COUNT(s.live_blocks + s.slabs + s.committed_bytes + s.charged_bytes + s.refused + s.diverted, ==, 0);
 }
 
+static void *free_there(void *block) {
+  tslab_free(block);
+  return NULL;
+}
+
 /* A slab whose blocks are all free, but on a list, is held and pins nothing. */
 static void check_listed(void) {
   int error;
@@ -76,6 +83,14 @@ static void check_listed(void) {
   CHECK_COUNT(status().slabs, ==, 1);
   check_live(1);
   CHECK(scope_leave(current_thread, id) == 0);
+  /* The part's last slab goes by a free elsewhere, its list not having come by since. */
+  pthread_t thread;
+  blocks[count++] = (struct block){tslab_epoch_malloc(id, 24000), class_size(class_of(24000))};
+  bytes += blocks[0].size;
+  taken++;
+  CHECK(pthread_create(&thread, NULL, free_there, blocks[0].start) == 0 && pthread_join(thread, NULL) == 0);
+  bytes -= blocks[--count].size;
+  check_live(0);
   CHECK(ending_close(id, NULL) == 0);
   taken = 0;
 }
