@@ -1,7 +1,8 @@
-"""Segments made in Python: what src/front/publish.c would write for given rows, and damaged copies of it."""
+"""Segments made in Python: what src/front/publish.c would write for given rows; damaged ones; the judge of a reader."""
 
 from __future__ import annotations
 
+import json
 import random
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +10,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tslab import metrics
-from tslab.segment import FIELD, GAUGE, HEADER, HISTOGRAM, KINDS, MAGIC, SNAPSHOT, TABLE, TEXT, UNITS, VERSION, Field
+from tslab.errors import Unreadable
+from tslab.figures import document
+from tslab.segment import (
+    FIELD,
+    GAUGE,
+    HEADER,
+    HISTOGRAM,
+    KINDS,
+    MAGIC,
+    SNAPSHOT,
+    TABLE,
+    TEXT,
+    UNITS,
+    VERSION,
+    Fetch,
+    Field,
+    of_bytes,
+    read_layout,
+    read_snapshot,
+)
 
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 BOUNDS = [8 << i for i in range(47)] + [2**64 - 1]
@@ -171,3 +191,32 @@ def damaged(original: bytes, seed: int) -> Iterator[bytes]:
             elif at < len(data):
                 data[at] ^= 1 << chance.randrange(8)
         yield bytes(data)
+
+
+def counted(data: bytes, budget: int) -> Fetch:
+    """Bytes of `data`; a reader that asks for more than it may need is caught here."""
+    fetch, asked = of_bytes(data), 0
+
+    def take(offset: int, size: int) -> bytes:
+        nonlocal asked
+        assert 0 <= size <= max(len(data), HEADER.size), f"{size} bytes asked for at {offset} of {len(data)}"
+        asked += size
+        assert asked <= budget, f"{asked} bytes read of {len(data)}"
+        return fetch(offset, size)
+
+    return take
+
+
+def read_one(data: bytes) -> bool:
+    """Whether it was believed. Anything but Unreadable is a defect of the reader."""
+    fetch = counted(data, 8 * len(data) + 1024)
+    try:
+        layout = read_layout(fetch, len(data))
+        snapshot = read_snapshot(fetch, layout, attempts=1)
+        found = document(layout, snapshot, None)
+    except Unreadable as error:
+        assert str(error).isprintable(), repr(str(error))
+        assert len(str(error)) < 2000
+        return False
+    assert len(json.dumps(found)) < 64 * len(data) + 65536
+    return True

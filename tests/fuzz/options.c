@@ -1,0 +1,142 @@
+/* options.c: the environment, of any bytes, against a second reading of docs/settings.md.
+ *
+ * The input is the environment: strings that end with a byte 0. For each, what it sets or that it is refused is known
+ * here by other means than the library's, and what the library says about it is heard: a line for each, that says what
+ * to do. */
+#include "fuzz.h"
+
+#include "base/options.h"
+
+#include <sys/mman.h>
+
+int LLVMFuzzerInitialize(int *count, char ***arguments);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { STRINGS = 64, BYTES = 8192 };
+
+static const struct setting {
+  const char *name;
+  size_t *target;
+  const char *words[4]; /* none: a number */
+  size_t most;
+} settings[] = {
+    {"TSLAB_ON_MISUSE", &options.on_misuse, {"abort", "report"}, 0},
+    {"TSLAB_SCAVENGER", &options.scavenger, {"0", "1"}, 0},
+    {"TSLAB_PUBLISH", &options.publish, {"0", "1"}, 0},
+    {"TSLAB_CACHE", &options.cache_bytes, {NULL}, 64 << 20},
+    {"TSLAB_ON_DESTROY", &options.on_destroy, {"destroy", "check", "trap"}, 0},
+    {"TSLAB_RESERVE", &options.reserve_bytes, {NULL}, 1024 << 20},
+    {"TSLAB_REPORT_RSS", &options.report_rss, {"0", "1"}, 0},
+    {"TSLAB_SAMPLE", &options.sample, {NULL}, 1 << 20},
+    {"TSLAB_SAMPLE_CPU", &options.sample_cpu, {NULL}, 1 << 20},
+    {"TSLAB_LOCK_TIMES", &options.lock_times, {"0", "1"}, 0},
+};
+enum { SETTINGS = sizeof settings / sizeof *settings };
+
+static struct options defaults;
+static size_t expected[SETTINGS];
+static const char *expected_path;
+static unsigned expected_lines;
+
+static bool find_word(const struct setting *s, const char *value, size_t *out) {
+  for (size_t i = 0; s->words[i]; i++)
+    if (strcmp(s->words[i], value) == 0) {
+      *out = i;
+      return true;
+    }
+  return false;
+}
+
+static bool find_number(const struct setting *s, const char *value, size_t *out) {
+  const size_t digits = strspn(value, "0123456789");
+  if (digits == 0 || strlen(value) > digits + 1) return false;
+  const unsigned shift = value[digits] == 0 ? 0 : value[digits] == 'K' ? 10 : value[digits] == 'M' ? 20 : 99;
+  if (shift == 99) return false;
+  const char *at = value + strspn(value, "0"); /* what no limit allows has ten digits more or less */
+  if ((size_t)(value + digits - at) > 12) return false;
+  const unsigned long long number = strtoull(digits ? value : "", NULL, 10) << shift;
+  if (number > s->most) return false;
+  *out = (size_t)number;
+  return true;
+}
+
+/* What one string of the environment does. */
+static void expect(const char *string) {
+  const char *const equals = strchr(string, '=');
+  if (strncmp(string, "TSLAB_", 6) != 0 || !equals) return;
+  const size_t length = (size_t)(equals - string);
+  for (size_t i = 0; i < SETTINGS; i++) {
+    const struct setting *const s = &settings[i];
+    if (strlen(s->name) != length || memcmp(s->name, string, length) != 0) continue;
+    if (!(s->words[0] ? find_word : find_number)(s, equals + 1, &expected[i])) expected_lines++;
+    return;
+  }
+  if (length == 19 && memcmp(string, "TSLAB_STATS_AT_EXIT", 19) == 0 && equals[1] && strlen(equals + 1) < 4096)
+    expected_path = equals + 1;
+  else
+    expected_lines++;
+}
+
+/* ---- hearing ---------------------------------------------------------------------------------------------------- */
+
+static int heard = -1, standard_error = -1;
+
+static void check_line(const char *line, size_t length) {
+  CHECK_COUNT(length, <=, 512);
+  CHECK(strncmp(line, "tslab: ", 7) == 0);
+  CHECK(memmem(line, length, "TSLAB_", 6) != NULL);
+  CHECK(memmem(line, length, ": expected ", 11) != NULL || memmem(line, length, "(see docs/", 10) != NULL);
+  for (size_t i = 0; i < length; i++) CHECK((unsigned char)line[i] >= ' ' && line[i] != 127);
+}
+
+static void check_heard(void) {
+  static char text[STRINGS * 600];
+  const ssize_t length = pread(heard, text, sizeof text, 0);
+  unsigned lines = 0;
+  CHECK(length >= 0 && (size_t)length < sizeof text);
+  for (const char *at = text, *end = text + length, *next; at < end; at = next + 1, lines++) {
+    next = memchr(at, '\n', (size_t)(end - at));
+    CHECK(next != NULL);
+    check_line(at, (size_t)(next - at));
+  }
+  CHECK_COUNT(lines, ==, expected_lines);
+}
+
+int LLVMFuzzerInitialize(int *count, char ***arguments) {
+  (void)count, (void)arguments;
+  defaults = options;
+  heard = memfd_create("heard", MFD_CLOEXEC);
+  standard_error = dup(STDERR_FILENO);
+  CHECK(heard >= 0 && standard_error >= 0);
+  return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  static char bytes[BYTES + 1];
+  char *environment[STRINGS + 1] = {NULL};
+  size_t strings = 0;
+  if (size > BYTES) return -1;
+  memcpy(bytes, data, size);
+  bytes[size] = 0;
+  options = defaults;
+  for (size_t i = 0; i < SETTINGS; i++) expected[i] = *settings[i].target;
+  expected_path = NULL;
+  expected_lines = 0;
+  for (size_t at = 0; at < size && strings < STRINGS; at += strlen(bytes + at) + 1) {
+    expect(bytes + at);
+    environment[strings++] = bytes + at;
+  }
+  CHECK(ftruncate(heard, 0) == 0 && lseek(heard, 0, SEEK_SET) == 0 && dup2(heard, STDERR_FILENO) >= 0);
+  errno = 77;
+  options_read(environment);
+  const int error = errno;
+  CHECK(dup2(standard_error, STDERR_FILENO) >= 0);
+  CHECK_COUNT(error, ==, 77);
+  check_heard();
+  for (size_t i = 0; i < SETTINGS; i++) CHECK_COUNT(*settings[i].target, ==, expected[i]);
+  CHECK((options.stats_at_exit == NULL) == (expected_path == NULL));
+  CHECK(!expected_path || strcmp(options.stats_at_exit, expected_path) == 0);
+  CHECK(!expected_path || options.stats_at_exit != expected_path); /* a copy */
+  options = defaults; /* or the end of this process would write there */
+  return 0;
+}
