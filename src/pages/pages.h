@@ -124,17 +124,17 @@ HIDDEN size_t pages_free_dirty(void); /* no lock: a hint */
 HIDDEN bool pages_may_move(struct run *run);
 
 /* The hardened build's: the last granule of a run in use becomes its guard and is no part of it any more. Nobody can
- * touch it, nor the run's own pages from `used` bytes on. Where the kernel guards pages without mappings for them (Linux
- * 6.13; not under mlockall) there may be any number of guards; else each takes two mappings, so only GUARDS_MOST at a
- * time cannot be touched, and the others only keep runs apart. */
+ * touch it, nor the run's own pages from `used` bytes on. Where the kernel guards pages without mappings for them
+ * (Linux 6.13; not under mlockall) there may be any number of guards; else each takes two mappings, so only GUARDS_MOST
+ * at a time cannot be touched, and the others only keep runs apart. */
 #define GUARDS_MOST 256
 HIDDEN void pages_guard(struct run *run, size_t used);
-/* Whether a run should have one: not under RLIMIT_AS, and for runs of which there are `many` not where it takes mappings,
- * as far as is known. */
+/* Whether a run should have one: not under RLIMIT_AS, and for runs of which there are `many` not where it takes
+ * mappings, as far as is known. */
 HIDDEN bool pages_wants_guard(bool many);
 
-/* The guard behind the run, which has one, is an ordinary granule of it again; or, if it has one, free. Where the kernel
- * refuses, it stays, for good: pages_unguard then says false. */
+/* The guard behind the run, which has one, is an ordinary granule of it again; or, if it has one, free. Where the
+ * kernel refuses, it stays, for good: pages_unguard then says false. */
 HIDDEN bool pages_has_guard(const struct run *run);
 HIDDEN bool pages_unguard(struct run *run);
 HIDDEN void pages_free_guard(struct run *run);

@@ -4,8 +4,8 @@
  *
  *   pad = mix(slot),  link = (next | check(next, pad) << 48) ^ pad
  *
- * so that whoever overwrites it, wholly or in part, leads nowhere but with a chance of 1 in 65,536. It stops mistakes and
- * makes an attack a matter of luck; it is no cryptography: who reads enough free memory can compute the secret.
+ * so that whoever overwrites it, wholly or in part, leads nowhere but with a chance of 1 in 65,536. It stops mistakes
+ * and makes an attack a matter of luck; it is no cryptography: who reads enough free memory can compute the secret.
  *
  * Threads: written once, by secret_start; draws are atomic. */
 #ifndef TSLAB_SLAB_SECRET_H
