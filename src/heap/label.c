@@ -24,28 +24,26 @@ static uint32_t hash_of(const char *text) {
   return hash;
 }
 
-/* Its slot, or the empty one where it belongs. */
-static _Atomic uint16_t *find(const char *text) {
+/* Its row, or 0; and its slot, or the empty one where it belongs, which may be another label's at the next look. */
+static uint32_t find(const char *text, uint32_t *slot) {
   for (uint32_t i = hash_of(text);; i++) {
-    _Atomic uint16_t *slot = &own.slots[i % SLOTS];
-    uint16_t row = atomic_load_explicit(slot, memory_order_acquire); /* pairs with the store below */
-    if (row == 0 || strcmp(labels[row].text, text) == 0) return slot;
+    *slot = i % SLOTS;
+    uint16_t row = atomic_load_explicit(&own.slots[*slot], memory_order_acquire); /* pairs with the store below */
+    if (row == 0 || strcmp(labels[row].text, text) == 0) return row;
   }
 }
 
 static uint32_t make(const char *text) {
-  uint32_t row = LABEL_OTHERS;
+  uint32_t slot;
   lock_take(&labels_lock);
-  _Atomic uint16_t *slot = find(text);
-  uint32_t made = atomic_load_explicit(&own.made, memory_order_relaxed);
-  if (atomic_load_explicit(slot, memory_order_relaxed) != 0) {
-    row = atomic_load_explicit(slot, memory_order_relaxed);
-  } else if (made + 1 < LABELS) {
+  uint32_t row = find(text, &slot), made = atomic_load_explicit(&own.made, memory_order_relaxed);
+  if (row == 0 && made + 1 < LABELS) {
     row = made + 1;
     memcpy(labels[row].text, text, strlen(text) + 1);
-    atomic_store_explicit(slot, (uint16_t)row, memory_order_release);
+    atomic_store_explicit(&own.slots[slot], (uint16_t)row, memory_order_release);
     atomic_store_explicit(&own.made, row, memory_order_release);
-  } else {
+  } else if (row == 0) {
+    row = LABEL_OTHERS;
     atomic_store_explicit(&own.full, true, memory_order_relaxed);
   }
   lock_release(&labels_lock);
@@ -54,6 +52,6 @@ static uint32_t make(const char *text) {
 
 uint32_t label_row(const char *text) {
   if (!text[0]) return 0;
-  uint32_t row = atomic_load_explicit(find(text), memory_order_relaxed);
+  uint32_t slot, row = find(text, &slot);
   return row ? row : make(text);
 }
