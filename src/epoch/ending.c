@@ -91,7 +91,7 @@ static void begin_closing(struct epoch *e) {
   atomic_store_explicit(&e->lifetime.returned, 0, memory_order_relaxed);
   atomic_store_explicit(&e->lifetime.closing, true, memory_order_relaxed);
   scope_shut(e);
-  atomic_store_explicit(&e->state, EPOCH_CLOSING, memory_order_relaxed);
+  atomic_store_explicit(&e->state, EPOCH_CLOSING, memory_order_seq_cst); /* see ending_after_free */
 }
 
 /* Another thread is inside: it finds its chunk full, its lists last until they are empty, and its leave
@@ -231,7 +231,7 @@ int ending_close_step(uint64_t id, uint64_t max_ns, tslab_epoch_report *out) {
 void ending_finish_if_done(struct epoch *e) {
   /* Who is inside before what it owns: the last one inside may have taken a first chunk before it left. */
   bool done = epoch_state(e) == EPOCH_CLOSING && !e->stepping && !e->descending && scope_threads_inside(e) == 0 &&
-              atomic_load_explicit(&e->lifetime.own, memory_order_acquire) == 0 && !epoch_has_children(e);
+              atomic_load_explicit(&e->lifetime.own, memory_order_seq_cst) == 0 && !epoch_has_children(e);
   if (!done) {
     epoch_unlock(e);
     return;
@@ -289,8 +289,12 @@ static void go_on(struct epoch *e) {
 }
 
 void endings_go_on(void) {
-  for (uint32_t i = 1; i <= lifetimes_made(); i++)
-    if (epoch_state(epoch_at(i)) == EPOCH_CLOSING && epoch_at(i)->descending) go_on(epoch_at(i));
+  for (uint32_t i = 1; i <= lifetimes_made(); i++) {
+    struct epoch *e = epoch_at(i);
+    if (epoch_state(e) != EPOCH_CLOSING) continue;
+    if (e->descending) go_on(e);
+    else ending_finish(e); /* who freed its last block, or was the last to leave it, may not be there to end it */
+  }
 }
 
 /* ---- destroying -------------------------------------------------------------------------------------------------- */

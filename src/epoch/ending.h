@@ -20,14 +20,18 @@ HIDDEN void ending_left(struct epoch *e, uint64_t id);
 /* Under the lock, which this releases: an epoch that is closing, with nothing left, ends. */
 HIDDEN void ending_finish_if_done(struct epoch *e);
 
-/* In a fork child: closes that a thread had begun which is not there go on. */
+/* In a fork child: closes that a thread had begun which is not there go on, and epochs that it was about to end end. */
 HIDDEN void endings_go_on(void);
 
-/* After a block of the epoch in that slot was freed. */
+/* After a block of the epoch in that slot was freed.
+ *
+ *   last free:  own = 0  |  state == CLOSING ?              close:  state = CLOSING  |  own == 0 ?
+ *
+ * One of the two sees the other, or nobody would end the epoch: so these four are seq_cst. */
 HIDDEN COLD void ending_finish(struct epoch *e);
 INLINE void ending_after_free(uint32_t index) {
   struct epoch *e = epoch_at(index);
-  if (UNLIKELY(epoch_state(e) == EPOCH_CLOSING) &&
+  if (UNLIKELY(atomic_load_explicit(&e->state, memory_order_seq_cst) == EPOCH_CLOSING) &&
       atomic_load_explicit(&e->lifetime.own, memory_order_acquire) == 0)
     ending_finish(e);
 }

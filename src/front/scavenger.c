@@ -62,7 +62,7 @@ static bool was_quiet(struct part *part) {
 /* Of an epoch under its lock: who counts its blocks, or destroys it, must find each on a list or in its slab; and what
  * comes free last here ends it. */
 static size_t tidy(struct part *part, bool now) {
-  struct lifetime *lifetime = __atomic_load_n(&part->lifetime, __ATOMIC_RELAXED);
+  struct lifetime *lifetime = __atomic_load_n(&part->lifetime, __ATOMIC_ACQUIRE); /* pairs with part_take_blank */
   struct epoch *e = (struct epoch *)(void *)lifetime;
   size_t freed = 0;
   if (e) epoch_lock(e);
@@ -178,7 +178,7 @@ static COLD void start_or_wake(uint32_t seen) {
   int kept = errno;
   if (seen == ASLEEP) {
     if (atomic_compare_exchange_strong(&state, &seen, BUSY)) os_wake(&state, 1);
-  } else if (seen == UNBORN) {
+  } else if (seen == UNBORN && !fork_is_visitor()) {
     /* BUSY before the thread exists: the creation itself allocates and comes by here. */
     uint32_t next = options.scavenger ? BUSY : IMPOSSIBLE;
     struct part *part = current_part;

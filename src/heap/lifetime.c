@@ -85,8 +85,9 @@ void lifetime_unlist(struct lifetime *lifetime, struct run *run) {
 
 void lifetime_settle(struct lifetime *lifetime, size_t collected) {
   lifetime_discharge(lifetime, collected);
-  /* Last, because a lifetime that owns nothing may end. Pairs with the load by who ends it. */
-  atomic_fetch_sub_explicit(&lifetime->own, collected, memory_order_release);
+  /* Last, because a lifetime that owns nothing may end. Pairs with the load by who ends it, and is seq_cst for
+   * epoch/ending.h. */
+  atomic_fetch_sub_explicit(&lifetime->own, collected, memory_order_seq_cst);
 }
 
 static void count_returning(struct lifetime *lifetime, const struct returning *returning) {
@@ -192,6 +193,24 @@ bool lifetime_prepare(struct lifetime *lifetime, size_t bytes) {
 
 struct run *lifetime_first(const struct lifetime *lifetime) { return run_at(lifetime->first); }
 struct run *lifetime_next(const struct run *run) { return run_at(run->next_of_epoch); }
+
+static size_t listed_bytes(const struct lifetime *lifetime) {
+  size_t bytes = 0;
+  for (const struct run *run = lifetime_first(lifetime); run; run = lifetime_next(run)) bytes += run_bytes(run);
+  return bytes;
+}
+
+void lifetimes_after_fork(void) {
+  uint32_t made = lifetimes_made();
+  for (uint32_t i = 1; i <= made; i++) atomic_store_explicit(&lifetime_at(i)->charged, 0, memory_order_relaxed);
+  for (uint32_t i = 1; i <= made; i++) {
+    struct lifetime *lifetime = lifetime_at(i);
+    size_t own = listed_bytes(lifetime), charged = own + lifetime_ready_bytes(lifetime);
+    atomic_store_explicit(&lifetime->own, own, memory_order_relaxed);
+    for (struct lifetime *l = lifetime; l; l = l->parent)
+      atomic_fetch_add_explicit(&l->charged, charged, memory_order_relaxed);
+  }
+}
 
 void lifetimes_lock_totals(struct lock_totals *to) {
   for (unsigned i = 0; i < LIFETIME_LOCKS; i++) lock_totals_add(to, &lifetime_locks[i].lock);

@@ -122,7 +122,7 @@ struct part *part_take_blank(struct lifetime *lifetime) {
   part->thread = current_thread;
   part->tally = current_part->tally;
   part->before = list_handed_out(part);
-  __atomic_store_n(&part->lifetime, lifetime, __ATOMIC_RELAXED); /* for the scavenger's look */
+  __atomic_store_n(&part->lifetime, lifetime, __ATOMIC_RELEASE); /* for the scavenger's look */
   lock_release(&part->lock);
   return part;
 }

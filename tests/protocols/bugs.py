@@ -54,9 +54,9 @@ BUGS = [
         "if (LIKELY(open_id_of(a->epoch) == id)) return a;", "return a;"),
     Bug("owns_before_inside", "entering", "src/epoch/ending.c",
         "!e->descending && scope_threads_inside(e) == 0 &&\n"
-        "              atomic_load_explicit(&e->lifetime.own, memory_order_acquire) == 0 &&",
+        "              atomic_load_explicit(&e->lifetime.own, memory_order_seq_cst) == 0 &&",
         "!e->descending &&\n"
-        "              atomic_load_explicit(&e->lifetime.own, memory_order_acquire) == 0 &&"
+        "              atomic_load_explicit(&e->lifetime.own, memory_order_seq_cst) == 0 &&"
         " !scope_threads_inside(e) &&"),
     Bug("ended_meanwhile", "last-free", "src/epoch/ending.c",
         "bool done = epoch_state(e) == EPOCH_CLOSING && !e->stepping", "bool done = !e->stepping"),
