@@ -170,6 +170,12 @@ uint64_t epoch_open(const tslab_epoch_options *wanted, int *error) {
   return 0;
 }
 
+static struct epoch *leave_for_good(struct epoch *e) {
+  struct epoch *parent = e->lifetime.parent ? leave_tree(e) : NULL;
+  if (options.on_destroy != DESTROY_TRAPS) free_slot(e); /* a trap may yet ask for its label */
+  return parent;
+}
+
 struct epoch *epoch_end(struct epoch *e) {
   epoch_count_allocations(e);
   epoch_count_bytes(e);
@@ -180,12 +186,15 @@ struct epoch *epoch_end(struct epoch *e) {
   e->lent = false;
   epoch_unlock(e); /* tree_lock comes first; nobody else can find an ended epoch but as somebody's child */
   if (was_lent) reserve_lend(-1);
-  struct epoch *parent = e->lifetime.parent ? leave_tree(e) : NULL;
-  if (options.on_destroy != DESTROY_TRAPS) free_slot(e); /* a trap may yet ask for its label */
-  return parent;
+  return leave_for_good(e);
 }
 
 /* ---- fork and check ---------------------------------------------------------------------------------------------- */
+
+void epochs_after_fork(void) {
+  for (uint32_t i = 1; i <= lifetimes_made(); i++)
+    if (epoch_state(epoch_at(i)) == EPOCH_ENDED && epoch_at(i)->lifetime.parent) leave_for_good(epoch_at(i));
+}
 
 /* It never ends, for what it owns is frozen. Its runs can still be walked, whatever was being done to the list: a link
  * is stored before what leads to it. */

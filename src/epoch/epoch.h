@@ -116,7 +116,10 @@ INLINE bool epoch_has_children(const struct epoch *e) { return __atomic_load_n(&
 
 HIDDEN void epoch_check(struct epoch *e);
 
-/* In a fork child that may have copied an epoch half written: all are closing, and never end. */
+/* In a fork child: epochs that a thread had ended which is not there leave their parents. */
+HIDDEN void epochs_after_fork(void);
+
+/* In one that may have copied an epoch half written: all are closing, and never end. */
 HIDDEN void epochs_freeze(void);
 
 #endif

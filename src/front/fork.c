@@ -21,10 +21,11 @@
 #include "epoch/handle.h"
 #include "front/publish.h"
 #include "heap/label.h"
+#include "heap/lifetime.h"
 #include "os/os.h"
 #include <pthread.h>
 
-enum { WIPED, SETTLED, SETTLING };
+enum { WIPED, SETTLED, SETTLING /* and more: this and the id of the thread that does it */ };
 
 /* Every lock of ours, outermost first, but that of publication. What a visit to one lock finds behind it must not
  * change any more: so parts come after parts_lock. */
@@ -53,7 +54,12 @@ static void look_whether_held(struct lock *lock) {
 
 /* ---- the child --------------------------------------------------------------------------------------------------- */
 
+static uint32_t process; /* whose memory this is */
+
+bool fork_is_visitor(void) { return os_process_id() != process; }
+
 static void begin_anew(void) {
+  process = os_process_id();
   publish_after_fork(true);
   scavenger_after_fork_child();
   if (current_thread) tally_is_of_this_thread(current_part->tally);
@@ -62,9 +68,11 @@ static void begin_anew(void) {
 
 /* Of a copy that is whole, every lock free. */
 static void settle(void) {
+  lifetimes_after_fork();
   heap_bury_others();
   handles_after_fork();
   scopes_bury_others();
+  epochs_after_fork();
   endings_go_on();
   heap_count_leaked();
   begin_anew();
@@ -79,19 +87,16 @@ static void freeze(bool knows_its_thread) {
   begin_anew();
 }
 
-static _Atomic(pthread_t) settler;
-
 /* By the first thread of such a child to take a lock, which holds none. It may be another than the one that forked,
  * which then is in none of our slow paths: whose the live parts are is not known. */
 static COLD void settle_unseen(void) {
-  uint32_t seen = WIPED;
-  if (!atomic_compare_exchange_strong(lock_witness, &seen, SETTLING)) {
-    if (seen == SETTLING && atomic_load(&settler) == pthread_self()) return;
-    while (atomic_load_explicit(lock_witness, memory_order_acquire) == SETTLING) os_yield();
+  uint32_t seen = WIPED, self = os_thread_id();
+  if (!atomic_compare_exchange_strong(lock_witness, &seen, SETTLING + self)) {
+    if (seen == SETTLING + self) return;
+    while (atomic_load_explicit(lock_witness, memory_order_acquire) != SETTLED) os_yield();
     return;
   }
-  atomic_store(&settler, pthread_self());
-  bool forked_here = os_thread_id() == os_process_id();
+  bool forked_here = self == os_process_id();
   found_held = !forked_here;
   each_lock(look_whether_held);
   each_lock(lock_reset);
@@ -125,6 +130,7 @@ static void after_fork_child(void) {
 }
 
 void fork_start(void) {
+  process = os_process_id();
   _Atomic uint32_t *witness = os_fork_witness();
   if (witness) lock_witness = witness;
   lock_on_copy = settle_unseen;

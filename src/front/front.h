@@ -55,6 +55,10 @@ HIDDEN void scavenger_after_fork_child(void);
 /* ---- fork; fork.c ------------------------------------------------------------------------------------------------ */
 HIDDEN void fork_start(void); /* once, by the library's constructor: children are right from then on */
 
+/* Whether this is a child that runs in its parent's memory, as of vfork: a thread that it made would be its own, and
+ * end with it, whatever locks it held. A system call. */
+HIDDEN bool fork_is_visitor(void);
+
 /* Gives back everything that is free, this thread's lists included. Returns bytes. */
 HIDDEN size_t front_purge(void);
 

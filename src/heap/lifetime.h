@@ -86,6 +86,10 @@ HIDDEN void lifetime_unlock(const struct lifetime *lifetime);
 HIDDEN struct run *lifetime_first(const struct lifetime *lifetime);
 HIDDEN struct run *lifetime_next(const struct run *run);
 
+/* In a fork child: what a thread that it does not have had charged without listing it yet, or unlisted without
+ * discharging it yet, is nobody's. */
+HIDDEN void lifetimes_after_fork(void);
+
 HIDDEN void lifetimes_lock_totals(struct lock_totals *to);
 extern HIDDEN struct lone_lock lifetime_locks[LIFETIME_LOCKS];
 
