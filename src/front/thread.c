@@ -75,9 +75,9 @@ struct part *front_part(void) {
 #define ENVIRONMENT(given) ((void)(given), environ)
 #endif
 
-/* Runs before other libraries' constructors (-z initfirst): fork handlers that were registered later run outside ours,
- * and may allocate. */
-__attribute__((constructor)) static void process_starts(int count, char **arguments, char **environment) {
+/* Runs before other libraries' constructors (-z initfirst), and those of the program that has us linked in (101, the
+ * first that it may have itself): fork handlers that were registered later run outside ours, and may allocate. */
+__attribute__((constructor(101))) static void process_starts(int count, char **arguments, char **environment) {
   (void)count, (void)arguments;
   if (!os_secure_mode()) options_read(ENVIRONMENT(environment));
   lock_times = options.lock_times;

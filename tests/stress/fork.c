@@ -1,12 +1,14 @@
 /* fork: threads allocate while main and others fork, again and again. Each child allocates, frees its own blocks and
- * its parent's, also those of threads that are gone, makes a thread of its own, and forks once itself.  
+ * its parent's, also those of threads that are gone, ends epochs that these were busy with, makes a thread of its own,
+ * and forks once itself. Fork handlers that the program registered allocate, and a child of vfork does.
  *  fork [long] */
 #include "../check.h"
 
 #include <pthread.h>
 #include <sys/wait.h>
+#include <time.h>
 
-enum { THREADS = 3, SHARED = 512, OWN = 200 };
+enum { THREADS = 3, SHARED = 512, OWN = 200, LEFT = 400, PATIENCE_S = 60 };
 
 /* Blocks put by any thread, freed by any thread or child. The lock is held across fork: a child sees what other threads
  * wrote only as far as it happened before, and a block half handed over is nobody's to free. */
@@ -53,6 +55,40 @@ static void *keep_allocating(void *argument) {
   return NULL;
 }
 
+/* Threads of the parent are anywhere in the middle of this when a child is born. */
+static tslab_epoch filled, parent;
+
+static void rest_at_times(unsigned round) {
+  if (round % 128 == 0) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+static void *fill_epoch(void *unused) {
+  for (unsigned round = 1; !stop; round++) {
+    rest_at_times(round);
+    void *const large = tslab_epoch_malloc(filled, 70000), *const in_chunk = tslab_epoch_malloc(filled, 9000);
+    CHECK(large != NULL && in_chunk != NULL);
+    tslab_free(large);
+    tslab_free(in_chunk);
+  }
+  return unused;
+}
+
+static void *open_children(void *unused) {
+  const tslab_epoch_options below = {.struct_size = sizeof below, .parent = parent};
+  for (unsigned round = 1; !stop; round++) {
+    rest_at_times(round);
+    const tslab_epoch child = tslab_epoch_open_with(&below);
+    CHECK(child != 0 && tslab_epoch_close(child, NULL) == 0);
+  }
+  return unused;
+}
+
+static void end_epochs(void) {
+  tslab_epoch_status status;
+  CHECK(tslab_epoch_destroy(filled, NULL) == 0 && tslab_epoch_info(filled, &status) == ESTALE);
+  CHECK(tslab_epoch_close(parent, NULL) == 0 && tslab_epoch_info(parent, &status) == ESTALE);
+}
+
 static void *use_heap_as_thread(void *argument) {
   use_heap((uintptr_t)argument, 300);
   return NULL;
@@ -79,6 +115,7 @@ static void live_as_child(uintptr_t number) {
     _exit(0);
   }
   wait_for(grandchild);
+  end_epochs();
   tslab_malloc_trim(0);
   _exit(0);
 }
@@ -90,10 +127,48 @@ static void *fork_once(void *number) {
   return NULL;
 }
 
+/* Registered by a constructor, so before main, and without regard to when the library's own are. */
+static void allocate_at_fork(void) {
+  void *blocks[LEFT];
+  for (int i = 0; i < LEFT; i++) CHECK((blocks[i] = tslab_malloc(20000)) != NULL);
+  for (int i = 0; i < LEFT; i++) tslab_free(blocks[i]);
+}
+
+__attribute__((constructor)) static void register_handlers(void) {
+  CHECK(pthread_atfork(allocate_at_fork, allocate_at_fork, allocate_at_fork) == 0);
+}
+
+/* A child that frees much in its parent's memory makes no scavenger: it would take it along. The parent makes it. */
+static void vfork_and_free(void) {
+  void *blocks[LEFT];
+  tslab_stats_global now;
+  for (int i = 0; i < LEFT; i++) CHECK((blocks[i] = tslab_malloc(20000)) != NULL);
+  const pid_t child = vfork();
+  if (child == 0) {
+    for (int i = 0; i < LEFT; i++) tslab_free(blocks[i]);
+    _exit(0);
+  }
+  wait_for(child);
+  for (int i = 0; i < PATIENCE_S * 100; i++) {
+    tslab_free(tslab_malloc(100000)); /* a slow path */
+    CHECK(tslab_stats(&now, sizeof now) == 0);
+    if (now.free_dirty_bytes + now.cached_bytes < 1 << 20) return;
+    nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+  }
+  CHECK(!"the scavenger is at work");
+}
+
 int main(int argc, char **argv) {
   const uintptr_t forks = (argc > 1 && strcmp(argv[1], "long") == 0 ? 10000 : 50) / TEST_SCALE;
-  pthread_t threads[THREADS];
+  pthread_t threads[THREADS + 2];
+  vfork_and_free();
+  filled = tslab_epoch_open_with(
+      &(tslab_epoch_options){.struct_size = sizeof(tslab_epoch_options), .flags = TSLAB_EPOCH_DESTROYABLE});
+  parent = tslab_epoch_open("parent");
+  CHECK(filled != 0 && parent != 0);
   for (uintptr_t i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, keep_allocating, (void *)i) == 0);
+  CHECK(pthread_create(&threads[THREADS], NULL, fill_epoch, NULL) == 0);
+  CHECK(pthread_create(&threads[THREADS + 1], NULL, open_children, NULL) == 0);
   for (uintptr_t i = 0; i < forks; i++) {
     fork_once((void *)i);
     use_heap(i + 1, 50);
@@ -103,7 +178,8 @@ int main(int argc, char **argv) {
     CHECK(pthread_join(thread, NULL) == 0);
   }
   stop = 1;
-  for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+  for (int i = 0; i < THREADS + 2; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+  end_epochs();
   for (int i = 0; i < SHARED; i++) tslab_free(shared[i]);
   return 0;
 }
