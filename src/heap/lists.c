@@ -43,9 +43,9 @@ static unsigned add_up(struct part *part, unsigned class) {
   part_begin_change(part);
   bump(&part->bins[class].frees, frees);
   bump(&part->bins[class].allocations, mallocs);
+  bump(&part->served, mallocs);
   set_then(count, count->now);
   part_end_change(part);
-  bump(&part->served, mallocs);
   if (part->bins[class].countdown > COUNTDOWN_LEAST) part->bins[class].countdown -= (int32_t)mallocs;
   return mallocs;
 }
@@ -134,32 +134,39 @@ static unsigned aside_of(struct part *part, unsigned class) {
   return __atomic_load_n(&sampling->class, __ATOMIC_ACQUIRE) == class ? count : 0;
 }
 
+/* What went by since the last visit, and the length; between part_begin_look and part_end_look. */
+INLINE struct list_totals look_at(const struct count *count) {
+  uint32_t now = __atomic_load_n(&count->now, __ATOMIC_ACQUIRE);
+  uint32_t then = __atomic_load_n(&count->then, __ATOMIC_ACQUIRE);
+  if (now == then) return (struct list_totals){.length = count_length(now)};
+  if ((int32_t)now < 0) now += ROOM_ONE - 1; /* a free found no room, and its visit will count it again */
+  unsigned frees = count_room(then) - count_room(now);
+  unsigned mallocs = count_length(then) + frees - count_length(now);
+  return (struct list_totals){.allocations = mallocs, .frees = frees, .length = count_length(now)};
+}
+
 struct list_totals list_totals(struct part *part, unsigned class) {
   const struct bin *bin = &part->bins[class];
-  const struct count *count = &part->count[class];
   for (;;) {
     uint32_t begun = part_begin_look(part);
-    uint32_t now = __atomic_load_n(&count->now, __ATOMIC_ACQUIRE);
-    uint32_t then = __atomic_load_n(&count->then, __ATOMIC_ACQUIRE);
-    if ((int32_t)now < 0) now += ROOM_ONE - 1; /* a free found no room, and its visit will count it again */
-    unsigned frees = count_room(then) - count_room(now);
-    unsigned mallocs = count_length(then) + frees - count_length(now);
-    struct list_totals totals = {
-        .allocations = __atomic_load_n(&bin->allocations, __ATOMIC_ACQUIRE) + mallocs,
-        .frees = __atomic_load_n(&bin->frees, __ATOMIC_ACQUIRE) + frees,
-        .length = count_length(now) + aside_of(part, class),
-    };
+    struct list_totals totals = look_at(&part->count[class]);
+    totals.allocations += __atomic_load_n(&bin->allocations, __ATOMIC_ACQUIRE);
+    totals.frees += __atomic_load_n(&bin->frees, __ATOMIC_ACQUIRE);
+    totals.length += aside_of(part, class);
     if (part_end_look(part, begun)) return totals;
     lock_look(); /* in a child, whoever is changing it may not be there */
   }
 }
 
-/* A part that never had slabs, as that of most requests, has caps for no class, and nothing to add up. */
-uint64_t list_handed_out(struct part *part) {
-  uint64_t sum = part_bumped(part);
-  if (LOAD_RACING(part->granted_bytes) == 0) return sum + __atomic_load_n(&part->served, __ATOMIC_RELAXED);
-  for (unsigned class = 0; class < CLASSES; class++) sum += list_totals(part, class).allocations;
-  return sum;
+/* One look at all classes, because this is asked twice for each epoch. */
+uint64_t list_served(const struct part *part) {
+  for (;;) {
+    uint32_t begun = part_begin_look(part);
+    uint64_t sum = __atomic_load_n(&part->served, __ATOMIC_ACQUIRE);
+    for (unsigned class = 0; class < CLASSES; class++) sum += look_at(&part->count[class]).allocations;
+    if (part_end_look(part, begun)) return sum;
+    lock_look();
+  }
 }
 
 /* ---- caps -------------------------------------------------------------------------------------------------------- */

@@ -49,8 +49,13 @@ struct list_totals {
   uint64_t allocations, frees, length;
 };
 
-/* Blocks that the part handed out in all, up to this moment. From any thread. */
-HIDDEN uint64_t list_handed_out(struct part *part);
+/* Blocks that the part's lists, or all of it, handed out up to this moment. From any thread. A part that never had
+ * slabs, as that of most requests, has caps for no class, and nothing to add up. */
+HIDDEN uint64_t list_served(const struct part *part);
+INLINE uint64_t list_handed_out(const struct part *part) {
+  bool has_lists = LOAD_RACING(part->granted_bytes) != 0;
+  return part_bumped(part) + (has_lists ? list_served(part) : __atomic_load_n(&part->served, __ATOMIC_RELAXED));
+}
 
 HIDDEN struct list_totals list_totals(struct part *part, unsigned class);
 

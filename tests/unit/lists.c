@@ -32,6 +32,7 @@ static void check_totals(uint64_t allocations, uint64_t frees, uint64_t length) 
   CHECK_COUNT(totals.allocations, ==, allocations);
   CHECK_COUNT(totals.frees, ==, frees);
   CHECK_COUNT(totals.length, ==, length);
+  CHECK_COUNT(list_handed_out(&part), ==, allocations); /* no other class is used */
 }
 
 /* At any moment the totals are exact, and a visit neither adds to them nor takes from them. */
