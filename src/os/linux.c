@@ -184,16 +184,25 @@ bool os_forbid(void *at, size_t length) {
   return done;
 }
 
-bool os_guard(void *at, size_t length) { return advise(at, length, MADV_GUARD_INSTALL); }
+/* All of it or nothing: the kernel stops at the first page that is locked, with guards before it. */
+bool os_guard(void *at, size_t length) {
+  bool done = advise(at, length, MADV_GUARD_INSTALL);
+  if (!done) os_unguard(at, length);
+  return done;
+}
+
 bool os_unguard(void *at, size_t length) { return advise(at, length, MADV_GUARD_REMOVE); }
 
 /* ---- the machine and the process --------------------------------------------------------------------------------- */
 
-size_t os_address_space_limit(void) {
+static size_t limit_of(int resource) {
   struct rlimit limit; /* the kernel's struct rlimit64, on 64-bit machines */
-  bool known = call(SYS_prlimit64, 0, RLIMIT_AS, 0, (long)&limit, 0, 0) == 0;
+  bool known = call(SYS_prlimit64, 0, resource, 0, (long)&limit, 0, 0) == 0;
   return known && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur : SIZE_MAX;
 }
+
+size_t os_address_space_limit(void) { return limit_of(RLIMIT_AS); }
+bool os_data_is_limited(void) { return limit_of(RLIMIT_DATA) != SIZE_MAX; }
 
 size_t os_physical_memory(void) {
   struct sysinfo info = {0};

@@ -40,6 +40,7 @@ HIDDEN bool os_heal(void *at, size_t length);
 
 /* Most address space that one reservation should take; SIZE_MAX without a limit. */
 HIDDEN size_t os_address_space_limit(void);
+HIDDEN bool os_data_is_limited(void); /* RLIMIT_DATA: pages that can be written */
 
 HIDDEN size_t os_physical_memory(void);
 

@@ -1,7 +1,7 @@
 /* pages: see pages.h.                                                                                floor: pages
  *
- * Free runs hang in bins by size, those with a dirty granule apart from the clean. The smallest run that fits is cut, so
- * that long ones stay long; of two of a size the dirty one, because its memory is resident already. */
+ * Free runs hang in bins by size, those with a dirty granule apart from the clean. The smallest run that fits is cut,
+ * so that long ones stay long; of two of a size the dirty one, because its memory is resident already. */
 #include "pages/pages.h"
 
 #include "os/os.h"
@@ -36,7 +36,7 @@ static struct {
   size_t frozen;   /* first granule that is not frozen either */
   size_t free_clean, returned, purge_calls, purge_failures, moved_runs;
   uint64_t tick;
-  bool is_limited; /* address space */
+  bool is_limited; /* address space, or pages that can be written */
   uint32_t bins[2][BINS]; /* [has a dirty granule][size] */
   uint64_t occupied[2][BINS / 64];
 } own;
@@ -456,7 +456,7 @@ bool pages_unguard(struct run *run) {
 void pages_free_guard(struct run *run) {
   struct run *guard = guard_of(run);
   if (!guard || !disarm(guard)) return;
-  bool clean = guard->class != GUARD_APART;
+  bool clean = guard->class == GUARD_LIGHT; /* locked pages keep what was there when they are forbidden */
   guard->class = NO_GUARD;
   pages_free(guard, clean);
 }
@@ -551,7 +551,7 @@ bool pages_start(void) {
     if (end < start + total) os_unreserve(end, (size_t)(start + total - end)); /* or it could never grow there */
     own.first = own.frozen = divide_up(HOMES_OFFSET + granules * sizeof(home), GRANULE);
     own.tick = 1;
-    own.is_limited = limit != SIZE_MAX;
+    own.is_limited = limit != SIZE_MAX || (TSLAB_HARDENED && os_data_is_limited());
     if (!tables_reach(own.first)) {
       os_unreserve(start, (size_t)(end - start));
       memset(&own, 0, sizeof own);

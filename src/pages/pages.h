@@ -129,7 +129,8 @@ HIDDEN bool pages_may_move(struct run *run);
  * at a time cannot be touched, and the others only keep runs apart. */
 #define GUARDS_MOST 256
 HIDDEN void pages_guard(struct run *run, size_t used);
-/* Whether a run should have one: not under RLIMIT_AS, and for runs of which there are `many` not where it takes
+/* Whether a run should have one: not under RLIMIT_AS; not under RLIMIT_DATA, where the kernel may refuse to make pages
+ * writable again that the run's next user needs; and for runs of which there are `many` not where it takes
  * mappings, as far as is known. */
 HIDDEN bool pages_wants_guard(bool many);
 

@@ -25,6 +25,7 @@ enum os_moved os_move(void *from, void *to, size_t length) { return (void)from, 
 bool os_is_locked(void *at) { return (void)at, false; }
 bool os_heal(void *at, size_t length) { return explore_zero(at, length), true; }
 size_t os_address_space_limit(void) { return 64 * MiB; }
+bool os_data_is_limited(void) { return false; }
 size_t os_physical_memory(void) { return 64 * MiB; }
 uint64_t os_random(void) { return 0x6a09e667f3bcc908; }
 _Atomic uint32_t *os_fork_witness(void) { return NULL; }

@@ -147,7 +147,7 @@ static void ticks(void) {
   CHECK_COUNT(pages_free_dirty(), ==, 0);
 }
 
-/* A long run stays long while a shorter one fits, although the long one is resident; of equals the resident one goes. */
+/* A long run stays long while a shorter one fits, although the long one is resident; of equals the resident goes. */
 static void smallest_that_fits(void) {
   struct run *const wall = take(1), *const shorter = take(1), *const wall2 = take(1), *const equal = take(1);
   struct run *const wall3 = take(1), *const longer = take(8), *const last = take(1);
@@ -172,6 +172,101 @@ static void few_runs_may_move(void) {
   CHECK(pages_may_move(runs[MOVED_RUNS_MOST]));
   for (int i = 1; i <= MOVED_RUNS_MOST; i++) pages_free(runs[i], false);
   CHECK_COUNT(pages_totals().moved_runs, ==, 0);
+}
+
+static volatile char *touched;
+static void touch(void) { *touched = 1; }
+
+/* In a child: nobody lives on that touches it, and whoever forks takes the guard along. */
+static void check_forbidden(char *at, bool forbidden) {
+  touched = at;
+  CHECK_COUNT(in_child(touch) != 0, ==, forbidden);
+}
+
+/* The kernel guards no page that is locked: this one's guard then takes mappings. */
+static void lock_page(const struct run *run, size_t granule) {
+  CHECK(mlock(run_start(run) + granule * GRANULE, os_page_size) == 0);
+}
+
+static struct run *take_guarded(size_t granules, size_t used, bool locked) {
+  struct run *const run = take(granules + 1);
+  memset(run_start(run), 0x77, run_bytes(run));
+  if (locked) lock_page(run, granules);
+  pages_guard(run, used);
+  CHECK(pages_has_guard(run));
+  CHECK_COUNT(run->granules, ==, granules);
+  return run;
+}
+
+static void check_kept(const struct run *run, size_t used) {
+  for (size_t at = 0; at < used; at += LINE) CHECK_COUNT(run_start(run)[at], ==, 0x77);
+}
+
+static void guard_one(bool locked) {
+  const size_t used = GRANULE + 3 * os_page_size - 100, end = GRANULE + 3 * os_page_size;
+  pages_purge(UINT64_MAX, SIZE_MAX);
+  struct run *run = take_guarded(2, used, locked);
+  char *const start = run_start(run);
+  check_forbidden(start + end - 1, false);
+  check_forbidden(start + end, true);
+  check_forbidden(start + 2 * GRANULE, true);
+  check_forbidden(start + 3 * GRANULE - 1, true);
+  CHECK(pages_run_of(start + 2 * GRANULE)->kind == RUN_META);
+  check_kept(run, end);
+  pages_check();
+
+  /* An ordinary granule again; and then a guard further in front. */
+  CHECK(pages_unguard(run) && !pages_has_guard(run));
+  CHECK_COUNT(run->granules, ==, 3);
+  memset(start + end, 0x77, 3 * GRANULE - end);
+  CHECK(pages_resize(run, 2));
+  if (locked) lock_page(run, 1);
+  pages_guard(run, GRANULE);
+  check_forbidden(start + GRANULE - 1, false);
+  check_forbidden(start + GRANULE, true);
+  check_kept(run, GRANULE);
+
+  pages_free_guard(run);
+  CHECK(!pages_has_guard(run));
+  pages_free_guard(run); /* without one nothing happens */
+  pages_free(run, false);
+  pages_check();
+  pages_purge(UINT64_MAX, SIZE_MAX);
+  bool zero;
+  run = pages_alloc(3, GRANULE, RUN_LARGE, &zero, NULL);
+  CHECK(run_start(run) == start);
+  if (zero) CHECK(reads_zero(run));
+  memset(run_start(run), 1, run_bytes(run));
+  CHECK(munlock(start, 3 * GRANULE) == 0);
+  pages_free(run, false);
+}
+
+/* Those that take mappings: so many cannot be touched, all keep their runs apart, and each freed makes room. */
+static void few_guards_are_mapped(void) {
+  enum { MOST = GUARDS_MOST + 8 };
+  static struct run *runs[MOST];
+  for (int i = 0; i < MOST; i++) runs[i] = take_guarded(1, GRANULE, true);
+  CHECK(pages_wants_guard(false) && !pages_wants_guard(true));
+  check_forbidden(run_start(runs[GUARDS_MOST - 1]) + GRANULE, true);
+  check_forbidden(run_start(runs[GUARDS_MOST]) + GRANULE, false);
+  CHECK(pages_unguard(runs[0]));
+  for (int i = 0; i < MOST; i++) {
+    pages_free_guard(runs[i]);
+    munlock(run_start(runs[i]), 2 * GRANULE);
+    pages_free(runs[i], false);
+  }
+  pages_check();
+  struct run *const last = take_guarded(1, GRANULE, true);
+  check_forbidden(run_start(last) + GRANULE, true);
+  pages_free_guard(last);
+  pages_free(last, false);
+}
+
+static void guards(void) {
+  CHECK(pages_wants_guard(true) && pages_wants_guard(false));
+  guard_one(false);
+  guard_one(true);
+  few_guards_are_mapped();
 }
 
 static void outside(void) {
@@ -203,12 +298,13 @@ static void full(void) {
 }
 
 int main(void) {
-  if (!SANITIZED) CHECK(in_child(full) == 0);
+  if (!SANITIZED && !emulated()) CHECK(in_child(full) == 0); /* an emulator heeds no limit of address space */
   start_floors();
   against_a_map();
   ticks();
   smallest_that_fits();
   few_runs_may_move();
+  if (!SANITIZED && !emulated()) guards(); /* a sanitizer locks nothing, and lives on */
   outside();
   pages_check();
   return 0;
