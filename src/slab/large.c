@@ -53,7 +53,8 @@ static void *move(struct run *run, size_t size) {
   if (!target) return NULL;
   size_t old = run->size, keep = min_size(old, target->size);
   enum os_moved how = NOT_MOVED;
-  if (keep >= MOVE_LEAST && !os_is_locked(run_start(target)) && pages_may_move(target)) how = os_move(run_start(run), run_start(target), keep);
+  if (keep >= MOVE_LEAST && !os_is_locked(run_start(target)) && pages_may_move(target))
+    how = os_move(run_start(run), run_start(target), keep);
   if (how == LOST) { /* the target's granules stay in use for ever, by nobody */
     target->kind = RUN_META;
     return NULL;

@@ -14,6 +14,7 @@ static size_t granules_for(unsigned class) { return class_size(class) <= 8 * KiB
 #define UNITS        64
 #define BLOCKS_MOST  (GRANULE / 16)
 
+/* A power of two. */
 static size_t unit_bytes(const struct run *slab) { return max_size(os_page_size, run_bytes(slab) / UNITS); }
 
 static char *first_block(const struct run *slab) {
@@ -23,7 +24,7 @@ static char *first_block(const struct run *slab) {
 }
 
 static unsigned unit_of(const struct run *slab, const char *p) {
-  return (unsigned)((size_t)(p - run_start(slab)) / unit_bytes(slab));
+  return (unsigned)((size_t)(p - run_start(slab)) >> log2_floor(unit_bytes(slab))); /* no division: each remote free */
 }
 
 static uint16_t head_of(const struct run *slab, const void *block) {
