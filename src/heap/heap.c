@@ -221,8 +221,10 @@ void heap_bury_others(void) {
 /* This thread's, which wait to go to their slabs. */
 static void count_remote(uint64_t count[CLASSES]) {
   if (!current_thread) return;
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
+  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
     for (void *b = p->remote.head; b != CHAIN_END; b = block_next(b)) count[pages_run_of(b)->class]++;
+    if (TSLAB_HARDENED) quarantine_count_remote(p, count);
+  }
 }
 
 /* What slabs hand out is live, or on a list or batch that somebody has, or lost. */

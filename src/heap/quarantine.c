@@ -101,3 +101,11 @@ void quarantine_enter_remote(struct part *part, unsigned class, void *block) {
 }
 
 void quarantine_empty(struct part *part) { shrink(part, 0, 0); }
+
+void quarantine_count_remote(const struct part *part, uint64_t count[CLASSES]) {
+  const struct quarantine *ring = part->quarantine;
+  for (unsigned i = 0; i < ring->count; i++) {
+    uintptr_t entry = ring->blocks[(ring->first + i) % QUARANTINE_MOST];
+    if (entry & 1) count[pages_run_of((void *)entry)->class]++;
+  }
+}

@@ -36,4 +36,7 @@ HIDDEN void quarantine_enter_remote(struct part *part, unsigned class, void *blo
 /* All leave. No lock of the part's held. */
 HIDDEN void quarantine_empty(struct part *part);
 
+/* Adds to each class those that go to another part's slab. */
+HIDDEN void quarantine_count_remote(const struct part *part, uint64_t count[CLASSES]);
+
 #endif

@@ -4,7 +4,7 @@
 #include "os/os.h"
 #include <stdatomic.h>
 
-struct secret secret ALIGNED(CACHE_LINE);
+struct secret secret;
 
 static struct {
   uint64_t seed;
