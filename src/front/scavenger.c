@@ -5,8 +5,7 @@
  * the depot of a thread that did not come by since the last tick goes to the slabs, slabs that stood still are retired
  * or their holes purged; then free runs older than AGE go back to the kernel. So what is not used again within about a
  * second is returned. It takes the locks that slow paths take, one at a time and for a moment. Where no thread can be
- * made, slow paths purge when more than INLINE_NOTICE lies free, and one of them
- * tries again a minute later.
+ * made, slow paths purge when more than INLINE_NOTICE lies free, and one of them tries again a minute later.
  *
  * It also publishes (front/publish.h): then it is born, or woken, by the first slow path after `due`, and stays up
  * while slow paths are visited, so that these look at a clock only while it is asleep or unborn: at ticks, because a
