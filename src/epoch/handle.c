@@ -220,7 +220,8 @@ void handle_forget_tables(struct epoch *e) {
 void handles_after_fork(void) {
   zero.freeing = 0;
   for (uint32_t i = 1; i <= lifetimes_made(); i++)
-    atomic_store_explicit(&epoch_at(i)->freeing, 0, memory_order_relaxed);
+    if (atomic_load_explicit(&epoch_at(i)->freeing, memory_order_relaxed)) /* or each slot's page would be copied */
+      atomic_store_explicit(&epoch_at(i)->freeing, 0, memory_order_relaxed);
 }
 
 void handles_freeze(void) {

@@ -200,14 +200,20 @@ static size_t listed_bytes(const struct lifetime *lifetime) {
   return bytes;
 }
 
+/* Most slots are idle: what is not written is not copied for the child. */
+static void set_if_other(_Atomic size_t *counter, size_t value) {
+  if (atomic_load_explicit(counter, memory_order_relaxed) != value)
+    atomic_store_explicit(counter, value, memory_order_relaxed);
+}
+
 void lifetimes_after_fork(void) {
   uint32_t made = lifetimes_made();
-  for (uint32_t i = 1; i <= made; i++) atomic_store_explicit(&lifetime_at(i)->charged, 0, memory_order_relaxed);
+  for (uint32_t i = 1; i <= made; i++) set_if_other(&lifetime_at(i)->charged, 0);
   for (uint32_t i = 1; i <= made; i++) {
     struct lifetime *lifetime = lifetime_at(i);
     size_t own = listed_bytes(lifetime), charged = own + lifetime_ready_bytes(lifetime);
-    atomic_store_explicit(&lifetime->own, own, memory_order_relaxed);
-    for (struct lifetime *l = lifetime; l; l = l->parent)
+    set_if_other(&lifetime->own, own);
+    for (struct lifetime *l = lifetime; l && charged; l = l->parent)
       atomic_fetch_add_explicit(&l->charged, charged, memory_order_relaxed);
   }
 }
