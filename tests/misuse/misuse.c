@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <limits.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/resource.h>
@@ -133,7 +134,18 @@ static void read_all(int pipe_end, char *text, size_t capacity) {
   close(pipe_end);
 }
 
-/* posix_spawn, because fork copies what a sanitizer keeps. */
+/* The first line that begins so. */
+static void drop_line(char *text, const char *beginning) {
+  for (char *line = text, *next; (next = strchr(line, '\n')) != NULL; line = next) {
+    next++;
+    if (strncmp(line, beginning, strlen(beginning)) != 0) continue;
+    memmove(line, next, strlen(next) + 1);
+    return;
+  }
+}
+
+/* posix_spawn, because fork copies what a sanitizer keeps. A program for another machine is started by what runs it
+ * here, which TEST_EMULATOR names, and which has a word of its own about the signal that ends it. */
 static void start(const struct misuse *m, const char *settings[2], struct ending *ending) {
   char *environment[256], number[16];
   size_t count = 0;
@@ -152,14 +164,19 @@ static void start(const struct misuse *m, const char *settings[2], struct ending
   CHECK(posix_spawn_file_actions_init(&actions) == 0);
   CHECK(posix_spawn_file_actions_adddup2(&actions, out[1], 1) == 0);
   CHECK(posix_spawn_file_actions_adddup2(&actions, err[1], 2) == 0);
-  char *arguments[] = {(char *)(uintptr_t)"test_misuse", number, NULL};
-  CHECK(posix_spawn(&child, "/proc/self/exe", &actions, NULL, arguments, environment) == 0);
+  char program[PATH_MAX] = "test_misuse";
+  const char *const emulator = getenv("TEST_EMULATOR");
+  if (emulator) CHECK(readlink("/proc/self/exe", program, sizeof program - 1) > 0);
+  char *arguments[] = {(char *)(uintptr_t)emulator, program, number, NULL};
+  CHECK(posix_spawn(&child, emulator ? emulator : "/proc/self/exe", &actions, NULL, arguments + !emulator,
+                    environment) == 0);
   CHECK(posix_spawn_file_actions_destroy(&actions) == 0);
   close(out[1]);
   close(err[1]);
   CHECK(waitpid(child, &ending->status, 0) == child);
   read_all(out[0], ending->said, sizeof ending->said);
   read_all(err[0], ending->errors, sizeof ending->errors);
+  if (emulator) drop_line(ending->errors, "qemu: uncaught target signal ");
 }
 
 /* Each line of `says` as the library writes it, the culprit's address put in. */
@@ -200,6 +217,7 @@ static int check(const struct misuse *m, struct misuse_outcome outcome, bool rep
 
 static int run_all(void) {
   int failed = 0;
+  setvbuf(stdout, NULL, _IOLBF, 0);
   for (const struct misuse **row = __start_misuses; row < __stop_misuses; row++) {
     const struct misuse *m = *row;
     const struct misuse_outcome outcome = outcome_in_this_build(m);

@@ -44,6 +44,7 @@ struct misuse {
   MISUSE_ROW(this, .name = __FILE__, .does = what, .run = run, .by_default = {how, line}, __VA_ARGS__)
 
 enum { SMALL = 96, MEDIUM = 20000, LARGE = 3 << 20, HUGE = 1 << 30 };
+enum { STACK_MOST = 8 << 20 }; /* what lies so little above a caller's frames is taken for its stack */
 #define SMALL_TEXT   "96-byte class"
 #define SMALL_BLOCK  "block of the " SMALL_TEXT
 #define MEDIUM_TEXT  "20480-byte class"

@@ -6,6 +6,7 @@
 #include "../check.h"
 
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -20,6 +21,12 @@ enum { SANITIZED = 1 };
 enum { SANITIZED = 0 };
 #endif
 
+/* Whether qemu-user runs this: it answers for the kernel about advice and limits of memory, and says that it did what
+ * it did not. No kernel finds pages there. */
+static inline bool emulated(void) {
+  return madvise((void *)(uintptr_t)GRANULE, GRANULE, MADV_COLD) == 0;
+}
+
 /* The floors below the heap, without the front. */
 static inline void start_floors(void) {
   os_start();
@@ -27,8 +34,8 @@ static inline void start_floors(void) {
   classes_start();
 }
 
-/* Puts what `run` writes to standard error into `text`. Returns how many writes it was: the socket keeps them apart, and
- * an emulator's word about a signal is not counted. Leaves errno as `run` did. */
+/* Puts what `run` writes to standard error into `text`. Returns how many writes it was: the socket keeps them apart,
+ * and an emulator's word about a signal is not counted. Leaves errno as `run` did. */
 static inline int hear(void (*run)(void), char *text, size_t capacity) {
   int pair[2], writes = 0;
   const int kept = dup(2);
