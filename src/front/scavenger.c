@@ -217,10 +217,10 @@ enum caller { BY_FREE, BY_MALLOC };
 static void notice(size_t depot_bytes, enum caller caller) {
   uint32_t seen = atomic_load_explicit(&state, memory_order_relaxed);
   if (LIKELY(seen == BUSY)) return;
-  bool publishes = (caller == BY_MALLOC || seen != UNBORN) && is_due() && is_wanted();
   bool is_locked = seen == UNBORN && may_be_under_stack_lock();
-  bool enough = depot_bytes > DEPOT_NOTICE || pages_free_dirty() + reserve_bytes() > NOTICE;
   if (is_locked && caller == BY_FREE) return;
+  bool publishes = (caller == BY_MALLOC || seen != UNBORN) && is_due() && is_wanted();
+  bool enough = depot_bytes > DEPOT_NOTICE || pages_free_dirty() + reserve_bytes() > NOTICE;
   if (!publishes && !enough && !(is_locked && holds_much())) return;
   if (front_is_ready()) start_or_wake(seen);
 }

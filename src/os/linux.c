@@ -163,8 +163,9 @@ bool os_heal(void *at, size_t length) {
   return true;
 }
 
-/* Of all that madvise offers, this does least: it refuses locked pages, and calls others less used. */
-bool os_is_locked(void *at) { return !advise(at, os_page_size, MADV_COLD); }
+/* Of all that madvise offers, this does least: it refuses locked pages, and calls others less used. Where the kernel
+ * does not know or not allow it, it refuses no pages at all, too. */
+bool os_is_locked(void *at) { return !advise(at, os_page_size, MADV_COLD) && advise(at, 0, MADV_COLD); }
 
 void os_populate(void *at, size_t length) { advise(at, length, MADV_POPULATE_WRITE); }
 
