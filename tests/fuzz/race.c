@@ -195,7 +195,10 @@ static void ask(tslab_epoch id) {
   tslab_epoch_status s;
   const int error = tslab_epoch_info(id, &s);
   CHECK(error == 0 || (id && error == ESTALE));
-  if (error == 0) CHECK(s.epoch == id && s.threads_inside <= THREADS && s.slabs_pinned <= s.slabs);
+  if (error != 0) return;
+  CHECK_COUNT(s.epoch, ==, id);
+  CHECK_COUNT(s.threads_inside, <=, THREADS);
+  CHECK_COUNT(s.slabs_pinned, <=, s.slabs);
 }
 
 static int visit(const tslab_epoch_status *s, void *argument) {
