@@ -56,7 +56,10 @@ static void look_whether_held(struct lock *lock) {
 
 static uint32_t process; /* whose memory this is */
 
-bool fork_is_visitor(void) { return os_process_id() != process; }
+bool fork_is_visitor(void) {
+  uint32_t here = os_process_id();
+  return here != process && (int32_t)here > 0; /* a filter may refuse to tell */
+}
 
 static void begin_anew(void) {
   process = os_process_id();
