@@ -24,7 +24,6 @@
 extern char **environ;
 extern pid_t _Fork(void) __attribute__((weak)); /* glibc 2.34 */
 
-enum { LIST = 1500 }; /* blocks: no list of a class holds more */
 enum { ALLOCATORS = 8, FORKERS = 2, SLOTS = 64, OWN = 32, PIECES = 16, PATIENCE_S = 60 };
 /* Threads that may be in the middle of a call, those that come and go among them. */
 enum { OTHERS = ALLOCATORS + FORKERS + 3 };
@@ -200,8 +199,7 @@ static uint64_t blocks_in_tables(void) {
 static void check_counts(bool quiet, uint64_t more) {
   const tslab_stats_global now = stats();
   const uint64_t known = blocks_in_tables() + more;
-  /* Where a thread was in the middle of adding up a list, that list may count twice: docs/design.md. */
-  CHECK_COUNT(now.live_blocks - (now.allocations - now.frees), <=, quiet ? 0 : LIST);
+  CHECK_COUNT(now.allocations - now.frees, ==, now.live_blocks);
   if (LIBC_TOO) {
     CHECK_COUNT(now.live_blocks + OTHERS, >=, known);
     return;
