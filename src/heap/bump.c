@@ -76,7 +76,7 @@ bool bump_has_live(const struct part *part) {
 
 /* What the current chunk handed out counts there from now on. */
 static void hand_over(struct part *part, uint64_t *to) {
-  part_begin_change(part);
+  part_begin_chunk_change(part);
   __atomic_store_n(to, *to + part->bump.count, __ATOMIC_RELEASE);
   __atomic_store_n(&part->bump.count, 0, __ATOMIC_RELEASE);
   part_end_change(part);
@@ -155,7 +155,7 @@ static bool unseal(struct part *part, struct run *chunk) {
   } while (!atomic_compare_exchange_weak_explicit(&chunk->word, &word, word - CHUNK_SEALED - handed_out,
                                                   memory_order_acq_rel, memory_order_relaxed));
   tally_here()->bump_countdown += chunk->capacity;
-  part_begin_change(part);
+  part_begin_chunk_change(part);
   __atomic_store_n(&bump->sealed, bump->sealed - chunk->capacity, __ATOMIC_RELEASE); /* it may wrap, in a sum */
   __atomic_store_n(&bump->count, chunk->capacity, __ATOMIC_RELEASE);
   part_end_change(part);
@@ -375,6 +375,8 @@ size_t bump_purge_dead(struct lifetime *lifetime, unsigned most) {
 void bump_forsake(struct part *part) {
   struct run *chunk = part->bump.chunk;
   if (chunk) {
+    if (part->bump.count) chunk->capacity = (uint16_t)part->bump.count;
+    hand_over(part, &part->bump.sealed);
     chunk->size = CHUNK_CAPACITY;
     chunk->class = CHUNK_HAS_GAPS;
     set_part(chunk, NULL);

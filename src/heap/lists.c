@@ -27,7 +27,7 @@ static void shift(struct part *part, unsigned class, uint32_t by) {
 void *list_take_back(struct part *part) {
   struct sampling *sampling = &part->sampling;
   void *aside = sampling->aside;
-  part_begin_change(part);
+  part_begin_list_change(part, sampling->class);
   shift(part, sampling->class, count_of(sampling->room, sampling->count));
   __atomic_store_n(&sampling->count, 0, __ATOMIC_RELEASE);
   part_end_change(part);
@@ -40,7 +40,7 @@ static unsigned add_up(struct part *part, unsigned class) {
   struct count *count = &part->count[class];
   unsigned frees = count_room(count->then) - count_room(count->now);
   unsigned mallocs = count_length(count->then) + frees - count_length(count->now);
-  part_begin_change(part);
+  part_begin_list_change(part, class);
   bump(&part->bins[class].frees, frees);
   bump(&part->bins[class].allocations, mallocs);
   bump(&part->served, mallocs);
@@ -52,7 +52,7 @@ static unsigned add_up(struct part *part, unsigned class) {
 
 unsigned list_lose(struct part *part, unsigned class, unsigned lost) {
   unsigned mallocs = add_up(part, class);
-  part_begin_change(part);
+  part_begin_list_change(part, class);
   shift(part, class, 0u - lost);
   part_end_change(part);
   return mallocs;
@@ -91,7 +91,7 @@ void list_set_aside(struct part *part, unsigned class) {
   unsigned room = count_room(part->count[class].now);
   unsigned less = room > ARMED_ROOM ? room - ARMED_ROOM : 0;
   if (chain.count == 0) return;
-  part_begin_change(part);
+  part_begin_list_change(part, class);
   shift(part, class, 0u - count_of(less, chain.count));
   __atomic_store_n(&sampling->count, (uint16_t)chain.count, __ATOMIC_RELEASE);
   __atomic_store_n(&sampling->class, (uint8_t)class, __ATOMIC_RELEASE);
@@ -122,7 +122,7 @@ static unsigned room_for(const struct bin *bin, unsigned length) {
 void list_set(struct part *part, unsigned class, struct chain chain) {
   uint32_t count = count_of(room_for(&part->bins[class], chain.count), chain.count + quarantine_of(part, class));
   part->list[class] = chain.head;
-  part_begin_change(part);
+  part_begin_list_change(part, class);
   __atomic_store_n(&part->count[class].now, count, __ATOMIC_RELEASE);
   set_then(&part->count[class], count);
   part_end_change(part);

@@ -46,21 +46,33 @@ static bool is_other(const struct part *part) {
   return part != current_part && (!current_thread || part->thread != current_thread);
 }
 
+/* By who finds the part in a fork child, and no thread in it: the numbers are those of before a change again. */
+static void undo_change(struct part *part) {
+  const struct undo *undo = &part->undo;
+  if (part->sampling.sequence % 2 == 0) return;
+  if (undo->class == UNDO_CHUNKS) {
+    part->bump.allocations = undo->was[0];
+    part->bump.sealed = undo->was[1];
+    part->bump.count = (uint32_t)undo->was[2];
+  } else {
+    part->bins[undo->class].allocations = undo->was[0];
+    part->bins[undo->class].frees = undo->was[1];
+    part->served = undo->was[2];
+    part->count[undo->class] = undo->count;
+  }
+  part->sampling.sequence++;
+}
+
 /* The thread is gone in the middle of anything, so its lists may be half written and are given up; that is rare, so no
- * attempt is made to tell. What it did counts: `then` is of the time before a change, or after it. */
+ * attempt is made to tell. What it did counts. */
 static void give_up_lists(struct part *part) {
-  bool torn = part->sampling.sequence % 2;
   part->sampling = (struct sampling){.aside = NULL};
   for (unsigned class = 0; class < CLASSES; class++) {
     struct bin *bin = &part->bins[class];
     struct list_totals totals = list_totals(part, class);
-    bool whole = !torn || (totals.allocations - bin->allocations <= LIST_MOST + (ROOM_ONE - 1) &&
-                           totals.frees - bin->frees < ROOM_ONE);
-    if (whole) {
-      part->served += totals.allocations - bin->allocations;
-      bin->allocations = totals.allocations;
-      bin->frees = totals.frees;
-    }
+    part->served += totals.allocations - bin->allocations;
+    bin->allocations = totals.allocations;
+    bin->frees = totals.frees;
     part->list[class] = CHAIN_END;
     part->count[class] = (struct count){0, 0};
   }
@@ -150,6 +162,7 @@ void parts_bury_others(void) {
   own.pool = NULL;
   atomic_store(&dead_parts, 0);
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
+    undo_change(p);
     if (p->live && is_other(p)) bury(p);
     if (!p->of_epochs && !p->live) put_in_pool(p); /* also one whose thread was being born or dying */
   }
@@ -175,7 +188,7 @@ void parts_freeze(bool knows_its_thread) {
   own.cuttings = (struct cuttings){NULL, NULL};
   atomic_store(&dead_parts, 0);
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
-    p->sampling.sequence += p->sampling.sequence % 2; /* else who reads waits for ever */
+    undo_change(p);
     if (knows_its_thread && p->live && is_other(p)) bury(p);
     empty_bins(p);
   }

@@ -81,6 +81,15 @@ struct bin {
 
 #define PUTS 3
 
+/* What a change is about to overwrite: of a class's list, or of the chunks (UNDO_CHUNKS). In a fork child whoever was changing
+ * it may not be there; then this is put back. */
+struct undo {
+  uint64_t was[3];
+  struct count count;
+  uint32_t class;
+};
+#define UNDO_CHUNKS CLASSES
+
 /* One class's list may be kept aside for a moment, so that the next malloc finds none and comes to be timed
  * (heap/sample.h). What was timed waits here for the next visit of a slow path to be counted: the caller of this malloc
  * is not to wait for that. On a line of its own, the only one that such a malloc touches and others do not. */
@@ -135,6 +144,7 @@ struct part {
   bool closing;           /* its epoch is: no slab stays once it is empty */
   uint64_t visits, seen_visits; /* slow path entries now and at the scavenger's last look */
   uint64_t served;              /* mallocs of all classes up to their last visits */
+  struct undo undo;
   struct chain remote;          /* blocks of other parts, freed by this thread and not pushed yet; its thread's alone */
   size_t remote_bytes;
   struct part *next_part; /* every part ever made; never changes once set */
@@ -156,12 +166,22 @@ HIDDEN extern _Atomic unsigned dead_parts; /* in the pool */
 HIDDEN extern _Atomic unsigned live_parts; /* that a thread has */
 HIDDEN extern unsigned parts_given_up;     /* whose lists were lost, in a fork child */
 
-/* Around a change of several numbers that a reader must see as one. What changes in between is stored with release and
- * loaded with acquire: who sees a change sees the odd sequence before it. The fast path changes some of these numbers
- * alone, by plain stores: the fence at the end lets nobody see one of those before the change. By the part's own
- * thread. */
-INLINE void part_begin_change(struct part *part) {
-  __atomic_store_n(&part->sampling.sequence, part->sampling.sequence + 1, __ATOMIC_RELAXED);
+/* Around a change of several numbers that a reader must see as one: a class's totals, its count and part->served, or
+ * those of the chunks. What changes in between is stored with release and loaded with acquire: who sees a change sees
+ * the odd sequence before it, and who sees that sees what there is to undo. The fast path changes some of these numbers
+ * alone, by plain stores: the fence at the end lets nobody see one of those, or the next undo, before the change. By
+ * the part's own thread. */
+INLINE void part_begin_change(struct part *part, struct undo undo) {
+  part->undo = undo;
+  __atomic_store_n(&part->sampling.sequence, part->sampling.sequence + 1, __ATOMIC_RELEASE);
+}
+INLINE void part_begin_list_change(struct part *part, unsigned class) {
+  const struct bin *bin = &part->bins[class];
+  part_begin_change(part, (struct undo){{bin->allocations, bin->frees, part->served}, part->count[class], class});
+}
+INLINE void part_begin_chunk_change(struct part *part) {
+  const struct bump *bump = &part->bump;
+  part_begin_change(part, (struct undo){{bump->allocations, bump->sealed, bump->count}, {0, 0}, UNDO_CHUNKS});
 }
 INLINE void part_end_change(struct part *part) {
   __atomic_store_n(&part->sampling.sequence, part->sampling.sequence + 1, __ATOMIC_RELEASE); /* and even after all */

@@ -1,6 +1,6 @@
 /* births: a child that no handler saw has everything when no lock was held at its birth; else memory that it inherited
- * freezes, whichever lock it was, and all else works. What either lost is counted. A close that was under way in the
- * parent ends in the child. */
+ * freezes, whichever lock it was, and all else works. What either lost is counted, and so are all calls before. A
+ * close that was under way in the parent ends in the child. */
 #include "unit.h"
 
 #include "base/options.h"
@@ -160,6 +160,41 @@ static void closes_go_on(void) {
   in_bare_child(see_ended);
 }
 
+static tslab_stats_global before;
+
+static void see_counted(void) {
+  const tslab_stats_global now = stats();
+  CHECK_COUNT(now.allocations, ==, before.allocations);
+  CHECK_COUNT(now.frees, ==, before.frees);
+  CHECK_COUNT(now.live_blocks, ==, before.live_blocks);
+}
+
+/* Stands still with a chunk half full, most of whose blocks are free. */
+static void *stand_in_epoch(void *unused) {
+  void *own[30];
+  const tslab_epoch filled = tslab_epoch_open("filled");
+  CHECK(filled != 0 && tslab_epoch_enter(filled) == 0);
+  for (int i = 0; i < 30; i++) own[i] = must(100);
+  for (int i = 0; i < 20; i++) tslab_free(own[i]);
+  pthread_barrier_wait(&barrier);
+  pthread_barrier_wait(&barrier);
+  for (int i = 20; i < 30; i++) tslab_free(own[i]);
+  CHECK(tslab_epoch_leave(filled) == 0 && tslab_epoch_close(filled, NULL) == 0);
+  return unused;
+}
+
+/* What was counted in the parent is never less in a child, the chunks of threads that it does not have among it. */
+static void calls_stay_counted(void) {
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, stand_in_epoch, NULL) == 0);
+  pthread_barrier_wait(&barrier);
+  before = stats();
+  CHECK(in_child(see_counted) == 0);
+  in_bare_child(see_counted);
+  pthread_barrier_wait(&barrier);
+  CHECK(pthread_join(thread, NULL) == 0);
+}
+
 int main(void) {
   pthread_t thread;
   if (SANITIZED) options.scavenger = 0; /* a sanitizer's runtime starts no thread in a child */
@@ -179,5 +214,6 @@ int main(void) {
   closes_go_on();
   pthread_barrier_wait(&barrier);
   CHECK(pthread_join(thread, NULL) == 0);
+  calls_stay_counted();
   return 0;
 }

@@ -1,0 +1,136 @@
+/* torn: a thread that is not in a fork child was cut off at any instruction. The parent steps a child through every
+ * instruction of some hundred calls; after each it has the child's part in place of its own, buries it as a fork child
+ * does, and counts: all calls that had returned, none that had not begun, the one under way or not.
+ *
+ * Blocks of lists, refilled and put by, with samples where TSLAB_SAMPLE says so; then blocks of an epoch's chunks, which
+ * are begun, filled and, once empty, begun again. */
+#include "../check.h"
+
+#include "heap/fast.h"
+#include "heap/lists.h"
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+
+enum { LISTED = 6000, BUMPED = 5000, HELD = 40, CALLS = 240 / (TEST_SCALE > 4 ? 4 : TEST_SCALE) };
+
+static volatile struct {
+  uint64_t mallocs_begun, mallocs, frees_begun, frees;
+} calls;
+
+static void *held[HELD];
+static uint64_t random_state = 1;
+
+static void call(size_t size) {
+  void **const slot = &held[check_random(&random_state) % HELD];
+  if (*slot) {
+    calls.frees_begun++;
+    tslab_free(*slot);
+    calls.frees++;
+    *slot = NULL;
+  } else {
+    calls.mallocs_begun++;
+    *slot = tslab_malloc(size);
+    calls.mallocs++;
+    CHECK(*slot != NULL);
+  }
+}
+
+static void make_calls(size_t size) {
+  for (int i = 0; i < CALLS; i++) call(size);
+  for (int i = 0; i < HELD; i++) {
+    calls.frees_begun += held[i] != NULL;
+    tslab_free(held[i]);
+    calls.frees += held[i] != NULL;
+    held[i] = NULL;
+  }
+  for (int i = 0; i < CALLS; i++) call(size);
+  _exit(0);
+}
+
+/* What the child has there, here. */
+static void copy(pid_t child, volatile void *at, size_t bytes) {
+  const struct iovec iovec = {(void *)(uintptr_t)at, bytes};
+  CHECK(process_vm_readv(child, &iovec, 1, &iovec, 1, 0) == (ssize_t)bytes);
+}
+
+static void check_part(struct part *part, bool bumps) {
+  parts_bury_others();
+  const uint64_t handed_out = list_handed_out(part);
+  uint64_t allocations = 0, frees = 0;
+  for (unsigned class = 0; class < CLASSES; class++) {
+    const struct list_totals totals = list_totals(part, class);
+    allocations += totals.allocations;
+    frees += totals.frees;
+  }
+  CHECK_COUNT(handed_out, >=, calls.mallocs);
+  CHECK_COUNT(handed_out, <=, calls.mallocs_begun);
+  if (bumps) return;
+  CHECK_COUNT(allocations, ==, handed_out);
+  CHECK_COUNT(frees, >=, calls.frees);
+  CHECK_COUNT(frees, <=, calls.frees_begun);
+}
+
+/* The part's counts so far are taken as those of the calls. */
+static void every_instruction(struct part *part, size_t size, bool bumps) {
+  int status;
+  unsigned long steps = 0, changes = 0;
+  calls.mallocs = calls.mallocs_begun = list_handed_out(part);
+  calls.frees = 0;
+  for (unsigned class = 0; class < CLASSES; class++) calls.frees += list_totals(part, class).frees;
+  calls.frees_begun = calls.frees;
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    CHECK(ptrace(PTRACE_TRACEME, 0, NULL, NULL) == 0);
+    raise(SIGSTOP);
+    make_calls(size);
+  }
+  current_part = &empty_part;
+  CHECK(waitpid(child, &status, 0) == child && WIFSTOPPED(status));
+  for (;; steps++) {
+    CHECK(ptrace(PTRACE_SINGLESTEP, child, NULL, NULL) == 0);
+    CHECK(waitpid(child, &status, 0) == child);
+    if (!WIFSTOPPED(status)) break;
+    copy(child, &calls, sizeof calls);
+    copy(child, part, sizeof *part);
+    changes += part->sampling.sequence % 2;
+    check_part(part, bumps);
+  }
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  printf("%s: %lu instructions, %lu of them in a change\n", bumps ? "chunks" : "lists", steps, changes);
+  CHECK(changes > 0);
+}
+
+static void lists(void) {
+  tslab_free(tslab_malloc(LISTED));
+  every_instruction(current_part, LISTED, false);
+}
+
+static void chunks(void) {
+  const tslab_epoch epoch = tslab_epoch_open("torn");
+  CHECK(epoch != 0 && tslab_epoch_enter(epoch) == 0);
+  tslab_free(tslab_malloc(BUMPED));
+  every_instruction(current_part, BUMPED, true);
+}
+
+/* Each in a process of its own, which what it buried is of no more use to. */
+static void in_process(void (*test)(void)) {
+  int status;
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    test();
+    fflush(stdout);
+    _exit(0);
+  }
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+int main(void) {
+  in_process(lists);
+  in_process(chunks);
+  return 0;
+}
