@@ -3,7 +3,8 @@
  *
  *   | warm-up, a half | first half of the readings | second half |           the halves' means differ by 1 % at most
  *
- * Blocks lie in slots that any thread empties and fills, so that most are freed by another thread than took them.
+ * Blocks lie in slots that any thread empties and fills, so that most are freed by another thread than took them. The
+ * threads of a generation keep step: else how the kernel lets them run decides how many slabs each of them needs.
  * Readings are taken between two generations of threads, when all that nobody uses has gone back: what is compared is
  * what cannot go back. */
 #include "memory.h"
@@ -14,7 +15,7 @@
 
 enum {
   WORKERS = 4,
-  BUSIEST = 6,       /* workers in the first quarter: what is ever made writable is made for the busiest time */
+  BUSIEST = 8,       /* workers in the first quarter: what is ever made writable is made for the busiest time */
   SLOTS = 40000,     /* of up to 4 KiB: so many that their sum varies by less than a percent */
   LARGE_SLOTS = 12,  /* of up to 512 KiB: a tenth of all bytes */
   LIFE = 8000,       /* operations of one thread */
@@ -30,6 +31,7 @@ typedef struct { reading sum; size_t readings; } half;
 
 static _Atomic(void *) small_blocks[SLOTS], large_blocks[LARGE_SLOTS];
 static _Atomic uint64_t requests;
+static pthread_barrier_t step;
 
 static double seconds(void) {
   struct timespec now;
@@ -70,7 +72,10 @@ static void *live(void *seed) {
   uint64_t random = (uintptr_t)seed;
   for (int i = 0; i < LIFE; i++) {
     const uint64_t r = check_random(&random);
-    if (i % REQUEST == 0) serve_request(&random);
+    if (i % REQUEST == 0) {
+      pthread_barrier_wait(&step);
+      serve_request(&random);
+    }
     if (i % 400 == 0) replace(&large_blocks[r % LARGE_SLOTS], large_size(check_random(&random)), i % 800 == 0);
     replace(&small_blocks[r % SLOTS], small_size(check_random(&random)), i % 8 == 0);
   }
@@ -79,9 +84,11 @@ static void *live(void *seed) {
 
 static void live_together(uintptr_t births, uintptr_t number) {
   pthread_t workers[BUSIEST];
+  CHECK(pthread_barrier_init(&step, NULL, (unsigned)number) == 0);
   for (uintptr_t i = 0; i < number; i++)
     CHECK(pthread_create(&workers[i], NULL, live, (void *)(births + i + 1)) == 0);
   for (uintptr_t i = 0; i < number; i++) CHECK(pthread_join(workers[i], NULL) == 0);
+  pthread_barrier_destroy(&step);
 }
 
 static size_t mappings(void) {
