@@ -6,16 +6,14 @@
 #include "workload.h"
 
 #include "../check.h"
+#include "../stress/filter.h"
 #include "../stress/memory.h"
 
 #include <grp.h>
 #include <limits.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stddef.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -445,40 +443,12 @@ static void on_little_stack(void) {
 
 /* ---- a filter ---------------------------------------------------------------------------------------------------- */
 
-#define ALLOW(number) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
-
-/* What the library may use after its start; what a program does here besides: write, fork, wait, end; and, when it may
- * make threads, what libc needs for that. Everything else fails with EPERM. */
-static void install_filter(bool with_threads) {
-  struct sock_filter rules[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-      ALLOW(SYS_madvise),
-      ALLOW(SYS_mmap),
-      ALLOW(SYS_munmap),
-      ALLOW(SYS_mremap),
-      ALLOW(SYS_mprotect),
-      ALLOW(SYS_futex),
-      ALLOW(SYS_membarrier),
-      ALLOW(SYS_clock_gettime),
-      ALLOW(SYS_clock_nanosleep),
-      ALLOW(SYS_write),
-      ALLOW(SYS_clone),
-      ALLOW(SYS_wait4),
-      ALLOW(SYS_exit),
-      ALLOW(SYS_exit_group),
-      ALLOW((uint32_t)(with_threads ? SYS_clone3 : SYS_exit)),
-      ALLOW((uint32_t)(with_threads ? SYS_rseq : SYS_exit)),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-  };
-  const struct sock_fprog program = {sizeof rules / sizeof *rules, rules};
-  CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) != 0) skip("seccomp is not allowed here");
-  errno = 0;
-  CHECK(syscall(SYS_getpid) == -1 && errno == EPERM);
+static void filter(const int more[FILTER_MORE]) {
+  if (!install_filter(0, more)) skip("seccomp is not allowed here");
 }
 
 static void under_a_filter(void) {
-  install_filter(false);
+  filter((const int[FILTER_MORE]){SYS_clone, SYS_wait4, -1}); /* the program forks and waits */
   CHECK_COUNT(work_run(1, WORK_FORK), ==, 0);
   outlive_publishing();
   CHECK_COUNT(work_run(2, WORK_FORK), ==, 0);
@@ -488,7 +458,7 @@ static void under_a_filter(void) {
 }
 
 static void under_a_filter_with_threads(void) {
-  install_filter(true);
+  filter((const int[FILTER_MORE]){SYS_clone, SYS_wait4, SYS_clone3, SYS_rseq, -1}); /* and makes threads */
   CHECK(can_make_thread());
   CHECK_COUNT(work_run(1, WORK_ALL), ==, 0);
   outlive_publishing();

@@ -1,45 +1,13 @@
 /* filtered: after start, a seccomp filter lets pass only madvise, mmap, munmap, mremap, mprotect, futex, membarrier and
  * clocks (and what this test needs to say how it ended); everything else fails with EPERM. The allocator goes on, in
  * threads too, and gives memory back. */
+#include "filter.h"
 #include "memory.h"
 
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <pthread.h>
-#include <stddef.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <time.h>
 
 enum { THREADS = 2 };
-
-#define ALLOW(number) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
-
-static void install_filter(void) {
-  struct sock_filter rules[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-      ALLOW(SYS_madvise),
-      ALLOW(SYS_mmap),
-      ALLOW(SYS_munmap),
-      ALLOW(SYS_mremap),
-      ALLOW(SYS_mprotect),
-      ALLOW(SYS_futex),
-      ALLOW(SYS_membarrier),
-      ALLOW(SYS_clock_gettime),
-      ALLOW(SYS_clock_nanosleep),
-      ALLOW(SYS_write),
-      ALLOW(SYS_exit),
-      ALLOW(SYS_exit_group),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-  };
-  const struct sock_fprog program = {sizeof rules / sizeof *rules, rules};
-  CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0) {
-    printf("skipped: seccomp is not allowed here\n");
-    exit(SKIPPED);
-  }
-}
 
 static pthread_barrier_t barrier;
 
@@ -70,9 +38,10 @@ int main(void) {
   for (uintptr_t i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, work, (void *)i) == 0);
   tslab_free(tslab_malloc(10));
   pthread_barrier_wait(&barrier);
-  install_filter();
-  errno = 0;
-  CHECK(syscall(SYS_getpid) == -1 && errno == EPERM);
+  if (!install_filter(SECCOMP_FILTER_FLAG_TSYNC, (const int[FILTER_MORE]){-1})) {
+    printf("skipped: seccomp is not allowed here\n");
+    return SKIPPED;
+  }
   pthread_barrier_wait(&barrier);
   use_heap(100);
   for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);

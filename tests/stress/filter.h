@@ -1,0 +1,39 @@
+/* filter.h: a seccomp filter as a sandbox installs one after its program's start. */
+#ifndef TSLAB_TESTS_FILTER_H
+#define TSLAB_TESTS_FILTER_H
+
+#include "../check.h"
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#define FILTER_MORE 8
+
+/* Lets pass what the library uses after its start, what a test needs to say how it ended, and the calls in `more`, which
+ * ends with -1; everything else fails with EPERM. With `flags` of SECCOMP_SET_MODE_FILTER. False: not allowed here. */
+static inline bool install_filter(unsigned flags, const int more[FILTER_MORE]) {
+  static const int always[] = {SYS_madvise, SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_futex, SYS_membarrier,
+                               SYS_clock_gettime, SYS_clock_nanosleep, SYS_write, SYS_exit, SYS_exit_group};
+  enum { ALWAYS = sizeof always / sizeof *always };
+  struct sock_filter rules[2 * (ALWAYS + FILTER_MORE) + 2];
+  unsigned short count = 0;
+  rules[count++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+  for (int i = 0; i < ALWAYS || more[i - ALWAYS] >= 0; i++) {
+    const uint32_t number = (uint32_t)(i < ALWAYS ? always[i] : more[i - ALWAYS]);
+    rules[count++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1);
+    rules[count++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+  }
+  rules[count++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
+  const struct sock_fprog program = {count, rules};
+  CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program) != 0) return false;
+  errno = 0;
+  CHECK(syscall(SYS_getpid) == -1 && errno == EPERM);
+  return true;
+}
+
+#endif
