@@ -400,7 +400,8 @@ def _bar_panel(
         axis.barh(
             place, value, 0.65, color=_style(result, name)[0], xerr=reach, error_kw={"ecolor": INK, "elinewidth": 1}
         )
-        axis.text(interval.high / scale, place, f"  {value:,.0f}" if value >= 999.5 else f"  {value:.3g}", va="center", fontsize=8)
+        label = f"{value:,.0f}" if value >= 999.5 else f"{value:.3g}"
+        axis.text(interval.high / scale, place, f"  {label}", va="center", fontsize=8)
     axis.set_yticks(range(len(found)), [name for name, _ in found])
     axis.invert_yaxis()
     axis.margins(x=0.2)
