@@ -56,7 +56,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--calibrate",
         action="store_true",
-        help="measure this laboratory itself: A/A comparisons and injected slowdowns (half an hour)",
+        help="measure this laboratory itself: A/A comparisons and injected slowdowns (an hour)",
     )
 
 
