@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import segments
+
 from tslab import figures, process
 from tslab.errors import Unreadable
 from tslab.figures import Source
