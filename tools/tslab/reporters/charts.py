@@ -41,7 +41,6 @@ mpl.rcParams.update(
         "axes.spines.right": False,
         "legend.frameon": False,
         "savefig.transparent": True,
-        "svg.hashsalt": "tslab",
     }
 )
 STYLES: dict[str, tuple[str, str]] = {
@@ -483,7 +482,8 @@ def _finish(
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), LEGEND_COLUMNS), fontsize=9)
     out = io.StringIO()
-    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    with mpl.rc_context({"svg.hashsalt": repr((head, rows))}):  # two charts of one layout share a page
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     svg = out.getvalue()
     svg = svg[svg.index("<svg") :].replace(INK, "currentColor").replace(GRID, "var(--grid)")
     return Chart(re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', 'width="100%"', svg, count=1), (head, rows))
