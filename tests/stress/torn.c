@@ -13,7 +13,7 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 
-enum { LISTED = 6000, BUMPED = 5000, HELD = 40, CALLS = 240 / (TEST_SCALE > 4 ? 4 : TEST_SCALE) };
+enum { LISTED = 6000, BUMPED = 5000, HELD = 40, CALLS = 240 };
 
 static volatile struct {
   uint64_t mallocs_begun, mallocs, frees_begun, frees;

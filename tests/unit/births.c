@@ -183,7 +183,7 @@ static void *stand_in_epoch(void *unused) {
   return unused;
 }
 
-/* What was counted in the parent is never less in a child, the chunks of threads that it does not have among it. */
+/* What was counted in the parent is so in a child, in the chunks of threads, too, that it does not have. */
 static void calls_stay_counted(void) {
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, stand_in_epoch, NULL) == 0);
