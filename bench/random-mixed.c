@@ -10,10 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST = 16, SPREAD = 0x3FF, CLASSES = 8 };   /* classes by powers of two: 16, 32 ... 1,024, above */
+/* Classes by powers of two: 16, 32 ... 1,024, above. */
+enum { LEAST = 16, SPREAD = 0x3FF, CLASSES = 8, REPLAYED = 1000000 };
 
 static long iterations = 20000000, slots = 400, threads = 1;
 static const char *draws = "same";
+static _Atomic uint64_t allocations;
 
 static const lab_option options[] = {
   { .name = "draws", .help = "slot and size from the same number, or from two", .text = &draws,
@@ -57,18 +59,20 @@ static void work(unsigned index) {
   lab_litter(LEAST, LEAST + SPREAD);
   uint32_t state = lab_seed32(index + 1000);
   turns(table, &state, iterations / 10, same);
-  if (index == 0) {
-    uint64_t live = 0;
-    for (long i = 0; i < slots; i++)
-      live += table[i] ? LEAST + SPREAD / 2 : 0;
-    lab_proof_live(live);
-  }
+  long before = 0, after = 0;
+  for (long i = 0; i < slots; i++)
+    before += table[i] != NULL;
+  if (index == 0)
+    lab_proof_live((uint64_t)before * (LEAST + SPREAD / 2));
   state = lab_seed32(index);
   lab_team_begin();
   turns(table, &state, iterations, same);
-  for (long i = 0; i < slots; i++)
+  for (long i = 0; i < slots; i++) {
+    after += table[i] != NULL;
     free(table[i]);
+  }
   lab_team_end();
+  allocations += (uint64_t)(iterations + after - before) / 2;   /* each turn allocates or frees */
 }
 
 static unsigned class_of(size_t size) {
@@ -78,13 +82,14 @@ static unsigned class_of(size_t size) {
   return c;
 }
 
-/* The first thread's sizes, counted by playing its turns once more without an allocator. */
+/* The first thread's sizes, counted by playing its first turns once more without an allocator. */
 static void class_shares(void) {
   bool same = strcmp(draws, "same") == 0;
   bool *held = lab_map((size_t)slots);
   uint64_t count[CLASSES] = { 0 }, total = 0;
+  long played = iterations < REPLAYED ? iterations : REPLAYED;
   uint32_t state = lab_seed32(0);
-  for (long i = 0; i < iterations; i++) {
+  for (long i = 0; i < played; i++) {
     uint32_t r = lab_xorshift32(&state), slot = r % (uint32_t)slots;
     if (!held[slot]) {
       count[class_of(LEAST + ((same ? r : lab_xorshift32(&state)) & SPREAD))]++;
@@ -98,7 +103,6 @@ static void class_shares(void) {
   };
   for (unsigned c = 0; c < CLASSES; c++)
     lab_metric(names[c], total ? 100 * (double)count[c] / (double)total : 0);
-  lab_calls = total * (uint64_t)threads;
 }
 
 int main(int argc, char **argv) {
@@ -112,5 +116,6 @@ int main(int argc, char **argv) {
   lab_metric("slowest_thread_ops_per_s", (double)iterations / r.slowest_ns * 1e9);
   lab_metric("wall_ns", r.wall_ns);
   class_shares();
+  lab_calls = allocations;
   return lab_finish();
 }

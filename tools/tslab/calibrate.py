@@ -27,13 +27,15 @@ from tslab.reach import reach
 from tslab.reporters import sections
 from tslab.runner import Program
 from tslab.runner import run as run_once
-from tslab.stats import Kind, Verdict, verdict_of
+from tslab.stats import Kind, Verdict, judge_rounds, verdict_of
 
-WORKLOAD = ("random-mixed", "--iterations=4000000")
-COUNT_WITH = ("--iterations=100000",)
+WORKLOAD = ("random-mixed", "--iterations=8000000")
+# Start-up and what the scavenger finds to do differ between two counts: by 0.3 % of 100,000 turns, 0.05 % of these.
+COUNT_WITH = ("--iterations=2000000",)
 EQUAL, SLOWED, HEAVIER = 60, 20, 20
 SLOWDOWN, MORE_INSTRUCTIONS = 0.03, 0.01
-MINUTES_EACH = 0.75
+# A false verdict is as rare after few rounds as after many; to see 3 % takes intervals of about a percent.
+MINUTES, SHARE_OF_EQUAL = 55.0, 0.5
 FALSE_AT_MOST, CAUGHT_AT_LEAST = 6, 19
 
 
@@ -56,14 +58,26 @@ def slowed(library: Path, served_by: Path, turns: int) -> Arm:
 
 
 def turns_for_time(program: Program, slow_by: Callable[[int], Arm], share: float) -> int:
-    """Loop turns that make the workload `share` slower, from the slope between no turns and many."""
-    many, pairs = 200, 9
-    changes = []
-    for _ in range(pairs):
-        plain, slow = (run_once(program, slow_by(turns)).rows[0].metrics["op_ns"] for turns in (0, many))
-        changes.append(slow / plain - 1)
-    slope = statistics.median(changes) / many
-    return max(1, round(share / slope))
+    """Loop turns that make the workload `share` slower, on the line through two numbers of turns that were measured.
+
+    The line does not pass through zero: a processor runs the first turns beside the malloc's own work, and the last
+    costs a mispredicted branch.
+    """
+    few, many, rounds = 100, 300, 120
+    times: dict[int, list[float]] = {0: [], few: [], many: []}
+    for number in range(rounds):
+        order = (0, few, many, many, few, 0) if number % 2 else (few, many, 0, 0, many, few)
+        of_round = [(turns, run_once(program, slow_by(turns)).rows[0].metrics["op_ns"]) for turns in order]
+        for turns, values in times.items():
+            values.append(sum(ns for measured, ns in of_round if measured == turns))
+    cost_few, cost_many = (judge_rounds(times[0], times[turns], share).change.point for turns in (few, many))
+    wanted = few + (share - cost_few) * (many - few) / (cost_many - cost_few)
+    if cost_many <= cost_few or not few / 4 <= wanted <= 4 * many:
+        raise LabError(
+            f"{few} turns cost {cost_few:+.1%} and {many} cost {cost_many:+.1%}: no line to find {share:.0%} on; "
+            f"calibrate on a quieter machine"
+        )
+    return round(wanted)
 
 
 def turns_for_instructions(program: Program, slow_by: Callable[[int], Arm], share: float) -> int:
@@ -73,7 +87,7 @@ def turns_for_instructions(program: Program, slow_by: Callable[[int], Arm], shar
     return max(1, round(share * plain / ((slow - plain) / many)))
 
 
-def run(place: Project, console: Console, minutes_each: float) -> int:
+def run(place: Project, console: Console, minutes: float) -> int:
     program = Program((str(place.workloads / WORKLOAD[0]), *WORKLOAD[1:]), is_workload=True)
     served_by = place.known().get("tslab")
     if served_by is None:
@@ -84,10 +98,10 @@ def run(place: Project, console: Console, minutes_each: float) -> int:
     weight = turns_for_instructions(program, slow_by, MORE_INSTRUCTIONS)
     console.print(f"{SLOWDOWN:.0%} of time is {delay} turns, {MORE_INSTRUCTIONS:.0%} of instructions {weight}")
     plain = slow_by(0)
-    equal = [_compare(program, plain, plain, minutes_each, console, f"A/A {i + 1}/{EQUAL}") for i in range(EQUAL)]
-    slow = [
-        _compare(program, plain, slow_by(delay), minutes_each, console, f"3 % {i + 1}/{SLOWED}") for i in range(SLOWED)
-    ]
+    each = minutes * SHARE_OF_EQUAL / EQUAL
+    equal = [_compare(program, plain, plain, each, console, f"A/A {i + 1}/{EQUAL}") for i in range(EQUAL)]
+    each = minutes * (1 - SHARE_OF_EQUAL) / SLOWED
+    slow = [_compare(program, plain, slow_by(delay), each, console, f"3 % {i + 1}/{SLOWED}") for i in range(SLOWED)]
     heavy = []
     for i in range(HEAVIER):
         # Counts have no noise, so every try plays other numbers.

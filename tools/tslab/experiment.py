@@ -15,7 +15,7 @@ from tslab.arms import Arm, common_length
 from tslab.errors import LabError
 from tslab.machine import Pressure, PressureMeter
 from tslab.runner import Program, Row, Run, higher_is_better, run
-from tslab.stats import Judgement, Kind, OutlierRule, Verdict, judge_rounds, runs_for
+from tslab.stats import Judgement, Kind, Verdict, judge_rounds, runs_for
 
 ORDERS = ("ABXXBA", "BAXXAB")
 # Enough rounds to know the noise within a third; they count, since looking at the noise alone biases nothing.
@@ -30,10 +30,6 @@ class Series:
     a: list[float] = field(default_factory=list)
     b: list[float] = field(default_factory=list)
     again: list[float] = field(default_factory=list)
-    kept: list[bool] = field(default_factory=list)
-
-    def of(self, values: Sequence[float]) -> list[float]:
-        return [value for value, kept in zip(values, self.kept, strict=True) if kept]
 
 
 @dataclass(frozen=True)
@@ -71,7 +67,6 @@ class Experiment:
     metric: str | None = None
     variant: str = ""
     options: tuple[str, ...] = ()
-    rule: OutlierRule = field(default_factory=OutlierRule)
 
     def run(self, progress: Progress = lambda done, total, left: None) -> Outcome:
         meter, started = PressureMeter(), time.monotonic()
@@ -86,17 +81,12 @@ class Experiment:
             if done == PILOT_ROUNDS:
                 wanted, total = self._rounds(series, better, spent)
             progress(done, total, spent / done * (total - done))
-        changes = [b / a for a, b in zip(series.a, series.b, strict=True)]
-        controls = [x / a for a, x in zip(series.a, series.again, strict=True)]
-        keep = zip(self.rule.keep(changes), self.rule.keep(controls), strict=True)
-        series.kept = [all(pair) for pair in keep]
-        kept_a = series.of(series.a)
         threshold = self.kind.threshold
         return Outcome(
             metric,
             self.kind,
-            judge_rounds(kept_a, series.of(series.b), threshold, better),
-            judge_rounds(kept_a, series.of(series.again), threshold, better),
+            judge_rounds(series.a, series.b, threshold, better),
+            judge_rounds(series.a, series.again, threshold, better),
             series,
             total,
             wanted,

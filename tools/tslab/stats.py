@@ -7,8 +7,9 @@ Two designs, one verdict:
   independent  two lists of runs. Student's t on the difference of means, divided by the baseline's mean. With as many
                runs on each side its level holds under unequal variances; with unequal numbers it does not, so Welch's
                degrees of freedom are used there.
-  by rounds    interleaved rounds, each with its own ratio. Student's t on the ratios: a drift of the machine that is
-               slower than a round cancels.
+  by rounds    interleaved rounds, each with its own ratio: a drift of the machine that is slower than a round cancels.
+               The trimmed mean of the ratios' logarithms, a fifth off each end, and Student's t on it by the
+               winsorised variance (Tukey and McLaughlin 1963): a machine shared with others disturbs whole rounds.
 
 Verdict, from the interval [low, high], the point and the threshold T of the kind of change:
   GO         low > 0  and point >= T            NEUTRAL    -T <= low and high <= T
@@ -24,9 +25,11 @@ from enum import Enum
 
 import numpy as np
 from scipy import stats as sps
+from scipy.stats import mstats
 
 CONFIDENCE = 0.95
 POWER = 0.90
+TRIMMED = 0.2
 # No laboratory runs more than this; past it the answer to "how many runs" is "another method".
 MAX_RUNS = 1_000_000
 
@@ -137,7 +140,9 @@ def judge_independent(
     sign = 1.0 if higher_is_better else -1.0
     n = min(a.n, b.n)
     noise = math.sqrt(a.sd**2 + b.sd**2) / a.mean
-    return _judge(sign * (b.mean - a.mean) / a.mean, error / a.mean, freedom, threshold, n, noise, per_side=True)
+    point, reach = sign * (b.mean - a.mean) / a.mean, _reach(error / a.mean, freedom)
+    change = Interval(point, point - reach, point + reach)
+    return _judge(change, error / a.mean, threshold, n, noise, per_side=True)
 
 
 def judge_rounds(
@@ -148,10 +153,13 @@ def judge_rounds(
         raise ValueError(f"rounds come in pairs, but there are {len(baseline)} and {len(treatment)} values")
     a, b = _checked(baseline), _checked(treatment)
     sign = 1.0 if higher_is_better else -1.0
-    changes = sign * (b / a - 1.0)
-    n = len(changes)
-    noise = float(np.std(changes, ddof=1))
-    return _judge(float(np.mean(changes)), noise / math.sqrt(n), n - 1.0, threshold, n, noise, per_side=False)
+    ratios, ends = np.log(b / a), (TRIMMED, TRIMMED)  # logarithms, where twice as fast and half as fast balance
+    n = len(ratios)
+    mean, error = float(mstats.trimmed_mean(ratios, ends)), float(mstats.trimmed_stde(ratios, ends))
+    reach = _reach(error, _rounds_freedom(n))
+    low, high = sorted(sign * math.expm1(end) for end in (mean - reach, mean + reach))
+    change = Interval(sign * math.expm1(mean), low, high)
+    return _judge(change, error, threshold, n, error * math.sqrt(n), per_side=False)
 
 
 def runs_for(effect: float, noise: float, *, per_side: bool, power: float = POWER) -> int | None:
@@ -171,30 +179,8 @@ def runs_for(effect: float, noise: float, *, per_side: bool, power: float = POWE
 
 def resolution(noise: float, n: int, *, per_side: bool, power: float = POWER) -> float:
     """The smallest change that n rounds (or runs on each side) find with the given power."""
-    freedom = max(1.0, 2 * n - 2 if per_side else n - 1)
+    freedom = 2.0 * n - 2 if per_side else _rounds_freedom(n)
     return float(_quantile_sum(freedom, power) * noise / math.sqrt(n))
-
-
-@dataclass(frozen=True)
-class OutlierRule:
-    """Which rounds are left out. It is fixed and printed before the first run and never changed after one.
-
-    A round goes when its change lies further than `limit` robust standard deviations (1.4826 x the median absolute
-    deviation) from the median of all rounds. 5 leaves all but one in a million rounds of normal noise in place.
-    """
-
-    limit: float = 5.0
-
-    def __str__(self) -> str:
-        return f"a round over {self.limit:g} robust standard deviations from the median of all rounds is left out"
-
-    def keep(self, changes: Sequence[float]) -> list[bool]:
-        data = np.asarray(changes, dtype=float)
-        centre = np.median(data)
-        spread = 1.4826 * np.median(np.abs(data - centre))
-        if spread == 0:
-            return [True] * len(data)
-        return [bool(keep) for keep in np.abs(data - centre) <= self.limit * spread]
 
 
 def amdahl(share: float) -> float:
@@ -230,15 +216,20 @@ def _order_coverage(n: int, rank: int) -> float:
     return float(1 - 2 * sps.binom.cdf(rank, n, 0.5)) if n > 1 else 0.0
 
 
+def _rounds_freedom(n: int) -> float:
+    return n - 2 * int(TRIMMED * n) - 1.0
+
+
 def _quantile_sum(freedom: float, power: float) -> float:
     return float(sps.t.ppf((1 + CONFIDENCE) / 2, freedom) + sps.t.ppf(power, freedom))
 
 
-def _judge(
-    point: float, error: float, freedom: float, threshold: float, n: int, noise: float, *, per_side: bool
-) -> Judgement:
-    reach = float(sps.t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
-    change = Interval(point, point - reach, point + reach)
+def _reach(error: float, freedom: float) -> float:
+    return float(sps.t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
+
+
+def _judge(change: Interval, error: float, threshold: float, n: int, noise: float, *, per_side: bool) -> Judgement:
+    point = change.point
     verdict = verdict_of(change, threshold)
     needed = None
     if verdict is Verdict.UNDECIDED:

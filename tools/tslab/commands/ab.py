@@ -25,7 +25,7 @@ from tslab.profile import Profile
 from tslab.reach import Reach, reach
 from tslab.reporters import verdicts
 from tslab.runner import Program, find_program
-from tslab.stats import Kind, OutlierRule, Verdict, verdict_of
+from tslab.stats import TRIMMED, Kind, Verdict, verdict_of
 
 MINUTES = 5.0
 
@@ -63,7 +63,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     place = project.find(arguments.preset)
     if arguments.calibrate:
-        return calibrate.run(place, console, arguments.budget or calibrate.MINUTES_EACH)
+        return calibrate.run(place, console, arguments.budget or calibrate.MINUTES)
     if len(arguments.arms) != 2:
         raise LabError("two sides are needed: tslab ab A B -- COMMAND")
     if arguments.record and not arguments.why:
@@ -88,10 +88,12 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
             f"         [bold yellow]no gain of {100 * kind.threshold:.1f} % is possible:[/] "
             f"this run can show harm, or its absence, but cannot end in GO"
         )
-    rule = OutlierRule()
-    console.print(f"rule     {rule}; verdict by the 95 % interval and ±{100 * kind.threshold:.1f} %")
+    console.print(
+        f"rule     the mean of the rounds' changes without the {TRIMMED:.0%} at each end; verdict by its 95 % interval "
+        f"and ±{100 * kind.threshold:.1f} %"
+    )
     experiment = Experiment(
-        program, a, b, kind, 60 * (arguments.budget or MINUTES), arguments.metric, arguments.variant, rule=rule
+        program, a, b, kind, 60 * (arguments.budget or MINUTES), arguments.metric, arguments.variant
     )
     with Progress(
         TextColumn("{task.description}"),
@@ -138,10 +140,9 @@ def _tell_dropped(console: Console) -> None:
 
 
 def _print(console: Console, outcome: Outcome, reached: Reach, predicted: str) -> None:
-    left_out = outcome.series.kept.count(False)
     wanted = outcome.wanted_rounds or "more than can be run"
     console.print(
-        f"rounds   {outcome.planned_rounds} of {wanted} that the noise asks for, {left_out} left out by the rule, "
+        f"rounds   {outcome.planned_rounds} of {wanted} that the noise asks for, "
         f"{outcome.seconds:.0f} s; steal {outcome.pressure.steal_pct:.1f} %, load {outcome.pressure.load:.2f}"
     )
     console.print(f"metric   {outcome.metric}" + (f", predicted {predicted} %" if predicted else ""))

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOW_EVERY = 16, EARLY_BYTES = 4096 };
+enum { SLOW_EVERY = 64, EARLY_BYTES = 4096 };
 static unsigned long turns;
 static _Thread_local unsigned countdown __attribute__((tls_model("initial-exec")));
 
