@@ -2,7 +2,7 @@
  *
  * A thread of its own, born when more than NOTICE bytes lie free for the first time, or, in a process of several
  * threads, when it holds more than HELD_NOTICE; asleep when a second long nothing was to do. Every tick, for each part:
- * the depot of a thread that did not come by since the last tick goes to the slabs, slabs that stood still are retired
+ * what its depot held all the time since the last tick goes to the slabs, slabs that stood still are retired
  * or their holes purged; then free runs older than AGE go back to the kernel. So what is not used again within about a
  * second is returned. It takes the locks that slow paths take, one at a time and for a moment. Where no thread can be
  * made, slow paths purge when more than INLINE_NOTICE lies free, and one of them tries again a minute later.
@@ -48,14 +48,12 @@ static bool visited; /* a thread came by a slow path since the last tick */
 static _Atomic uint64_t due; /* ticks; 0: not known yet */
 static _Atomic uint64_t try_again_ns; /* when IMPOSSIBLE, on the coarse clock; 0: never */
 
-static bool was_quiet(struct part *part) {
+static void look_for_visits(struct part *part) {
   lock_take(&part->lock);
   uint64_t visits = __atomic_load_n(&part->visits, __ATOMIC_RELAXED);
-  bool quiet = !part->live || visits == part->seen_visits;
   visited |= part->live && visits != part->seen_visits;
   part->seen_visits = visits;
   lock_release(&part->lock);
-  return quiet;
 }
 
 /* Of an epoch under its lock: who counts its blocks, or destroys it, must find each on a list or in its slab; and what
@@ -64,10 +62,11 @@ static size_t tidy(struct part *part, bool now) {
   struct lifetime *lifetime = __atomic_load_n(&part->lifetime, __ATOMIC_ACQUIRE); /* pairs with part_take_blank */
   struct epoch *e = (struct epoch *)(void *)lifetime;
   size_t freed = 0;
+  if (!now) look_for_visits(part);
   if (e) epoch_lock(e);
   if (__atomic_load_n(&part->lifetime, __ATOMIC_RELAXED) == lifetime) {
     freed = heap_flush_dead(part);
-    if (now || was_quiet(part)) freed += heap_flush_depot(part, SIZE_MAX);
+    freed += now ? heap_flush_depot(part, SIZE_MAX) : heap_flush_stale(part);
     freed += heap_trim(part, now);
   }
   if (e) ending_finish_if_done(e);
@@ -257,8 +256,8 @@ size_t front_purge(void) {
   if (!front_has_started()) return 0;
   size_t before = pages_totals().returned;
   if (current_part != &empty_part) heap_flush_lists(current_part);
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
-    tidy(p, true);
+  for (int turn = 0; turn < 2; turn++) /* what one part held may be the last of another's slab */
+    for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) tidy(p, true);
   spares_age(true);
   reserve_empty();
   pages_purge(UINT64_MAX, SIZE_MAX);

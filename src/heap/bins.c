@@ -79,6 +79,10 @@ static void count_take(const struct part *part, unsigned class, struct slab_how 
   if (part->lifetime) shared_add(&labels[part->lifetime->label].take_retries, how.retries);
 }
 
+/* So many blocks of memory that was not in use before are had at a time, or a page of them: each new page is a fault, and
+ * they should not meet in one call. */
+#define FRESH 8
+
 /* What the first slab of the list has: its free blocks if any, else a unit more. A slab that keeps unlinked units stays
  * in the list, behind those with free blocks, so that touched pages are used up first. */
 static struct chain take_from(struct part *part, struct bin *bin, struct run *slab, unsigned wanted) {
@@ -88,7 +92,7 @@ static struct chain take_from(struct part *part, struct bin *bin, struct run *sl
   count_take(part, slab->class, how);
   if (chain.count == 0 && stays) {
     tally_stage(part->tally, PATH_FRESH);
-    chain = slab_link(slab, wanted);
+    chain = slab_link(slab, (unsigned)min_size(wanted, FRESH));
     stays = slab->unlinked != 0 || !unlist(slab);
   }
   unlink_slab(bin, slab);
@@ -164,11 +168,18 @@ struct chain bins_take(struct part *part, unsigned class, unsigned wanted) {
 /* ---- returning --------------------------------------------------------------------------------------------------- */
 
 /* Neighbours in a list mostly come from few slabs; each slab's line is touched once for all its blocks in a group. */
-#define GROUPS 16
+#define GROUPS 64
 
 struct group {
   struct run *slab;
   void *head, *tail;
+  unsigned count;
+};
+
+/* Groups on their way to their slabs, under the lock, although the push needs none: fork waits for it, so that a child's
+ * copy of a slab's list is whole. */
+struct pushes {
+  struct group groups[GROUPS];
   unsigned count;
 };
 
@@ -180,20 +191,33 @@ static void count_push(unsigned class, uint32_t epoch, struct slab_how how) {
   if (epoch) shared_add(&labels[LOAD_RACING(lifetime_at(epoch)->label)].push_retries, how.retries);
 }
 
-/* Under the lock, although the push needs none: fork waits for it, so that a child's copy of the slab's list is
- * whole. */
-static void push_group(struct lock *gate, struct group *group) {
+/* Whether the caller must settle the slab. */
+static bool push_group(struct lock *gate, const struct group *group) {
   struct run *slab = group->slab;
-  if (!slab) return;
   struct slab_how how = {.remote = gate != &part_of(slab)->lock};
   unsigned class = slab->class; /* once pushed it may be another's, or gone */
   uint32_t epoch = slab->epoch;
-  tally_wait(tally_here(), lock_take(gate));
   bool settle = slab_push(slab, group->head, group->tail, group->count, &how);
   count_push(class, epoch, how);
+  return settle;
+}
+
+static void push_all(struct lock *gate, struct pushes *pushes) {
+  struct run *settle[GROUPS];
+  unsigned settling = 0;
+  if (pushes->count == 0) return;
+  tally_wait(tally_here(), lock_take(gate));
+  for (unsigned i = 0; i < pushes->count; i++)
+    if (push_group(gate, &pushes->groups[i])) settle[settling++] = pushes->groups[i].slab;
   lock_release(gate);
-  if (settle) bins_settle(slab);
-  group->slab = NULL;
+  for (unsigned i = 0; i < settling; i++) bins_settle(settle[i]);
+  pushes->count = 0;
+}
+
+static void add_push(struct lock *gate, struct pushes *pushes, const struct group *group) {
+  if (!group->slab) return;
+  pushes->groups[pushes->count++] = *group;
+  if (pushes->count == GROUPS) push_all(gate, pushes);
 }
 
 static bool is_block(const void *p) {
@@ -202,13 +226,15 @@ static bool is_block(const void *p) {
 }
 
 /* Whether each block is there once: marks all, so that one met again is known. Cuts the chain before the first that is
- * not, which is told; what follows it cannot be trusted and is lost. */
+ * not, which is told; what follows it cannot be trusted and is lost. Asks for the slabs' lines, which are wanted next,
+ * all at once: each compare-and-swap would wait for its own. */
 static void cut_at_double(struct chain *chain) {
   void *before = NULL;
   for (void *block = chain->head; block != CHAIN_END; before = block, block = block_next(block)) {
     bool leads_astray = TSLAB_HARDENED && UNLIKELY(!is_block(block)); /* a chance in 65,536 to come so far */
     if (LIKELY(!leads_astray && block_is_intact(block))) {
       block_mark_met(block);
+      __builtin_prefetch(&pages.runs[granule_of(block)], 1);
       continue;
     }
     if (before) block_link(before, CHAIN_END);
@@ -219,23 +245,29 @@ static void cut_at_double(struct chain *chain) {
 }
 
 void bins_return(struct lock *gate, struct chain chain) {
-  struct group groups[GROUPS] = {{NULL, NULL, NULL, 0}};
+  struct group groups[GROUPS];
+  struct pushes pushes;
+  unsigned used = chain.count < GROUPS / 4 ? GROUPS / 4 : GROUPS; /* mostly chains are short */
+  if (chain.count == 0) return;
+  pushes.count = 0;
+  for (unsigned i = 0; i < used; i++) groups[i].slab = NULL;
   cut_at_double(&chain);
   for (void *block = chain.head, *next; block != CHAIN_END; block = next) {
     next = block_next(block);
     block_mark_free(block);
     struct run *slab = pages_run_of(block);
-    struct group *group = &groups[run_index(slab) % GROUPS];
+    struct group *group = &groups[run_index(slab) % used];
     if (group->slab == slab) {
       block_link(block, group->head);
       group->head = block;
       group->count++;
     } else {
-      push_group(gate, group);
+      add_push(gate, &pushes, group);
       *group = (struct group){slab, block, block, 1};
     }
   }
-  for (unsigned i = 0; i < GROUPS; i++) push_group(gate, &groups[i]);
+  for (unsigned i = 0; i < used; i++) add_push(gate, &pushes, &groups[i]);
+  push_all(gate, &pushes);
 }
 
 /* ---- settling ---------------------------------------------------------------------------------------------------- */
@@ -333,21 +365,22 @@ static size_t purge_one(struct part *part, struct run *slab) {
   if (damaged) misuse_freed(damaged);
   lock_take(&part->lock);
   if (settle_locked(part, slab, false)) return purged;
-  slab->seen = word_of(slab);
-  if (slab->seen & SLAB_LISTED) { /* behind those that the turn has not come to */
+  uint64_t word = word_of(slab);
+  slab->seen = slab->moved ? word : ~word;
+  if (word & SLAB_LISTED) { /* behind those that the turn has not come to */
     unlink_slab(&part->bins[slab->class], slab);
     insert_last(&part->bins[slab->class], slab);
   }
   return purged;
 }
 
-/* A slab is left alone until its word stood still from one look to the next, and purged once for each time that it
- * did. */
+/* A slab is left alone until its word stood still from one look to the next, and purged once for each time that it did:
+ * `seen` is the word that it was purged at, or the complement of the one at the last look. */
 static size_t trim_slab(struct part *part, struct run *slab, bool now) {
   uint64_t word = word_of(slab);
-  bool still = slab->seen == word;
-  slab->seen = word;
-  if (!(now || still) || (still && slab->moved && !slab_all_free(word))) return 0;
+  bool purged = slab->seen == word, still = purged || slab->seen == ~word;
+  if (!purged) slab->seen = ~word;
+  if (!(now || still) || (purged && !slab_all_free(word))) return 0;
   if (atomic_fetch_or_explicit(&slab->word, SLAB_PENDING, memory_order_relaxed) & SLAB_PENDING) return 0;
   if (!slab_all_free(word_of(slab))) return purge_one(part, slab);
   size_t bytes = run_bytes(slab);

@@ -14,7 +14,9 @@ static uint16_t take_record(struct part *part) {
 }
 
 static void account(struct part *part, unsigned class, int blocks) {
-  STORE_RACING(part->bins[class].depot_blocks, part->bins[class].depot_blocks + (uint32_t)blocks);
+  struct bin *bin = &part->bins[class];
+  STORE_RACING(bin->depot_blocks, bin->depot_blocks + (uint32_t)blocks);
+  if (bin->depot_least > bin->depot_blocks) bin->depot_least = bin->depot_blocks;
   size_t bytes = part->depot_bytes + (size_t)blocks * class_size(class);
   /* Atomic for those who only want to know whether it is much. */
   __atomic_store_n(&part->depot_bytes, bytes, __ATOMIC_RELAXED);
@@ -34,9 +36,14 @@ static bool join(struct part *part, struct bin *bin, struct chain chain) {
   return true;
 }
 
+bool depot_is_full(const struct part *part, unsigned class, unsigned count) {
+  size_t bytes = __atomic_load_n(&part->depot_bytes, __ATOMIC_RELAXED);
+  return bytes + count * class_size(class) > options.cache_bytes;
+}
+
 bool depot_put(struct part *part, unsigned class, struct chain chain) {
   struct bin *bin = &part->bins[class];
-  if (part->depot_bytes + chain.count * class_size(class) > options.cache_bytes) return false;
+  if (depot_is_full(part, class, chain.count)) return false;
   if (!join(part, bin, chain)) {
     uint16_t index = take_record(part);
     if (!index) return false;
@@ -68,8 +75,14 @@ struct chain depot_take(struct part *part, unsigned class) {
   return index ? remove_batch(part, class, index) : EMPTY_CHAIN;
 }
 
-struct chain depot_take_oldest(struct part *part, unsigned *class) {
-  for (unsigned i = 0; i < CLASSES; i++, *class = (*class + 1) % CLASSES)
-    if (part->bins[*class].oldest) return remove_batch(part, *class, part->bins[*class].oldest);
-  return EMPTY_CHAIN;
+struct chain depot_take_oldest(struct part *part, unsigned class, unsigned most) {
+  uint16_t index = part->bins[class].oldest;
+  return index && part->batches[index].count <= most ? remove_batch(part, class, index) : EMPTY_CHAIN;
+}
+
+unsigned depot_stale(struct part *part, unsigned class) {
+  struct bin *bin = &part->bins[class];
+  unsigned stale = bin->depot_least;
+  bin->depot_least = bin->depot_blocks;
+  return stale;
 }

@@ -9,6 +9,7 @@
 #include "heap/lists.h"
 #include "heap/sample.h"
 #include "slab/large.h"
+#include <limits.h>
 
 static void count_lock(const struct part *part, unsigned class, uint64_t waited) {
   tally_lock(part->tally, class, waited);
@@ -97,42 +98,29 @@ void *heap_find_double(struct part *part) {
   return NULL;
 }
 
-/* Batches that found no room in the depot, on their way to the slabs. Eight at a time: a visit that long is rare, and
- * the cost of a block stays the same. */
-#define EVICTED 8
-
-static unsigned evict(struct part *part, unsigned class, struct chain *out) {
-  unsigned count = 0;
-  for (; count < EVICTED; count++) {
-    unsigned from = class;
-    out[count] = depot_take_oldest(part, &from);
-    if (out[count].count == 0) break;
-  }
-  return count;
-}
-
-/* Moves the class's list out of the way. Returns batches that must go to the slabs, for which the depot had no room. */
-static unsigned put_by(struct part *part, unsigned class, bool draining, struct chain *evicted) {
+/* Moves the class's list out of the way. Returns what must go to the slabs, for which the depot had no room: this list
+ * and not an older one, whose blocks the processor no longer has at hand. */
+static struct chain put_by(struct part *part, unsigned class, bool draining) {
   struct bin *bin = &part->bins[class];
-  unsigned count = 0;
+  struct chain chain = list_chain(part, class);
+  if (draining && depot_is_full(part, class, chain.count)) { /* which needs no lock, and the lock no wait for the frees */
+    list_shrink(part, class);
+    list_set(part, class, EMPTY_CHAIN);
+    return chain;
+  }
   count_lock(part, class, lock_take(&part->lock));
   if (bin->cap == 0) list_open(part, class);
   else if (draining) list_shrink(part, class);
   else list_grow(part, class, true);
-  struct chain chain = list_chain(part, class);
-  if (chain.count > 0 && !depot_put(part, class, chain)) {
-    count = evict(part, class, evicted);
-    if (!depot_put(part, class, chain)) evicted[count++] = chain;
-  }
+  if (chain.count > 0 && depot_put(part, class, chain)) chain = EMPTY_CHAIN;
   list_set(part, class, EMPTY_CHAIN);
   lock_release(&part->lock);
-  return count;
+  return chain;
 }
 
 void heap_overflow(struct part *part, unsigned class, void *block) {
   struct bin *bin = &part->bins[class];
-  struct chain evicted[EVICTED + 1];
-  unsigned count = 0;
+  struct chain homeward = EMPTY_CHAIN;
   struct timing timing;
   /* The fast path counted a free that it then did not make. */
   STORE_RACING(part->count[class].now, part->count[class].now + ROOM_ONE - 1);
@@ -147,7 +135,7 @@ void heap_overflow(struct part *part, unsigned class, void *block) {
     list_set(part, class, chain);
   } else {
     sample_begin_path(&timing);
-    count = put_by(part, class, mallocs == 0, evicted);
+    homeward = put_by(part, class, mallocs == 0);
   }
   STORE_RACING(part->count[class].now, part->count[class].now - (ROOM_ONE - 1));
   if (TSLAB_HARDENED) {
@@ -157,7 +145,7 @@ void heap_overflow(struct part *part, unsigned class, void *block) {
     block_link(block, part->list[class]);
     part->list[class] = block;
   }
-  for (unsigned i = 0; i < count; i++) bins_return(&part->lock, evicted[i]);
+  bins_return(&part->lock, homeward);
   if (!has_room) sample_end_put(part, &timing);
   if (mallocs > 0) arm_if_due(part, class);
 }
@@ -251,15 +239,34 @@ void heap_freeze(bool knows_its_thread) {
 
 /* ------------------------------------------------------------------------------------------------------------------ */
 
-size_t heap_flush_depot(struct part *part, size_t most) {
+/* At most so many blocks, and about so many bytes; whole batches. */
+static size_t flush_class(struct part *part, unsigned class, unsigned blocks, size_t bytes) {
   size_t moved = 0;
-  for (unsigned class = 0; moved < most;) {
+  while (blocks > 0 && moved < bytes) {
     lock_take(&part->lock);
-    struct chain chain = depot_take_oldest(part, &class);
+    struct chain chain = depot_take_oldest(part, class, blocks);
     lock_release(&part->lock);
     if (chain.count == 0) break;
+    blocks -= chain.count;
     moved += chain.count * class_size(class);
     bins_return(&part->lock, chain);
+  }
+  return moved;
+}
+
+size_t heap_flush_depot(struct part *part, size_t most) {
+  size_t moved = 0;
+  for (unsigned class = 0; class < CLASSES && moved < most; class++) moved += flush_class(part, class, UINT_MAX, most - moved);
+  return moved;
+}
+
+size_t heap_flush_stale(struct part *part) {
+  size_t moved = 0;
+  for (unsigned class = 0; class < CLASSES; class++) {
+    lock_take(&part->lock);
+    unsigned stale = depot_stale(part, class);
+    lock_release(&part->lock);
+    moved += flush_class(part, class, stale, SIZE_MAX);
   }
   return moved;
 }

@@ -29,8 +29,10 @@ HIDDEN void heap_free_remote(struct part *part, struct run *slab, void *block);
 HIDDEN void heap_push_remote(struct part *part, unsigned class, void *block); /* marked free, and counted */
 HIDDEN void heap_flush_remote(struct part *part); /* now; by the part's own thread */
 
-/* Moves the part's depot to the slabs, at most `most` bytes. From any thread. Returns bytes moved. */
+/* Moves the part's depot to the slabs, about `most` bytes of it, or what was not needed since this was last asked. From
+ * any thread. Returns bytes moved. */
 HIDDEN size_t heap_flush_depot(struct part *part, size_t most);
+HIDDEN size_t heap_flush_stale(struct part *part);
 
 /* Moves the part's lists to the slabs too. By its own thread. */
 HIDDEN void heap_flush_lists(struct part *part);

@@ -37,14 +37,14 @@ void *list_take_back(struct part *part) {
 
 /* Adds up what went by since the last visit. Returns how many mallocs that was. */
 static unsigned add_up(struct part *part, unsigned class) {
-  struct count *count = &part->count[class];
-  unsigned frees = count_room(count->then) - count_room(count->now);
-  unsigned mallocs = count_length(count->then) + frees - count_length(count->now);
+  struct count *count = &part->count[class], seen = count_look(count);
+  unsigned frees = count_room(seen.then) - count_room(seen.now);
+  unsigned mallocs = count_length(seen.then) + frees - count_length(seen.now);
   part_begin_list_change(part, class);
   bump(&part->bins[class].frees, frees);
   bump(&part->bins[class].allocations, mallocs);
   bump(&part->served, mallocs);
-  set_then(count, count->now);
+  set_then(count, seen.now);
   part_end_change(part);
   if (part->bins[class].countdown > COUNTDOWN_LEAST) part->bins[class].countdown -= (int32_t)mallocs;
   return mallocs;

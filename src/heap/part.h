@@ -43,8 +43,8 @@
 
 /* Blocks whose home is elsewhere wait for company, so that one push serves several of a slab; no more than a list may
  * strand. */
-#define REMOTE_MOST  64
-#define REMOTE_BYTES (16 * KiB)
+#define REMOTE_MOST  1024
+#define REMOTE_BYTES LIST_FULL_BYTES
 
 #define LENGTH_BITS 16
 #define ROOM_ONE    ((uint32_t)1 << LENGTH_BITS)
@@ -52,6 +52,12 @@
 struct count {
   uint32_t now, then;
 };
+
+/* By its own thread. Half by half, which atomic loads keep compilers from joining: a processor does not hand a store of
+ * one half on to a load of both, which then waits until all stores before it are done, those to cold blocks too. */
+INLINE struct count count_look(const struct count *count) {
+  return (struct count){__atomic_load_n(&count->now, __ATOMIC_RELAXED), __atomic_load_n(&count->then, __ATOMIC_RELAXED)};
+}
 
 INLINE uint32_t count_of(unsigned room, unsigned length) { return room << LENGTH_BITS | length; }
 INLINE unsigned count_length(uint32_t count) { return count & (ROOM_ONE - 1); }
@@ -72,7 +78,7 @@ struct bin {
   uint64_t last_visit; /* part->visits then */
   uint32_t first, last; /* slabs with something to give; those with only unlinked units last */
   uint32_t listed, slabs, born, retired;
-  uint32_t depot_blocks;
+  uint32_t depot_blocks, depot_least; /* the latter since the scavenger's last look */
   uint16_t newest, oldest; /* batches */
   uint16_t cap;            /* blocks that the list should not exceed now; 0 until the class is used */
   uint8_t due;             /* samples to be taken, as soon as may be */
@@ -177,7 +183,11 @@ INLINE void part_begin_change(struct part *part, struct undo undo) {
 }
 INLINE void part_begin_list_change(struct part *part, unsigned class) {
   const struct bin *bin = &part->bins[class];
-  part_begin_change(part, (struct undo){{bin->allocations, bin->frees, part->served}, part->count[class], class});
+  struct undo undo = {.count = count_look(&part->count[class]), .class = class};
+  undo.was[0] = __atomic_load_n(&bin->allocations, __ATOMIC_RELAXED); /* alone, as there */
+  undo.was[1] = __atomic_load_n(&bin->frees, __ATOMIC_RELAXED);
+  undo.was[2] = part->served;
+  part_begin_change(part, undo);
 }
 INLINE void part_begin_chunk_change(struct part *part) {
   const struct bump *bump = &part->bump;

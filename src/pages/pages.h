@@ -37,7 +37,7 @@ struct run {
     uint64_t gone;     /* chunk: blocks freed by its part's thread before it was sealed */
   };
   union {
-    uint64_t seen; /* free run: the tick at which it became free; slab: `word` at the scavenger's last visit */
+    uint64_t seen; /* free run: the tick at which it became free; slab: see heap/bins.c */
     size_t size;   /* large block: usable bytes; chunk: bytes handed out when it was sealed; guard: see pages.c */
   };
   uint32_t next, previous; /* neighbours in the list that holds it, by granule; 0 = none; chunk: see heap/bump.c */
@@ -53,7 +53,7 @@ struct run {
   uint8_t kind;       /* enum run_kind */
   uint8_t class;      /* slab: size class; chunk: CHUNK_HAS_GAPS or 0; RUN_META: enum guard */
   uint8_t was;        /* what lay here last, for a better word about a late free: class + 1, or LARGE_WAS, CHUNK_WAS */
-  bool moved;         /* large block: has a mapping of its own since os_move; slab: its holes are purged */
+  bool moved;         /* large block: has a mapping of its own since os_move; slab: what is unlinked holds no memory */
 };
 _Static_assert(sizeof(struct run) == CACHE_LINE, "one run, one line");
 

@@ -3,11 +3,17 @@
 
 #include "slab/secret.h"
 
-const uint16_t class_sizes[CLASSES] = {
-    16,   32,   48,   64,   80,   96,   112,  128,  144,   160,   176,   192,   208,   224,   240,   256,   288,   320,
-    352,  384,  416,  448,  480,  512,  576,  640,  704,   768,   832,   896,   960,   1024,  1280,  1536,  1792,  2048,
-    2560, 3072, 3584, 4096, 5120, 6144, 7168, 8192, 10240, 12288, 14336, 16384, 20480, 24576, 28672, 32768,
-};
+#define FOUR(of, a, b, c, d) of(a), of(b), of(c), of(d)
+#define ALL(of)                                                                                                        \
+  FOUR(of, 16, 32, 48, 64), FOUR(of, 80, 96, 112, 128), FOUR(of, 144, 160, 176, 192), FOUR(of, 208, 224, 240, 256),    \
+      FOUR(of, 288, 320, 352, 384), FOUR(of, 416, 448, 480, 512), FOUR(of, 576, 640, 704, 768),                        \
+      FOUR(of, 832, 896, 960, 1024), FOUR(of, 1280, 1536, 1792, 2048), FOUR(of, 2560, 3072, 3584, 4096),               \
+      FOUR(of, 5120, 6144, 7168, 8192), FOUR(of, 10240, 12288, 14336, 16384), FOUR(of, 20480, 24576, 28672, 32768)
+#define SIZE(size)    size
+#define INVERSE(size) UINT64_MAX / size + 1
+
+const uint16_t class_sizes[CLASSES] = {ALL(SIZE)};
+const uint64_t class_inverses[CLASSES] = {ALL(INVERSE)};
 
 void classes_start(void) {
   if (TSLAB_HARDENED) secret_start();

@@ -18,6 +18,7 @@
 #define DIRECT_MAX 1280
 
 HIDDEN extern const uint16_t class_sizes[CLASSES];
+HIDDEN extern const uint64_t class_inverses[CLASSES];
 
 /* In the page at pages.base, whose address malloc needs in a register anyway. */
 struct class_tables {
@@ -41,7 +42,7 @@ INLINE unsigned class_of(size_t size) {
  * none. */
 HIDDEN unsigned class_of_aligned(size_t size, size_t alignment);
 
-INLINE uint64_t class_inverse(unsigned class) { return UINT64_MAX / class_size(class) + 1; }
+INLINE uint64_t class_inverse(unsigned class) { return class_inverses[class]; }
 INLINE bool class_starts_block(uintptr_t p, uint64_t inverse) { return p * inverse < inverse; }
 
 #endif

@@ -49,7 +49,7 @@ struct run *slab_new(unsigned class, uint32_t epoch, struct pages_how *how) {
   if (guard) pages_guard(slab, granules_for(class) << GRANULE_SHIFT);
   slab->class = (uint8_t)class;
   slab->epoch = epoch;
-  slab->moved = zero; /* pages that were never touched need no purge */
+  slab->moved = zero;
   size_t size = class_size(class);
   char *first = first_block(slab), *end = run_start(slab) + run_bytes(slab);
   slab->capacity = (uint16_t)((size_t)(end - first) / size);
@@ -157,7 +157,6 @@ struct chain slab_link(struct run *slab, unsigned wanted) {
   } while (slab->unlinked && growing.chain.count < wanted);
   struct chain chain = growing.chain;
   if (chain.count > 0) block_link(growing.tail, CHAIN_END);
-  slab->moved = false;
   atomic_fetch_add_explicit(&slab->word, (uint64_t)chain.count << 32, memory_order_relaxed);
   return chain;
 }
@@ -171,7 +170,10 @@ void *slab_block_of(const struct run *slab, const void *p) {
 
 bool slab_refuses(void *p) {
   const struct run *slab = pages_run_of(p);
-  if (slab_block_of(slab, p) != p || (LOAD_RACING(slab->unlinked) >> unit_of(slab, p) & 1)) return true;
+  unsigned class = slab->class;
+  if (!class_starts_block((uintptr_t)p, class_inverse(class))) return true;
+  if ((char *)p + class_size(class) > run_start(slab) + run_bytes(slab)) return true; /* behind the last block */
+  if (LOAD_RACING(slab->unlinked) >> unit_of(slab, p) & 1) return true;
   return block_has_key(p) || (uintptr_t)block_words(p)[1] == block_waiting_key(p);
 }
 
@@ -224,6 +226,12 @@ static uint64_t units_in_use(const struct run *slab, struct chain chain) {
   return in_use;
 }
 
+/* Units that may hold memory: where blocks are linked, or reach into from the unit before. */
+static uint64_t units_touched(const struct run *slab) {
+  uint64_t linked = ~slab->unlinked;
+  return slab->moved ? linked | linked << 1 : ~0ull;
+}
+
 static size_t purge_units(struct run *slab, uint64_t units) {
   size_t size = unit_bytes(slab), purged = 0;
   slab->moved = true; /* unless one fails */
@@ -244,7 +252,7 @@ size_t slab_purge_holes(struct run *slab, void **damaged) {
   struct slab_how how = {0};
   struct chain chain = slab_take(slab, false, &how);
   uint64_t all = ~0ull >> (UNITS - run_bytes(slab) / unit_bytes(slab));
-  uint64_t holes = all & ~units_in_use(slab, chain);
+  uint64_t holes = all & ~units_in_use(slab, chain), touched = units_touched(slab);
   void *kept = NULL, *kept_tail = NULL;
   unsigned kept_count = 0, dropped = 0;
   *damaged = NULL;
@@ -265,7 +273,7 @@ size_t slab_purge_holes(struct run *slab, void **damaged) {
     kept_count++;
   }
   atomic_fetch_sub_explicit(&slab->word, (uint64_t)dropped << 32, memory_order_relaxed);
-  size_t purged = purge_units(slab, holes);
+  size_t purged = purge_units(slab, holes & touched);
   if (kept) slab_push(slab, kept, kept_tail, kept_count, &how); /* PENDING is set: this never asks to settle */
   return purged;
 }

@@ -112,6 +112,21 @@ static void holes(void) {
   take_slabs(1, 1);
   check_bin(1, 0, 5, 4);
   CHECK_COUNT(*(unsigned char *)live, ==, 0x77);
+
+  /* Half of it, and when that is gone the other half. */
+  const unsigned half = count[0] / 2;
+  give_back(0, half);
+  CHECK_COUNT(heap_trim(part, false), ==, 0);
+  const size_t first = heap_trim(part, false);
+  CHECK_COUNT(first, >, 0);
+  CHECK_COUNT(heap_trim(part, false), ==, 0);
+  give_back(0, count[0]);
+  CHECK_COUNT(heap_trim(part, false), ==, 0);
+  CHECK_COUNT(heap_trim(part, false), >=, GRANULE - kept - first);
+  CHECK_COUNT(heap_trim(part, false), ==, 0);
+  take_slabs(1, 1);
+  check_bin(1, 0, 5, 4);
+  CHECK_COUNT(*(unsigned char *)live, ==, 0x77);
 }
 
 /* What a dead thread left listed serves the next one, before a new slab does. */

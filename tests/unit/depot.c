@@ -54,20 +54,28 @@ static void order(void) {
   CHECK(depot_put(&part, OTHER, other));
   check_counts(180, 40);
   check_chain(depot_take(&part, CLASS), c);
-  unsigned class = CLASS;
-  check_chain(depot_take_oldest(&part, &class), a);
-  CHECK_COUNT(class, ==, CLASS);
+  CHECK_COUNT(depot_take_oldest(&part, CLASS, 49).count, ==, 0); /* it has 50 */
+  check_chain(depot_take_oldest(&part, CLASS, 50), a);
   check_chain(depot_take(&part, CLASS), b);
   CHECK_COUNT(depot_take(&part, CLASS).count, ==, 0);
-  check_chain(depot_take_oldest(&part, &class), other); /* the next class that has one, around the end */
-  CHECK_COUNT(class, ==, OTHER);
-  CHECK_COUNT(depot_take_oldest(&part, &class).count, ==, 0);
+  CHECK_COUNT(depot_take_oldest(&part, CLASS, UINT_MAX).count, ==, 0);
+  check_chain(depot_take_oldest(&part, OTHER, UINT_MAX), other);
   check_counts(0, 0);
+}
 
-  CHECK(depot_put(&part, CLASS, a));
-  class = OTHER;
-  check_chain(depot_take_oldest(&part, &class), a);
-  CHECK_COUNT(class, ==, CLASS);
+/* What was never taken out between two looks. */
+static void staleness(void) {
+  reset();
+  CHECK_COUNT(depot_stale(&part, CLASS), ==, 0);
+  CHECK(depot_put(&part, CLASS, make_chain(50)) && depot_put(&part, CLASS, make_chain(60)));
+  CHECK_COUNT(depot_stale(&part, CLASS), ==, 0); /* it came since */
+  CHECK_COUNT(depot_take(&part, CLASS).count, ==, 60);
+  CHECK(depot_put(&part, CLASS, make_chain(70)));
+  CHECK_COUNT(depot_stale(&part, CLASS), ==, 50);
+  CHECK_COUNT(depot_stale(&part, OTHER), ==, 0);
+  CHECK_COUNT(depot_stale(&part, CLASS), ==, 120);
+  CHECK_COUNT(depot_take_oldest(&part, CLASS, 120).count, ==, 50);
+  CHECK_COUNT(depot_stale(&part, CLASS), ==, 70);
 }
 
 /* Pieces of 32 join until a batch is a list's worth and a piece; a larger chain, or another class, stays by itself. */
@@ -107,6 +115,7 @@ static void limits(void) {
 
 int main(void) {
   order();
+  staleness();
   joining();
   limits();
   return 0;
