@@ -89,6 +89,7 @@ static struct chain take_from(struct part *part, struct bin *bin, struct run *sl
   bool stays = slab->unlinked != 0;
   struct slab_how how = {0};
   struct chain chain = slab_take(slab, stays, &how);
+  slab->seen = 0; /* its word may come to be what it was, with other blocks free */
   count_take(part, slab->class, how);
   if (chain.count == 0 && stays) {
     tally_stage(part->tally, PATH_FRESH);
@@ -360,18 +361,18 @@ unsigned bins_retire_empty(struct part *part, unsigned most) {
 static size_t purge_one(struct part *part, struct run *slab) {
   unlink_slab(&part->bins[slab->class], slab);
   lock_release(&part->lock);
-  void *damaged;
-  size_t purged = slab_purge_holes(slab, &damaged);
-  if (damaged) misuse_freed(damaged);
+  struct slab_purge purge = slab_purge_holes(slab);
+  if (purge.damaged) misuse_freed(purge.damaged);
   lock_take(&part->lock);
-  if (settle_locked(part, slab, false)) return purged;
+  if (settle_locked(part, slab, false)) return purge.bytes;
   uint64_t word = word_of(slab);
-  slab->seen = slab->moved ? word : ~word;
+  bool is_all = slab->moved && slab_count(word) == purge.kept; /* else some came back meanwhile */
+  slab->seen = is_all ? word : ~word;
   if (word & SLAB_LISTED) { /* behind those that the turn has not come to */
     unlink_slab(&part->bins[slab->class], slab);
     insert_last(&part->bins[slab->class], slab);
   }
-  return purged;
+  return purge.bytes;
 }
 
 /* A slab is left alone until its word stood still from one look to the next, and purged once for each time that it did:

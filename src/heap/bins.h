@@ -11,7 +11,7 @@
 #include "heap/part.h"
 
 /* Blocks for an empty list, from this part's slabs, a dead thread's or a new one; `wanted` at the least when a unit
- * must be linked. count 0 without memory. Under part->lock. */
+ * must be linked, up to eight. count 0 without memory. Under part->lock. */
 HIDDEN struct chain bins_take(struct part *part, unsigned class, unsigned wanted);
 
 /* Puts a chain on its blocks' slabs; `gate` is the lock of the part that it comes from, not held. A block that was

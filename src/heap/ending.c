@@ -78,7 +78,7 @@ static void forget(struct part *part, unsigned class, uint64_t live) {
   bin->retired += bin->slabs;
   __atomic_store_n(&bin->first, 0, __ATOMIC_RELAXED); /* for the look of bins.c without the lock */
   bin->last = bin->listed = bin->slabs = 0;
-  bin->depot_blocks = 0;
+  bin->depot_blocks = bin->depot_least = 0;
   bin->newest = bin->oldest = 0;
   bin->cap = 0;
   list_set(part, class, EMPTY_CHAIN);

@@ -176,7 +176,7 @@ static void empty_bins(struct part *part) {
     __atomic_store_n(&bin->first, 0, __ATOMIC_RELAXED); /* for the look of bins.c without the lock */
     bin->last = bin->listed = 0;
     bin->newest = bin->oldest = 0;
-    bin->depot_blocks = 0;
+    bin->depot_blocks = bin->depot_least = 0;
   }
   __atomic_store_n(&part->depot_bytes, 0, __ATOMIC_RELAXED);
   part->free_batch = 0;

@@ -43,8 +43,8 @@
 
 /* Blocks whose home is elsewhere wait for company, so that one push serves several of a slab; no more than a list may
  * strand. */
-#define REMOTE_MOST  1024
-#define REMOTE_BYTES LIST_FULL_BYTES
+#define REMOTE_MOST  64
+#define REMOTE_BYTES (16 * KiB)
 
 #define LENGTH_BITS 16
 #define ROOM_ONE    ((uint32_t)1 << LENGTH_BITS)

@@ -6,6 +6,9 @@
 
 /* Below this, copying costs less than the kernel's page table work and its TLB shoot-down. */
 #define MOVE_LEAST (256 * KiB)
+/* Below this they are copied, too, where the target is in memory: its pages would be lost, and those that moved away taken
+ * anew, a fault each, by whoever is next to have the source. */
+#define MOVE_ALWAYS (8 * MiB)
 
 static _Atomic uint64_t allocations, frees, live_bytes;
 
@@ -53,7 +56,8 @@ static void *move(struct run *run, size_t size) {
   if (!target) return NULL;
   size_t old = run->size, keep = min_size(old, target->size);
   enum os_moved how = NOT_MOVED;
-  if (keep >= MOVE_LEAST && !os_is_locked(run_start(target)) && pages_may_move(target))
+  bool copies = keep < MOVE_LEAST || (!zero && keep < MOVE_ALWAYS);
+  if (!copies && !os_is_locked(run_start(target)) && pages_may_move(target))
     how = os_move(run_start(run), run_start(target), keep);
   if (how == LOST) { /* the target's granules stay in use for ever, by nobody */
     target->kind = RUN_META;

@@ -248,17 +248,17 @@ static size_t purge_units(struct run *slab, uint64_t units) {
   return purged;
 }
 
-size_t slab_purge_holes(struct run *slab, void **damaged) {
+struct slab_purge slab_purge_holes(struct run *slab) {
   struct slab_how how = {0};
+  struct slab_purge purge = {0, 0, NULL};
   struct chain chain = slab_take(slab, false, &how);
   uint64_t all = ~0ull >> (UNITS - run_bytes(slab) / unit_bytes(slab));
   uint64_t holes = all & ~units_in_use(slab, chain), touched = units_touched(slab);
   void *kept = NULL, *kept_tail = NULL;
-  unsigned kept_count = 0, dropped = 0;
-  *damaged = NULL;
+  unsigned dropped = 0;
   for (void *b = chain.head, *next; b != CHAIN_END; b = next) {
     if (TSLAB_HARDENED && !block_is_intact(b)) {
-      *damaged = b;
+      purge.damaged = b;
       break;
     }
     next = block_next(b);
@@ -270,10 +270,10 @@ size_t slab_purge_holes(struct run *slab, void **damaged) {
     if (!kept_tail) kept_tail = b;
     block_link(b, kept);
     kept = b;
-    kept_count++;
+    purge.kept++;
   }
   atomic_fetch_sub_explicit(&slab->word, (uint64_t)dropped << 32, memory_order_relaxed);
-  size_t purged = purge_units(slab, holes & touched);
-  if (kept) slab_push(slab, kept, kept_tail, kept_count, &how); /* PENDING is set: this never asks to settle */
-  return purged;
+  purge.bytes = purge_units(slab, holes & touched);
+  if (kept) slab_push(slab, kept, kept_tail, purge.kept, &how); /* PENDING is set: this never asks to settle */
+  return purge;
 }

@@ -104,9 +104,13 @@ HIDDEN struct chain slab_take(struct run *slab, bool stays_listed, struct slab_h
 HIDDEN struct chain slab_link(struct run *slab, unsigned wanted);
 
 /* Gives the pages that hold no block in use back to the kernel and drops their free blocks from the list. The caller
- * has set PENDING and taken the slab off its part's list. Returns bytes. *damaged: a block of the list that is not
- * intact (hardened), which is lost with what follows it; NULL when there is none. */
-HIDDEN size_t slab_purge_holes(struct run *slab, void **damaged);
+ * has set PENDING and taken the slab off its part's list. */
+struct slab_purge {
+  size_t bytes;
+  unsigned kept; /* free blocks on other pages */
+  void *damaged; /* hardened: one of the list that is not intact, lost with what follows it; NULL: none */
+};
+HIDDEN struct slab_purge slab_purge_holes(struct run *slab);
 
 /* The start of the block that p lies in, or NULL when p lies in none. */
 HIDDEN void *slab_block_of(const struct run *slab, const void *p);

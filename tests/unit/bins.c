@@ -97,6 +97,23 @@ static void several(void) {
   check_bin(0, 0, 4, 4);
 }
 
+/* What is free beside the live block is used and comes back: the slab's word is the same, but not its pages, if a block
+ * of these reaches into one that was purged. */
+static void use_kept(void) {
+  bool reaches = false;
+  lock_take(&part->lock);
+  const struct chain kept = bins_take(part, CLASS, 1);
+  lock_release(&part->lock);
+  for (void *b = kept.head, *next; b != CHAIN_END; b = next) {
+    next = block_next(b);
+    memset((char *)b + 16, 0x33, class_size(CLASS) - 16);
+    reaches |= ((uintptr_t)b + class_size(CLASS) - 1) / os_page_size != (uintptr_t)b / os_page_size;
+  }
+  bins_return(&part->lock, kept);
+  CHECK_COUNT(heap_trim(part, false), ==, 0);
+  if (reaches) CHECK_COUNT(heap_trim(part, false), >, 0);
+}
+
 /* A slab with a live block keeps that block's page; the rest goes, once, and can be used again. */
 static void holes(void) {
   take_slabs(1, 0);
@@ -109,6 +126,7 @@ static void holes(void) {
   CHECK_COUNT(heap_trim(part, true), ==, GRANULE - kept);
   CHECK_COUNT(heap_trim(part, true), ==, 0);
   check_bin(1, 1, 5, 4);
+  use_kept();
   take_slabs(1, 1);
   check_bin(1, 0, 5, 4);
   CHECK_COUNT(*(unsigned char *)live, ==, 0x77);
@@ -118,7 +136,7 @@ static void holes(void) {
   give_back(0, half);
   CHECK_COUNT(heap_trim(part, false), ==, 0);
   const size_t first = heap_trim(part, false);
-  CHECK_COUNT(first, >, 0);
+  CHECK(first > 0 || kept == GRANULE); /* a page may be all of it */
   CHECK_COUNT(heap_trim(part, false), ==, 0);
   give_back(0, count[0]);
   CHECK_COUNT(heap_trim(part, false), ==, 0);

@@ -94,9 +94,10 @@ static void purge_holes(void) {
   for (unsigned i = live; i < slab->capacity; i++) push_one(i);
   for (unsigned i = live; i < slab->capacity; i++) kept += blocks[i] < run_start(slab) + used;
   atomic_fetch_or(&slab->word, SLAB_PENDING);
-  void *damaged;
-  CHECK_COUNT(slab_purge_holes(slab, &damaged), ==, run_bytes(slab) - used + unused);
-  CHECK(damaged == NULL);
+  const struct slab_purge purge = slab_purge_holes(slab);
+  CHECK_COUNT(purge.bytes, ==, run_bytes(slab) - used + unused);
+  CHECK_COUNT(purge.kept, ==, kept);
+  CHECK(purge.damaged == NULL);
   check_word(kept, live + kept);
   for (const char *p = run_start(slab) + used; p < run_start(slab) + run_bytes(slab); p++) CHECK_COUNT(*p, ==, 0);
   for (unsigned i = 0; i < live; i++)
