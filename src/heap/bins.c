@@ -79,8 +79,8 @@ static void count_take(const struct part *part, unsigned class, struct slab_how 
   if (part->lifetime) shared_add(&labels[part->lifetime->label].take_retries, how.retries);
 }
 
-/* So many blocks of memory that was not in use before are had at a time, or a page of them: each new page is a fault, and
- * they should not meet in one call. */
+/* So many blocks of memory that was not in use before are had at a time, or a page of them: each new page is a fault,
+ * and they should not meet in one call. */
 #define FRESH 8
 
 /* What the first slab of the list has: its free blocks if any, else a unit more. A slab that keeps unlinked units stays
@@ -177,8 +177,8 @@ struct group {
   unsigned count;
 };
 
-/* Groups on their way to their slabs, under the lock, although the push needs none: fork waits for it, so that a child's
- * copy of a slab's list is whole. */
+/* Groups on their way to their slabs, under the lock, although the push needs none: fork waits for it, so that a
+ * child's copy of a slab's list is whole. */
 struct pushes {
   struct group groups[GROUPS];
   unsigned count;

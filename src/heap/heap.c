@@ -103,7 +103,7 @@ void *heap_find_double(struct part *part) {
 static struct chain put_by(struct part *part, unsigned class, bool draining) {
   struct bin *bin = &part->bins[class];
   struct chain chain = list_chain(part, class);
-  if (draining && depot_is_full(part, class, chain.count)) { /* which needs no lock, and the lock no wait for the frees */
+  if (draining && depot_is_full(part, class, chain.count)) { /* then there is nothing to lock for */
     list_shrink(part, class);
     list_set(part, class, EMPTY_CHAIN);
     return chain;
@@ -256,7 +256,8 @@ static size_t flush_class(struct part *part, unsigned class, unsigned blocks, si
 
 size_t heap_flush_depot(struct part *part, size_t most) {
   size_t moved = 0;
-  for (unsigned class = 0; class < CLASSES && moved < most; class++) moved += flush_class(part, class, UINT_MAX, most - moved);
+  for (unsigned class = 0; class < CLASSES && moved < most; class++)
+    moved += flush_class(part, class, UINT_MAX, most - moved);
   return moved;
 }
 

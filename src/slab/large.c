@@ -6,8 +6,8 @@
 
 /* Below this, copying costs less than the kernel's page table work and its TLB shoot-down. */
 #define MOVE_LEAST (256 * KiB)
-/* Below this they are copied, too, where the target is in memory: its pages would be lost, and those that moved away taken
- * anew, a fault each, by whoever is next to have the source. */
+/* Below this they are copied, too, where the target is in memory: its pages would be lost, and those that moved away
+ * taken anew, a fault each, by whoever is next to have the source. */
 #define MOVE_ALWAYS (8 * MiB)
 
 static _Atomic uint64_t allocations, frees, live_bytes;

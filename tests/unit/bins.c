@@ -97,8 +97,8 @@ static void several(void) {
   check_bin(0, 0, 4, 4);
 }
 
-/* What is free beside the live block is used and comes back, twice, which leaves it in the same order: the slab's word is
- * as it was, but not its pages, if a block of these reaches into one that was purged. */
+/* What is free beside the live block is used and comes back, twice, which leaves it in the same order: the slab's word
+ * is as it was, but not its pages, if a block of these reaches into one that was purged. */
 static void use_kept(void) {
   bool reaches = false;
   for (int turn = 0; turn < 2; turn++) {
