@@ -52,6 +52,16 @@ void *culprit_of(size_t size) {
   return culprit(block);
 }
 
+static bool is_untouched(uintptr_t block) { return ((const uintptr_t *)block)[1] == 0; } /* a free one holds its key */
+
+char *never_handed_out(const char *block) {
+  const uintptr_t start = (uintptr_t)block / GRANULE * GRANULE;
+  uintptr_t never = (start + GRANULE) / SMALL * SMALL - 2 * SMALL;
+  while (!is_untouched(never - SMALL) || !is_untouched(never) || !is_untouched(never + SMALL)) never -= SMALL;
+  CHECK(never > start);
+  return (char *)never;
+}
+
 void harm(bool done) { CHECK(done || outcome_in_this_build(running).end != MISSED); }
 
 static void *free_it(void *block) {

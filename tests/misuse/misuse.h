@@ -72,6 +72,10 @@ void *culprit(void *block);
 /* A block with something in it, as culprit. */
 void *culprit_of(size_t size);
 
+/* A small block of the slab of `block`, the first that was taken of it, that is on no list yet: as the kernel gave it,
+ * with its neighbours. */
+char *never_handed_out(const char *block);
+
 /* What a mistake that was MISSED has done. */
 void harm(bool done);
 
