@@ -223,7 +223,7 @@ static void add_push(struct lock *gate, struct pushes *pushes, const struct grou
 
 static bool is_block(const void *p) {
   const struct run *run = pages_run_of(p);
-  return run && run->kind == RUN_SLAB && slab_block_of(run, p) == p;
+  return run && run->kind == RUN_SLAB && slab_starts_block(run, p);
 }
 
 /* Whether each block is there once: marks all, so that one met again is known. Cuts the chain before the first that is

@@ -168,11 +168,14 @@ void *slab_block_of(const struct run *slab, const void *p) {
   return index < slab->capacity ? first + index * size : NULL;
 }
 
+bool slab_starts_block(const struct run *slab, const void *p) {
+  bool fits = (const char *)p + class_size(slab->class) <= run_start(slab) + run_bytes(slab);
+  return fits && class_starts_block((uintptr_t)p, class_inverse(slab->class));
+}
+
 bool slab_refuses(void *p) {
   const struct run *slab = pages_run_of(p);
-  unsigned class = slab->class;
-  if (!class_starts_block((uintptr_t)p, class_inverse(class))) return true;
-  if ((char *)p + class_size(class) > run_start(slab) + run_bytes(slab)) return true; /* behind the last block */
+  if (!slab_starts_block(slab, p)) return true;
   if (LOAD_RACING(slab->unlinked) >> unit_of(slab, p) & 1) return true;
   return block_has_key(p) || (uintptr_t)block_words(p)[1] == block_waiting_key(p);
 }

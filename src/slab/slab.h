@@ -76,6 +76,9 @@ INLINE bool block_is_intact(void *block) {
   return block_has_key(block) && link_decode(block, (uintptr_t)block_words(block)[0]) != NULL;
 }
 
+/* Whether a block of the slab, which p lies in, starts at p. */
+HIDDEN bool slab_starts_block(const struct run *slab, const void *p);
+
 /* Whether p, anywhere in a slab, is no block in use: it starts none, holds its key, or lies in a unit that is not
  * linked, because nothing there was handed out yet, or everything is free and went to the kernel, keys and all. */
 HIDDEN bool slab_refuses(void *p);

@@ -135,8 +135,6 @@ static void finish(void) {
   explore_as(-1);
   for (uint32_t i = 1; i <= lifetimes_made(); i++)
     if (epoch_state(epoch_at(i)) == EPOCH_OPEN) EXPECT(tslab_epoch_close(epoch_id(epoch_at(i)), NULL) == 0);
-  /* Twice, because what was adopted is another part's by now than whose lists still hold its blocks. */
-  tslab_purge();
   tslab_purge();
   check_all();
   EXPECT(count_live() == 0);

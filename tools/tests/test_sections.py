@@ -59,4 +59,4 @@ def test_calibration_figures_as_a_table() -> None:
         }
     )  # fmt: skip
     assert "| equal arms (A/A) | 1 of 60 false verdicts | at most 6 | +0.50 % (-1.00 … +2.00) | ± 1.00 % | 9 |" in text
-    assert "| 1 % more instructions | 20 of 20 caught | at least 19 | -1.01 % (-1.01 … -1.01) | exact |" in text
+    assert "| 1 % more instructions | 20 of 20 caught | at least 19 | -1.01 % (-1.01 … -1.01) | counted |" in text

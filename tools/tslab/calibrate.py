@@ -81,7 +81,7 @@ def turns_for_time(program: Program, slow_by: Callable[[int], Arm], share: float
 
 
 def turns_for_instructions(program: Program, slow_by: Callable[[int], Arm], share: float) -> int:
-    """The same by instruction counts, which need no repetition."""
+    """The same by instruction counts, of which one a side is enough."""
     many = 100
     plain, slow = (profile.callgrind(program, slow_by(turns), COUNT_WITH).per_call for turns in (0, many))
     return max(1, round(share * plain / ((slow - plain) / many)))
@@ -104,7 +104,7 @@ def run(place: Project, console: Console, minutes: float) -> int:
     slow = [_compare(program, plain, slow_by(delay), each, console, f"3 % {i + 1}/{SLOWED}") for i in range(SLOWED)]
     heavy = []
     for i in range(HEAVIER):
-        # Counts have no noise, so every try plays other numbers.
+        # Two counts of the same numbers hardly differ, so every try plays other ones.
         options = (*COUNT_WITH, f"--seed={1000 + i}")
         reached = reach(plain, slow_by(weight), partial(profile.callgrind, program, options=options), is_workload=True)
         heavy.append((reached.instructions.point, verdict_of(reached.instructions, Kind.PRUNE.threshold)))
@@ -156,7 +156,7 @@ def markdown(result: dict[str, Any]) -> str:
     for what, outcome, bar, figures in rows:
         measured = figures["measured_pct"]
         spread = f"{statistics.median(measured):+.2f} % ({min(measured):+.2f} … {max(measured):+.2f})"
-        width = f"± {statistics.median(figures['half_width_pct']):.2f} %" if "half_width_pct" in figures else "exact"
+        width = f"± {statistics.median(figures['half_width_pct']):.2f} %" if "half_width_pct" in figures else "counted"
         rounds = f"{statistics.median(figures['rounds']):.0f}" if "rounds" in figures else "one count a side"
         lines.append(f"| {what} | {outcome} | {bar} | {spread} | {width} | {rounds} |")
     return "\n".join(lines)

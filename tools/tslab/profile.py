@@ -1,7 +1,8 @@
 """Where a run's instructions go, function by function: callgrind's output, read without its annotator.
 
-Instruction counts have no noise, so they show a change of a fraction of a percent that no clock would. What is counted
-per operation is what callers outside the allocator pay for their calls into malloc's family, callees included.
+Instruction counts of two equal runs hardly differ, so they show a change of a fraction of a percent that no clock can.
+What is counted per operation is what callers outside the allocator pay for their calls into malloc's family, callees
+included.
 """
 
 from __future__ import annotations
