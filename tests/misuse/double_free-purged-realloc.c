@@ -13,4 +13,4 @@ static void run(void) {
 }
 
 MISUSE("realloc of a freed block whose page, but not its slab, is with the kernel", NAMED,
-       UNUSED("realloc", SMALL_TEXT));
+       UNUSED("realloc", SMALL_TEXT), .in_one_page = {NAMED, FREED("realloc", SMALL_TEXT)});

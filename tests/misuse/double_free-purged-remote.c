@@ -13,4 +13,4 @@ static void run(void) {
 }
 
 MISUSE("a block freed again by another thread when its page, but not its slab, is with the kernel", NAMED,
-       UNUSED("free", SMALL_TEXT));
+       UNUSED("free", SMALL_TEXT), .in_one_page = {NAMED, TWICE(SMALL_TEXT)});

@@ -26,8 +26,11 @@ static int length_of_name(const struct misuse *m) {
   return (int)(suffix ? (size_t)(suffix - name) : strlen(name));
 }
 
-static struct misuse_outcome outcome_in_this_build(const struct misuse *m) {
-  struct misuse_outcome outcome = m->by_default;
+static bool slab_is_one_page(void) { return sysconf(_SC_PAGESIZE) >= GRANULE; }
+
+static struct misuse_outcome outcome_here(const struct misuse *m) {
+  const bool differs = slab_is_one_page() && m->in_one_page.end != AS_BY_DEFAULT;
+  struct misuse_outcome outcome = differs ? m->in_one_page : m->by_default;
   if (TSLAB_HARDENED && m->hardened.end != AS_BY_DEFAULT) outcome.end = m->hardened.end;
   if (TSLAB_HARDENED && m->hardened.says) outcome.says = m->hardened.says;
   return outcome;
@@ -57,12 +60,13 @@ static bool is_untouched(uintptr_t block) { return ((const uintptr_t *)block)[1]
 char *never_handed_out(const char *block) {
   const uintptr_t start = (uintptr_t)block / GRANULE * GRANULE;
   uintptr_t never = (start + GRANULE) / SMALL * SMALL - 2 * SMALL;
+  if (slab_is_one_page()) return (char *)never;
   while (!is_untouched(never - SMALL) || !is_untouched(never) || !is_untouched(never + SMALL)) never -= SMALL;
   CHECK(never > start);
   return (char *)never;
 }
 
-void harm(bool done) { CHECK(done || outcome_in_this_build(running).end != MISSED); }
+void harm(bool done) { CHECK(done || outcome_here(running).end != MISSED); }
 
 static void *free_it(void *block) {
   tslab_free(block);
@@ -115,7 +119,7 @@ static int run_one(const struct misuse *m) {
   tslab_free(tslab_malloc((size_t)8 << 20));
   m->run();
   if (m->leaves) return 0;
-  if (outcome_in_this_build(m).end != MISSED) {
+  if (outcome_here(m).end != MISSED) {
     check_heap_is_sound(16, 1000);
     check_heap_is_sound(SMALL, 4000); /* as many as any program freed: a block that is free twice comes up */
     check_heap_is_sound(4096, 20);
@@ -230,7 +234,7 @@ static int run_all(void) {
   setvbuf(stdout, NULL, _IOLBF, 0);
   for (const struct misuse **row = __start_misuses; row < __stop_misuses; row++) {
     const struct misuse *m = *row;
-    const struct misuse_outcome outcome = outcome_in_this_build(m);
+    const struct misuse_outcome outcome = outcome_here(m);
     const bool may_report = !m->environment || strncmp(m->environment, "TSLAB_ON_MISUSE=", 16) != 0;
     /* Where invariants are checked, one of them may be what the harm meets first. */
     if (TEST_INVARIANTS && (outcome.end == MISSED || outcome.end == CRASHES)) continue;

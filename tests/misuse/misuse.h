@@ -32,6 +32,7 @@ struct misuse {
   const char *does;
   void (*run)(void);
   struct misuse_outcome by_default, hardened; /* without a line of its own: the same line */
+  struct misuse_outcome in_one_page;          /* by default, where a page is as large as a slab of SMALL blocks */
   const char *environment; /* NAME=value */
   bool leaves;             /* the process ends after `run`, and what is to be seen comes then */
 };
@@ -73,7 +74,7 @@ void *culprit(void *block);
 void *culprit_of(size_t size);
 
 /* A small block of the slab of `block`, the first that was taken of it, that is on no list yet: as the kernel gave it,
- * with its neighbours. */
+ * with its neighbours. Where all of the slab is one page there is none, and it is one that is on the list. */
 char *never_handed_out(const char *block);
 
 /* What a mistake that was MISSED has done. */

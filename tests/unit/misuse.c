@@ -64,10 +64,13 @@ static void pointers(void) {
   says(tell_large_size, large, "free_sized of ", " with size 5000 (large block)", true);
 }
 
-/* Hardened, a second free never comes so far, and which blocks are in use is random. */
+/* Hardened, a second free never comes so far, and which blocks are in use is random. A page as large as the slab has
+ * all its blocks linked by the first. */
 static void what_may_be_two_things(void) {
   call = "free";
-  says(tell, block + 600 * 96, "free of ", " (96-byte class; freed long ago, or never allocated)", true);
+  char *const last = block + 600 * 96;
+  if (slab->unlinked) says(tell, last, "free of ", " (96-byte class; freed long ago, or never allocated)", true);
+  else says(tell, last, "double free of ", " (96-byte class)", true);
   block_mark(block, 0x33);
   says(tell_freed, block, "double free of ", " (96-byte class), or a write to it after it was freed", true);
   block_mark_free(block);
