@@ -56,13 +56,16 @@ void *heap_refill(struct part *part, unsigned class) {
     list_set(part, class, chain);
   }
   lock_release(&part->lock);
-  void *block = fast_pop(part, class, (uintptr_t)pages.base);
-  if (TSLAB_HARDENED && !block && quarantine_of(part, class)) { /* rather than none */
+  bool has_some = block_is_intact(part->list[class]);
+  if (TSLAB_HARDENED && !has_some && quarantine_of(part, class)) { /* rather than none */
     quarantine_empty(part);
-    block = fast_pop(part, class, (uintptr_t)pages.base);
+    has_some = block_is_intact(part->list[class]);
   }
-  if (!block) return NULL;
+  if (!has_some) return NULL;
+  /* Before the list counts it: who looks in between must not take it for one that the list served. */
   tally_add(&part->tally->classes[class].served[served_by(part)], 1);
+  FENCE_STORES();
+  void *const block = fast_pop(part, class, (uintptr_t)pages.base);
   if (bin->countdown < INT32_MAX) bin->countdown++; /* it is none of those that are drawn from */
   arm_if_due(part, class);
   return block;

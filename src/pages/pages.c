@@ -425,11 +425,14 @@ static bool disarm(const struct run *guard) {
   return true;
 }
 
+/* Under the lock, for what is there instead of a guard may be changing. */
 static struct run *guard_of(const struct run *run) {
+  lock_take(&pages_lock);
   size_t end = run_index(run) + run->granules;
-  if (end >= __atomic_load_n(&pages.count, __ATOMIC_ACQUIRE)) return NULL;
-  struct run *guard = run_at(end);
-  return guard->kind == RUN_META && guard->class != NO_GUARD ? guard : NULL;
+  struct run *guard = end < pages.count ? run_at(end) : NULL;
+  if (guard && (guard->kind != RUN_META || guard->class == NO_GUARD)) guard = NULL;
+  lock_release(&pages_lock);
+  return guard;
 }
 
 void pages_guard(struct run *run, size_t used) {

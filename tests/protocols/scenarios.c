@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "epoch/epoch.h"
 #include "epoch/spare.h"
+#include "front/gather.h"
 #include "front/publish.h"
 #include "front/segment.h"
 #include "front/tables.h"
@@ -94,9 +95,11 @@ static uint64_t count_live(void) {
     if (has_some) EXPECT(word & SLAB_LISTED);
   }
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_relaxed); p; p = p->next_part) {
+    uint64_t in_quarantine[CLASSES] = {0}; /* on their way to other parts */
+    if (TSLAB_HARDENED) quarantine_count_remote(p, in_quarantine);
     live -= p->remote.count;
     for (unsigned class = 0; class < CLASSES; class++)
-      live -= list_totals(p, class).length + p->bins[class].depot_blocks;
+      live -= list_totals(p, class).length + p->bins[class].depot_blocks + in_quarantine[class];
   }
   return live;
 }
@@ -682,6 +685,35 @@ static void publication_finish(void) {
   finish();
 }
 
+/* ---- gathering: the figures are read while the owner refills; they never go back, and end exact ------------------ */
+
+static void gathering_setup(void) {
+  all_born();
+  explore_as(0);
+  take(0, SMALL);
+}
+static void gathering_0(void) {
+  for (unsigned i = 1; i < 4; i++) take(i, SMALL);
+}
+static tslab_class_stats gathered(void) {
+  tslab_class_stats row;
+  gather_class(class_of(SMALL), &row);
+  return row;
+}
+static uint64_t served(const tslab_class_stats *row) {
+  return row->from_list + row->from_depot + row->from_slab + row->from_remote + row->from_fresh + row->from_adopted +
+         row->from_reserve + row->from_run + row->from_map;
+}
+static void gathering_1(void) {
+  const tslab_class_stats first = gathered(), second = gathered();
+  EXPECT(first.from_list <= second.from_list && first.allocations <= second.allocations);
+}
+static void gathering_finish(void) {
+  const tslab_class_stats row = gathered();
+  EXPECT(row.allocations == served(&row));
+  finish();
+}
+
 /* ---- the lock itself: who waits sleeps in the kernel, and is woken ----------------------------------------------- */
 
 static struct lock lock;
@@ -740,6 +772,8 @@ const struct scenario scenarios[] = {
      .finish = parents_finish, .bound = 1},
     {.name = "publication", .setup = publication_setup, .run = {publication_0, publication_1},
      .finish = publication_finish, .bound = 1},
+    {.name = "gathering", .setup = gathering_setup, .run = {gathering_0, gathering_1}, .finish = gathering_finish,
+     .bound = 2},
     {.name = "lock", .setup = all_born, .run = {locked, locked, locked},
      .finish = lock_finish, .bound = 1, .spins = true},
     {.name = NULL},

@@ -17,7 +17,7 @@ static void *kept[KEPT], *large;
 static tslab_epoch epoch;
 static void *in_epoch;
 static tslab_handle handle;
-static unsigned listed; /* free blocks on the other thread's list */
+static unsigned listed; /* free blocks on the other thread's list, and in its quarantine */
 static pthread_barrier_t barrier;
 
 static tslab_stats_global stats(void) {
@@ -38,7 +38,7 @@ static void *stand_by(void *unused) {
   for (int i = 0; i < 30; i++) own[i] = must(100);
   for (int i = 0; i < 30; i++) tslab_free(own[i]);
   tslab_free(kept[0]);
-  listed = list_length(current_part, class_of(100));
+  listed = count_length(current_part->count[class_of(100)].now);
   pthread_barrier_wait(&barrier);
   pthread_barrier_wait(&barrier);
   return unused;
