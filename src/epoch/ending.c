@@ -322,6 +322,7 @@ static void take_apart(struct epoch *e) {
 }
 
 static void destroy_all(struct epoch *e) {
+  handle_forget_all(e); /* now: a closing child may keep the epoch */
   for (struct part *p = e->parts; p; p = p->next_of_epoch) {
     heap_abandon(p);
     bump_leave(p, false);
@@ -506,7 +507,6 @@ int ending_reset(uint64_t id, tslab_epoch_report *out) {
     report_live(out, e);
     atomic_store_explicit(&e->lifetime.recycled, 0, memory_order_relaxed);
     atomic_store_explicit(&e->lifetime.returned, 0, memory_order_relaxed);
-    handle_forget_all(e);
     destroy_all(e);
     report_bytes(out, &e->lifetime);
     epoch_count_bytes(e);

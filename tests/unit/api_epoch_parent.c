@@ -62,6 +62,23 @@ static void step_takes_them_too(void) {
   check_stale(parent);
 }
 
+/* The child's blocks live on, and with them the id of the parent; the parent's own are gone, and their handles know. */
+static void destroy_beside_a_closing_child(void) {
+  void *of_parent, *of_child;
+  const tslab_epoch parent = open_epoch("parent", TSLAB_EPOCH_DESTROYABLE);
+  const tslab_epoch child = open_child(parent, TSLAB_EPOCH_DESTROYABLE);
+  const tslab_handle gone = tslab_handle_alloc(parent, 100, &of_parent);
+  const tslab_handle stays = tslab_handle_alloc(child, 100, &of_child);
+  CHECK(gone != 0 && stays != 0);
+  CHECK_COUNT(tslab_epoch_close(child, NULL), ==, 0);
+  CHECK_COUNT(tslab_epoch_destroy(parent, NULL), ==, 0);
+  CHECK_COUNT(status_of(parent).state, ==, TSLAB_EPOCH_CLOSING);
+  CHECK(tslab_handle_get(gone) == NULL && !tslab_handle_free(gone));
+  CHECK(tslab_handle_get(stays) == of_child && tslab_handle_free(stays));
+  check_stale(child);
+  check_stale(parent);
+}
+
 static void destroy_needs_every_childs_flag(void) {
   const tslab_epoch parent = open_epoch("parent", TSLAB_EPOCH_DESTROYABLE);
   const tslab_epoch child = open_child(parent, TSLAB_EPOCH_DESTROYABLE), grandchild = open_child(child, 0);
@@ -138,6 +155,7 @@ int main(void) {
   a_child_may_close_alone();
   auto_close_takes_them_too();
   step_takes_them_too();
+  destroy_beside_a_closing_child();
   destroy_needs_every_childs_flag();
   nobody_may_be_inside_a_child();
   nobody_may_be_inside_the_parent();
