@@ -19,8 +19,8 @@ static void count_lock(const struct part *part, unsigned class, uint64_t waited)
 }
 
 /* The class has let pass the mallocs that it drew: its list goes aside, so that the next one comes by, or, after some
- * frees, the first that finds none of these left. */
-static COLD void arm(struct part *part, unsigned class) {
+ * frees, the first that finds none of these left. Not COLD: compilers would take its callers' usual path for cold. */
+static NOINLINE void arm(struct part *part, unsigned class) {
   struct bin *bin = &part->bins[class];
   if (!options.sample) {
     bin->countdown = INT32_MAX;
