@@ -20,40 +20,42 @@ struct options options = {
     .lock_times = 0,
 };
 
-struct choice {
-  const char *word;
-  size_t value;
+enum kind { BYTES, PATH, WORDS, SWITCH = WORDS, ON_MISUSE, ON_DESTROY, KINDS };
+
+#define CHOICES 3
+static const struct choice {
+  char word[8];
+  uint8_t value;
+} words[KINDS][CHOICES] = {
+    [SWITCH] = {{"0", 0}, {"1", 1}},
+    [ON_MISUSE] = {{"abort", MISUSE_ABORT}, {"report", MISUSE_REPORT}},
+    [ON_DESTROY] = {{"destroy", DESTROY_DESTROYS}, {"check", DESTROY_CHECKS}, {"trap", DESTROY_TRAPS}},
 };
 
-enum kind { WORDS, BYTES, PATH };
+#define AT(field) offsetof(struct options, field)
 
-static const struct choice on_misuse_words[] = {{"abort", MISUSE_ABORT}, {"report", MISUSE_REPORT}, {NULL, 0}};
-static const struct choice on_destroy_words[] = {
-    {"destroy", DESTROY_DESTROYS}, {"check", DESTROY_CHECKS}, {"trap", DESTROY_TRAPS}, {NULL, 0}};
-static const struct choice switch_words[] = {{"0", 0}, {"1", 1}, {NULL, 0}};
-
+/* Texts in the rows themselves, as in base/statistics.h: a pointer would have to be relocated at every start. */
 static const struct row {
-  const char *name; /* after "TSLAB_" */
-  enum kind kind;
-  void *target;
-  const struct choice *words; /* WORDS */
-  size_t most;                /* BYTES */
-  const char *expected;
+  char name[16]; /* after "TSLAB_" */
+  uint8_t kind;
+  uint16_t offset; /* in options */
+  uint32_t most;   /* BYTES */
+  char expected[64];
 } rows[] = {
-    {"ON_MISUSE", WORDS, &options.on_misuse, on_misuse_words, 0, "abort or report"},
-    {"SCAVENGER", WORDS, &options.scavenger, switch_words, 0, "0 or 1"},
-    {"PUBLISH", WORDS, &options.publish, switch_words, 0, "0 or 1"},
-    {"CACHE", BYTES, &options.cache_bytes, NULL, 64 * MiB, "bytes up to 64M, with K or M after the number if you like"},
+    {"ON_MISUSE", ON_MISUSE, AT(on_misuse), 0, "abort or report"},
+    {"SCAVENGER", SWITCH, AT(scavenger), 0, "0 or 1"},
+    {"PUBLISH", SWITCH, AT(publish), 0, "0 or 1"},
+    {"CACHE", BYTES, AT(cache_bytes), 64 * MiB, "bytes up to 64M, with K or M after the number if you like"},
 #if TSLAB_HARDENED /* elsewhere it is a setting that does nothing, and said to be unknown */
-    {"QUARANTINE", BYTES, &options.quarantine_bytes, NULL, 32 * MiB, "bytes up to 32M, with K or M after the number"},
+    {"QUARANTINE", BYTES, AT(quarantine_bytes), 32 * MiB, "bytes up to 32M, with K or M after the number"},
 #endif
-    {"ON_DESTROY", WORDS, &options.on_destroy, on_destroy_words, 0, "destroy, check or trap"},
-    {"RESERVE", BYTES, &options.reserve_bytes, NULL, 1024 * MiB, "bytes up to 1024M, K or M after it if you like"},
-    {"REPORT_RSS", WORDS, &options.report_rss, switch_words, 0, "0 or 1"},
-    {"SAMPLE", BYTES, &options.sample, NULL, 1 * MiB, "a number up to 1M, 0 for no samples"},
-    {"SAMPLE_CPU", BYTES, &options.sample_cpu, NULL, 1 * MiB, "a number up to 1M, 0 for never"},
-    {"LOCK_TIMES", WORDS, &options.lock_times, switch_words, 0, "0 or 1"},
-    {"STATS_AT_EXIT", PATH, &options.stats_at_exit, NULL, 0, "the path of a file"},
+    {"ON_DESTROY", ON_DESTROY, AT(on_destroy), 0, "destroy, check or trap"},
+    {"RESERVE", BYTES, AT(reserve_bytes), 1024 * MiB, "bytes up to 1024M, K or M after it if you like"},
+    {"REPORT_RSS", SWITCH, AT(report_rss), 0, "0 or 1"},
+    {"SAMPLE", BYTES, AT(sample), 1 * MiB, "a number up to 1M, 0 for no samples"},
+    {"SAMPLE_CPU", BYTES, AT(sample_cpu), 1 * MiB, "a number up to 1M, 0 for never"},
+    {"LOCK_TIMES", SWITCH, AT(lock_times), 0, "0 or 1"},
+    {"STATS_AT_EXIT", PATH, AT(stats_at_exit), 0, "the path of a file"},
 };
 
 static bool read_bytes(const char *text, size_t most, size_t *out) {
@@ -79,18 +81,16 @@ static bool take_path(const char **target, const char *value) {
   return true;
 }
 
+static void *target_of(const struct row *row) { return (char *)&options + row->offset; }
+
 static bool take(const struct row *row, const char *value) {
-  switch (row->kind) {
-  case WORDS:
-    for (const struct choice *c = row->words; c->word; c++)
-      if (strcmp(c->word, value) == 0) {
-        *(size_t *)row->target = c->value;
-        return true;
-      }
-    return false;
-  case BYTES: return read_bytes(value, row->most, row->target);
-  case PATH: return take_path(row->target, value);
-  }
+  if (row->kind == BYTES) return read_bytes(value, row->most, target_of(row));
+  if (row->kind == PATH) return take_path(target_of(row), value);
+  for (const struct choice *c = words[row->kind]; c < words[row->kind] + CHOICES && c->word[0]; c++)
+    if (strcmp(c->word, value) == 0) {
+      *(size_t *)target_of(row) = c->value;
+      return true;
+    }
   return false;
 }
 
@@ -107,13 +107,13 @@ static const char *show(char shown[SHOWN], const char *text, size_t length) {
 static void tell_refused(const struct row *row, const char *value) {
   char shown[SHOWN];
   show(shown, value, strlen(value));
-  if (row->kind != WORDS) {
+  if (row->kind < WORDS) {
     log_line("TSLAB_%s=%s: expected %s; using the default", row->name, shown, row->expected);
     return;
   }
   const char *used = "the default";
-  for (const struct choice *c = row->words; c->word; c++)
-    if (c->value == *(size_t *)row->target) used = c->word;
+  for (const struct choice *c = words[row->kind]; c < words[row->kind] + CHOICES && c->word[0]; c++)
+    if (c->value == *(size_t *)target_of(row)) used = c->word;
   log_line("TSLAB_%s=%s: expected %s; using %s", row->name, shown, row->expected, used);
 }
 

@@ -16,12 +16,13 @@ enum statistic_kind {
 };
 enum statistic_unit { UNIT_NONE, UNIT_BYTES, UNIT_NANOSECONDS };
 
+/* With its texts inside, since pointers to them would have to be relocated at every start of a process. */
 struct statistic {
-  const char *name;
+  char name[32];
   uint16_t offset; /* in the row */
   uint16_t count;  /* values; of TEXT: bytes */
   uint8_t kind, unit;
-  const char *help; /* one sentence, lower case, without its point */
+  char help[146]; /* one sentence, lower case, without its point */
 };
 
 struct statistics {

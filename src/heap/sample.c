@@ -7,7 +7,7 @@
 #include "heap/lists.h"
 
 struct path_totals path_totals[PATHS];
-const char *const path_names[PATHS] = {
+const char path_names[PATHS][16] = {
     [PATH_FAST] = "fast",         [PATH_DEPOT] = "depot",       [PATH_SLAB] = "slab",
     [PATH_REMOTE] = "remote",     [PATH_ADOPTED] = "adopted",   [PATH_FRESH] = "fresh",
     [PATH_RESERVE] = "reserve",   [PATH_RUN] = "run",           [PATH_MAP] = "map",

@@ -55,7 +55,7 @@ INLINE uint64_t bucket_bound(unsigned bucket) {
 #if TSLAB_TELEMETRY
 
 extern HIDDEN struct path_totals path_totals[PATHS];
-extern HIDDEN const char *const path_names[PATHS];
+extern HIDDEN const char path_names[PATHS][16];
 
 HIDDEN COLD void sample_draw_slow(struct timing *timing, struct tally *tally);
 

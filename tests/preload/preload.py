@@ -6,6 +6,7 @@ TEST is one of the functions below whose names begin with test_ (without that pr
 under the library writes its statistics at exit (TSLAB_STATS_AT_EXIT), and the test reads there how much it was served.
 """
 
+import ctypes
 import os
 import re
 import statistics
@@ -13,6 +14,9 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+
+RUNS = 400  # of a program whose memory is a matter of chance
 
 
 class Failure(Exception):
@@ -48,15 +52,19 @@ def require_served(stats: Path, least: int, who: str) -> int:
 # ---- resident memory -------------------------------------------------------------------------------------------------
 
 
+def draw() -> None:
+    """Random addresses for what is executed next, though the tests themselves may run at fixed ones."""
+    ctypes.CDLL(None).personality(0)
+
+
 def asleep(program: Path, environment: dict[str, str], table: str) -> str:
     """A table of /proc/PID of the program while it sleeps, read from outside, so that neither we nor its launcher count.
 
-    At fixed addresses, where they can be had: what the kernel maps of libc around a page that is touched depends on where
-    64 KiB begin, and varies by 500 KiB with random ones.
+    At random addresses, as programs are run: what the kernel maps around a page that is touched depends on where 64 KiB
+    begin, so that one process differs from the next by up to 500 KiB, and fixed addresses are one draw of many.
     """
     pipe = subprocess.PIPE
-    fixed = ["setarch", "-R"] if subprocess.run(["setarch", "-R", "true"], check=False).returncode == 0 else []
-    with subprocess.Popen([*fixed, program], env=environment, stdin=pipe, stdout=pipe, text=True) as child:
+    with subprocess.Popen([program], env=environment, stdin=pipe, stdout=pipe, text=True, preexec_fn=draw) as child:
         assert child.stdin and child.stdout
         if child.stdout.readline() != "ready\n":
             raise Failure(f"{program.name} did not start")
@@ -82,15 +90,16 @@ def test_idle(library: Path, scratch: Path, program: Path) -> None:
     sleeping_kib(program, preloaded(library, stats))
     require_served(stats, 3, program.name)
     idle = {name: value for name, value in preloaded(library, stats).items() if name != "TSLAB_STATS_AT_EXIT"}
-    runs = [(sleeping_kib(program, plain()), sleeping_kib(program, idle)) for _ in range(31)]
-    medians: dict[str, tuple[float, float]] = {}
+    runs = [(sleeping_kib(program, plain()), sleeping_kib(program, idle)) for _ in range(RUNS)]
+    means: dict[str, tuple[float, float]] = {}
     for what in ("Rss", "Pss", "Private_Dirty"):
-        medians[what] = (statistics.median(r[0][what] for r in runs), statistics.median(r[1][what] for r in runs))
-        print(f"{what}: {medians[what][0]:.0f} KiB with glibc, {medians[what][1]:.0f} KiB with tslab")
+        means[what] = (statistics.fmean(r[0][what] for r in runs), statistics.fmean(r[1][what] for r in runs))
+        error = statistics.stdev(r[1][what] - r[0][what] for r in runs) / RUNS**0.5
+        print(f"{what}: {means[what][0]:.0f} KiB with glibc, {means[what][1]:.0f} KiB with tslab, +-{error:.1f}")
     code = code_kib(program, idle, library)
     if len(code) != 2 or code[1] != 0:
         raise Failure(f"code of the library: {code} KiB resident; the second mapping (cmake/rare.ld) is for what is rare")
-    glibc, tslab = medians["Rss"]
+    glibc, tslab = means["Rss"]
     if tslab > glibc + 256:
         raise Failure(f"an idle process is {tslab - glibc:.0f} KiB larger than with glibc; the bar is 256 KiB")
 

@@ -25,6 +25,7 @@ static bool is_help(const char *help) {
 }
 
 static void check_field(const struct statistics *table, const struct statistic *f) {
+  CHECK(memchr(f->name, 0, sizeof f->name) && memchr(f->help, 0, sizeof f->help)); /* compilers cut the 0 silently */
   CHECK(is_identifier(f->name) && is_help(f->help));
   CHECK(f->kind <= HISTOGRAM && f->unit <= UNIT_NANOSECONDS);
   CHECK_COUNT(f->count, >=, 1);
