@@ -7,8 +7,9 @@
 
 static size_t used_of(const struct bump *bump) { return (size_t)(bump->at - run_start(bump->chunk)); }
 
+/* Release, for who finds that it has none and looks how much room it has. */
 static void set_part(struct run *chunk, struct part *part) {
-  atomic_store_explicit(&chunk->part, part, memory_order_relaxed);
+  atomic_store_explicit(&chunk->part, part, memory_order_release);
 }
 
 /* Where blocks end: the chunk's end, or, when one is to be a sample, somewhere in the next `within` bytes: any of those
@@ -173,7 +174,7 @@ static bool continue_one(struct part *part, size_t size) {
   lifetime_lock(part->lifetime);
   for (struct run *run = lifetime_first(part->lifetime); run && !done && looked++ < CONTINUE_LOOK;
        run = lifetime_next(run)) {
-    if (run->kind != RUN_CHUNK || atomic_load_explicit(&run->part, memory_order_relaxed)) continue;
+    if (run->kind != RUN_CHUNK || atomic_load_explicit(&run->part, memory_order_acquire)) continue;
     if (run->size + max_size(size, CONTINUE_LEAST) > CHUNK_CAPACITY || !unseal(part, run)) continue;
     make_current(part, run, run->size);
     set_part(run, part);
