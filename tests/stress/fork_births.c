@@ -45,7 +45,7 @@ static _Atomic bool stop;
 /* Held by who allocates; alone by who wants quiet. */
 #ifdef PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
 static pthread_rwlock_t pace = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
-#else /* musl, which lets no writer wait for ever */
+#else /* musl has one kind */
 static pthread_rwlock_t pace = PTHREAD_RWLOCK_INITIALIZER;
 #endif
 static pthread_mutex_t libc_quiet = PTHREAD_MUTEX_INITIALIZER; /* held by who makes threads, under libc's own locks */
