@@ -24,7 +24,7 @@ enum kind { BYTES, PATH, WORDS, SWITCH = WORDS, ON_MISUSE, ON_DESTROY, KINDS };
 
 #define CHOICES 3
 static const struct choice {
-  char word[8];
+  char word[12];
   uint8_t value;
 } words[KINDS][CHOICES] = {
     [SWITCH] = {{"0", 0}, {"1", 1}},

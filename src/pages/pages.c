@@ -19,7 +19,7 @@
 #define BINS       128
 
 char pages_before_start[HOMES_OFFSET];
-struct pages pages ALIGNED(CACHE_LINE) = {.base = pages_before_start};
+struct pages pages = {.base = pages_before_start};
 struct lock pages_lock;
 
 /* One of the four tables: writable up to `ready`. */

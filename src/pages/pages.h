@@ -60,7 +60,7 @@ _Static_assert(sizeof(struct run) == CACHE_LINE, "one run, one line");
 #define LARGE_WAS UINT8_MAX
 #define CHUNK_WAS (UINT8_MAX - 1)
 
-/* Read by every free; written only when the frontier moves. */
+/* Read by every free; written only when the frontier moves: on a line of its own, which the type's size makes sure. */
 struct pages {
   char *base;
   /* Granules below the frontier: a pointer whose granule is not below it is foreign. Written and read by __atomic
@@ -68,8 +68,8 @@ struct pages {
   size_t count;
   struct run *runs;
   char *chunk_bits;
-};
-HIDDEN extern struct pages pages ALIGNED(CACHE_LINE);
+} ALIGNED(CACHE_LINE);
+HIDDEN extern struct pages pages;
 HIDDEN extern char pages_before_start[HOMES_OFFSET]; /* zeros, at base until pages_start */
 HIDDEN extern struct lock pages_lock;
 

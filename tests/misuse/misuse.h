@@ -32,7 +32,7 @@ struct misuse {
   const char *does;
   void (*run)(void);
   struct misuse_outcome by_default, hardened; /* without a line of its own: the same line */
-  struct misuse_outcome in_one_page;          /* by default, where a page is as large as a slab of SMALL blocks */
+  struct misuse_outcome in_one_page; /* by default, where a page is as large as a slab of SMALL blocks */
   const char *environment; /* NAME=value */
   bool leaves;             /* the process ends after `run`, and what is to be seen comes then */
 };

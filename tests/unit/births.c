@@ -8,6 +8,7 @@
 #include "epoch/handle.h"
 #include "front/front.h"
 #include "heap/label.h"
+#include "heap/lists.h"
 #include <pthread.h>
 #include <sys/syscall.h>
 
@@ -17,7 +18,7 @@ static void *kept[KEPT], *large;
 static tslab_epoch epoch;
 static void *in_epoch;
 static tslab_handle handle;
-static unsigned listed; /* free blocks on the other thread's list, and in its quarantine */
+static unsigned listed; /* free blocks on the other thread's list, aside and in its quarantine */
 static pthread_barrier_t barrier;
 
 static tslab_stats_global stats(void) {
@@ -38,7 +39,7 @@ static void *stand_by(void *unused) {
   for (int i = 0; i < 30; i++) own[i] = must(100);
   for (int i = 0; i < 30; i++) tslab_free(own[i]);
   tslab_free(kept[0]);
-  listed = count_length(current_part->count[class_of(100)].now);
+  listed = (unsigned)list_totals(current_part, class_of(100)).length;
   pthread_barrier_wait(&barrier);
   pthread_barrier_wait(&barrier);
   return unused;
