@@ -143,17 +143,14 @@ static void gather_bumped(uint64_t *allocations, uint64_t *frees, uint64_t *live
 }
 
 #if TSLAB_TELEMETRY
-static uint64_t entries_of(enum path path) {
-  uint64_t entries = 0;
-  for (unsigned i = 0; i < BUCKETS; i++) entries += of_atomic(&path_totals[path].buckets[i]);
-  return entries;
-}
-
 static void add_paths(tslab_stats_global *out) {
-  for (enum path path = 0; path < PATHS; path++) {
-    uint64_t entries = entries_of(path);
-    out->samples += path == PATH_FAST ? entries : of_atomic(&path_totals[path].samples);
-    if (path == PATH_FAST || path == PATH_DIVERTED) continue; /* counted by what served them */
+  struct fast_times fast = sample_fast_times();
+  for (unsigned i = 0; i < BUCKETS; i++) out->samples += fast.buckets[i];
+  for (enum path path = PATH_FAST + 1; path < PATHS; path++) {
+    uint64_t entries = 0;
+    for (unsigned i = 0; i < BUCKETS; i++) entries += of_atomic(&path_totals[path].buckets[i]);
+    out->samples += of_atomic(&path_totals[path].samples);
+    if (path == PATH_DIVERTED) continue; /* counted by what served them */
     if (path < PATHS_OF_MALLOC) out->slow_allocations += entries;
     else out->slow_frees += entries;
   }
@@ -162,7 +159,11 @@ static void add_paths(tslab_stats_global *out) {
 /* All are samples; those whose thread time is not known stand where others count all of theirs. The known have not
  * waited. */
 static void know_fast(tslab_path_stats *row) {
+  struct fast_times fast = sample_fast_times();
   uint64_t unknown = row->samples, unknown_wall_ns = row->sampled_wall_ns_sum;
+  for (unsigned i = 0; i < BUCKETS; i++) row->entries += row->buckets[i] = fast.buckets[i];
+  row->wall_ns_sum = fast.wall_sum;
+  row->wall_ns_max = fast.wall_max;
   row->samples = row->entries;
   row->sampled_wall_ns_sum = row->wall_ns_sum;
   row->cpu_samples = row->entries - min_size(unknown, row->entries);

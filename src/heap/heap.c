@@ -121,10 +121,16 @@ static struct chain put_by(struct part *part, unsigned class, bool draining) {
   return chain;
 }
 
+/* Apart, so that the usual visit, which only counts, need not save what this one does. */
+static NOINLINE void empty_list(struct part *part, unsigned class, bool draining) {
+  struct timing timing;
+  sample_begin_path(&timing);
+  bins_return(&part->lock, put_by(part, class, draining));
+  sample_end_put(part, &timing);
+}
+
 void heap_overflow(struct part *part, unsigned class, void *block) {
   struct bin *bin = &part->bins[class];
-  struct chain homeward = EMPTY_CHAIN;
-  struct timing timing;
   /* The fast path counted a free that it then did not make. */
   STORE_RACING(part->count[class].now, part->count[class].now + ROOM_ONE - 1);
   bool was_aside = part->sampling.aside && part->sampling.class == class; /* then its room was cut, and says nothing */
@@ -137,8 +143,7 @@ void heap_overflow(struct part *part, unsigned class, void *block) {
     if (!was_aside) list_grow(part, class, false);
     list_set(part, class, chain);
   } else {
-    sample_begin_path(&timing);
-    homeward = put_by(part, class, mallocs == 0);
+    empty_list(part, class, mallocs == 0);
   }
   STORE_RACING(part->count[class].now, part->count[class].now - (ROOM_ONE - 1));
   if (TSLAB_HARDENED) {
@@ -148,8 +153,6 @@ void heap_overflow(struct part *part, unsigned class, void *block) {
     block_link(block, part->list[class]);
     part->list[class] = block;
   }
-  bins_return(&part->lock, homeward);
-  if (!has_room) sample_end_put(part, &timing);
   if (mallocs > 0) arm_if_due(part, class);
 }
 
@@ -293,7 +296,7 @@ void heap_flush_lists(struct part *part) {
 void heap_leave(struct part *part) {
   if (TSLAB_HARDENED) quarantine_empty(part);
   heap_flush_remote(part);
-  sample_flush_puts(part);
+  sample_flush(part);
   if (!options.scavenger) heap_flush_lists(part);
 }
 

@@ -106,7 +106,7 @@ void list_set_aside(struct part *part, unsigned class) {
 unsigned list_settle(struct part *part, unsigned class) {
   unsigned mallocs = 0;
   if (UNLIKELY(part->sampling.aside) && part->sampling.class == class) mallocs = list_join_aside(part);
-  if (UNLIKELY(part->sampling.end)) sample_count(part);
+  if (UNLIKELY(part->sampling.timings == TIMED)) sample_count(part);
   mallocs += add_up(part, class);
   bump(&part->visits, 1);
   part->bins[class].last_visit = part->visits;

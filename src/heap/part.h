@@ -85,7 +85,16 @@ struct bin {
   int32_t countdown;       /* mallocs that the list serves until one more is */
 };
 
-#define PUTS 3
+#define PUTS  3
+#define TIMED 8
+
+/* A malloc that was timed, in ticks. */
+struct timed {
+  uint64_t start;
+  uint32_t ticks;
+  uint16_t requested;
+  uint8_t class;
+};
 
 /* What a change is about to overwrite: of a class's list, or of the chunks (UNDO_CHUNKS). In a fork child whoever was changing
  * it may not be there; then this is put back. */
@@ -97,20 +106,19 @@ struct undo {
 #define UNDO_CHUNKS CLASSES
 
 /* One class's list may be kept aside for a moment, so that the next malloc finds none and comes to be timed
- * (heap/sample.h). What was timed waits here for the next visit of a slow path to be counted: the caller of this malloc
- * is not to wait for that. On a line of its own, the only one that such a malloc touches and others do not. */
+ * (heap/sample.h). What was timed waits here for a visit of a slow path to be counted, TIMED at a time: the caller of
+ * this malloc is not to wait for that, and counting one alone would be to fetch all that it takes for one. */
 struct sampling {
   void *aside; /* NULL: none */
-  uint8_t class, timed_class;
+  uint8_t class;
+  uint8_t timings;      /* of `timed` */
   uint16_t count, room; /* of it */
   uint16_t denied;      /* times that other classes wanted its turn since */
-  uint32_t requested;
-  uint32_t sequence;   /* heap/lists.h */
-  uint64_t start, end; /* ticks of what was timed; end is 0 when there is none */
-  uint32_t puts;       /* what frees spent that put a list by, in ticks, and how many of them wait here */
+  uint32_t sequence;    /* heap/lists.h */
+  uint32_t puts;        /* what frees spent that put a list by, in ticks, and how many of them wait here */
   uint32_t put[PUTS];
+  struct timed timed[TIMED];
 };
-_Static_assert(sizeof(struct sampling) <= CACHE_LINE, "one line");
 
 #define PART_ALIGNMENT 128
 

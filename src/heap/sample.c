@@ -76,8 +76,8 @@ static uint64_t cost_of_exact(void) {
   if (LIKELY(cost)) return cost;
   cost = UINT64_MAX;
   for (int i = 0; i < 16; i++) {
-    uint64_t before = ticks_now_exact();
-    cost = least(cost, ticks_now_exact() - before);
+    uint64_t before = ticks_begin();
+    cost = least(cost, ticks_end() - before);
   }
   atomic_store_explicit(&exact_ticks, cost | 1, memory_order_relaxed);
   return cost;
@@ -132,9 +132,13 @@ static struct {
 _Static_assert(sizeof(struct sample) % sizeof(uint64_t) == 0, "copied word by word");
 #define SAMPLE_WORDS (sizeof(struct sample) / sizeof(uint64_t))
 
+/* The first of so many new ones. */
+static uint64_t take_numbers(unsigned count) {
+  return atomic_fetch_add_explicit(&ring.taken, count, memory_order_relaxed) + 1;
+}
+
 /* The number comes last, and away first: a reader that finds the same before and after has the whole. */
-static void keep(struct sample *s) {
-  s->number = atomic_fetch_add_explicit(&ring.taken, 1, memory_order_relaxed) + 1;
+static void keep(const struct sample *s) {
   uint64_t *to = (uint64_t *)&ring.kept[s->number % SAMPLES_KEPT];
   const uint64_t *from = (const uint64_t *)s;
   __atomic_store_n(&to[0], 0, __ATOMIC_RELAXED);
@@ -172,22 +176,20 @@ static void count_label(const struct part *part, struct sample *s) {
   shared_add(&of->wait_sum, s->wall_ns - s->cpu_ns);
 }
 
-static void record(const struct part *part, uint64_t start, struct sample *s) {
-  struct tally *tally = tally_here();
+static void count_sampled(const struct sample *s) {
   struct path_totals *of = &path_totals[s->path];
+  shared_add(&of->samples, 1);
+  shared_add(&of->sampled_wall_sum, s->wall_ns);
+  if (s->cpu_ns == SAMPLE_NO_CPU) return;
+  shared_add(&of->cpu_samples, 1);
+  shared_add(&of->cpu_wall_sum, s->wall_ns);
+  shared_add(&of->cpu_sum, s->cpu_ns);
+  shared_add(&of->wait_sum, s->wall_ns - s->cpu_ns);
+}
+
+static void record(const struct part *part, struct tally *tally, uint64_t start, struct sample *s) {
   s->at_ns = ticks_at_ns(start);
   s->thread_id = tally->doings.thread_id;
-  bool is_fast = s->path == PATH_FAST, knows_cpu = s->cpu_ns != SAMPLE_NO_CPU;
-  if (!is_fast || !knows_cpu) {
-    shared_add(&of->samples, 1);
-    shared_add(&of->sampled_wall_sum, s->wall_ns);
-  }
-  if (!is_fast && knows_cpu) {
-    shared_add(&of->cpu_samples, 1);
-    shared_add(&of->cpu_wall_sum, s->wall_ns);
-    shared_add(&of->cpu_sum, s->cpu_ns);
-    shared_add(&of->wait_sum, s->wall_ns - s->cpu_ns);
-  }
   count_times(&tally->doings.samples, s);
   count_label(part, s);
   if (s->usable != 0 && s->usable <= SMALL_MAX && !part->lifetime) {
@@ -240,7 +242,10 @@ void sample_end(const struct timing *timing, size_t requested, size_t usable) {
   tally_add(&tally->doings.slow_ns, s.wall_ns);
   if (current_part->lifetime) shared_add(&labels[current_part->lifetime->label].slow, 1);
   if (tally->stages & REPAIRS) count_repair(tally, &s);
-  if (timing->sampled) record(current_part, timing->start, &s);
+  if (!timing->sampled) return;
+  s.number = take_numbers(1);
+  count_sampled(&s);
+  record(current_part, tally, timing->start, &s);
 }
 
 void sample_end_path(const struct timing *timing, enum path path) {
@@ -273,52 +278,73 @@ void sample_end_put(struct part *part, const struct timing *timing) {
   count_puts(sampling, tally_here());
 }
 
-void sample_flush_puts(struct part *part) {
-  if (part->sampling.puts) count_puts(&part->sampling, part->tally);
-}
-
 /* ---- fast calls -------------------------------------------------------------------------------------------------- */
 
 /* A clock of the thread's time costs a hundred times what it would measure here. But a short call has not waited. */
-static void count_fast(struct part *part, uint64_t start, uint64_t end, size_t requested, size_t usable) {
-  ticks_calibrate(end);
-  struct sample s = {.requested = requested, .usable = usable, .path = PATH_FAST,
-                     .wall_ns = ticks_to_ns(less(end - start, cost_of_exact()))};
-  s.cpu_ns = s.wall_ns < SWITCH_NS ? s.wall_ns : SAMPLE_NO_CPU;
-  count_path(PATH_FAST, s.wall_ns, 0);
-  record(part, start, &s);
+static void count_fast(const struct part *part, struct tally *tally, uint64_t start, uint64_t ticks, struct sample *s) {
+  s->path = PATH_FAST;
+  s->wall_ns = ticks_to_ns(less(ticks, cost_of_exact()));
+  s->cpu_ns = s->wall_ns < SWITCH_NS ? s->wall_ns : SAMPLE_NO_CPU;
+  tally_add(&tally->fast.buckets[bucket_of(s->wall_ns)], 1);
+  tally_add(&tally->fast.wall_sum, s->wall_ns);
+  tally_max(&tally->fast.wall_max, s->wall_ns);
+  if (UNLIKELY(s->cpu_ns == SAMPLE_NO_CPU)) count_sampled(s);
+  record(part, tally, start, s);
 }
 
 void sample_count(struct part *part) {
   struct sampling *sampling = &part->sampling;
-  uint64_t end = sampling->end;
-  sampling->end = 0;
-  count_fast(part, sampling->start, end, sampling->requested, class_size(sampling->timed_class));
+  unsigned count = sampling->timings;
+  sampling->timings = 0;
+  ticks_calibrate(ticks_now());
+  uint64_t number = take_numbers(count);
+  for (unsigned i = 0; i < count; i++) {
+    const struct timed *t = &sampling->timed[i];
+    struct sample s = {.number = number + i, .requested = t->requested, .usable = class_size(t->class)};
+    count_fast(part, part->tally, t->start, t->ticks, &s);
+  }
+}
+
+void sample_flush(struct part *part) {
+  if (part->sampling.puts) count_puts(&part->sampling, part->tally);
+  if (part->sampling.timings) sample_count(part);
+}
+
+struct fast_times sample_fast_times(void) {
+  struct fast_times sum = {0};
+  for (const struct tally *t = atomic_load_explicit(&all_tallies, memory_order_acquire); t; t = t->next) {
+    for (unsigned i = 0; i < BUCKETS; i++) sum.buckets[i] += __atomic_load_n(&t->fast.buckets[i], __ATOMIC_RELAXED);
+    sum.wall_sum += __atomic_load_n(&t->fast.wall_sum, __ATOMIC_RELAXED);
+    tally_max(&sum.wall_max, __atomic_load_n(&t->fast.wall_max, __ATOMIC_RELAXED));
+  }
+  return sum;
 }
 
 /* An epoch's part may be another's before its next visit. */
 void *sample_aside(struct part *part, unsigned class, size_t requested) {
   struct sampling *sampling = &part->sampling;
   part->list[class] = list_take_back(part);
-  if (UNLIKELY(sampling->end)) sample_count(part);
-  sampling->start = ticks_now_exact();
+  if (UNLIKELY(sampling->timings == TIMED)) sample_count(part); /* no visit came between it and the last one */
+  uint64_t start = ticks_begin();
   void *block = fast_pop(part, class, (uintptr_t)pages.base);
-  uint64_t end = ticks_now_exact();
+  uint64_t ticks = ticks_end() - start;
   if (UNLIKELY(!block)) return NULL;
-  sampling->end = end;
-  sampling->requested = (uint32_t)requested;
-  sampling->timed_class = (uint8_t)class;
+  sampling->timed[sampling->timings++] = (struct timed){.start = start, .ticks = (uint32_t)min_size(ticks, UINT32_MAX),
+                                                        .requested = (uint16_t)requested, .class = (uint8_t)class};
   if (--part->bins[class].due) list_set_aside(part, class);
   if (part->lifetime) sample_count(part);
   return block;
 }
 
 void *sample_bump(struct part *part, size_t size) {
-  uint64_t start = ticks_now_exact();
+  uint64_t start = ticks_begin();
   void *block = bump_take(part, size);
-  uint64_t end = ticks_now_exact();
+  uint64_t end = ticks_end();
   if (!block) return NULL;
-  tally_stage(tally_here(), PATH_FAST);
-  count_fast(part, start, end, size, round_up(size, CHUNK_UNIT));
+  struct tally *tally = tally_here();
+  struct sample s = {.number = take_numbers(1), .requested = size, .usable = round_up(size, CHUNK_UNIT)};
+  tally_stage(tally, PATH_FAST);
+  ticks_calibrate(end);
+  count_fast(part, tally, start, end - start, &s);
   return block;
 }

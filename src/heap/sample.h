@@ -29,11 +29,9 @@ struct sample { /* all uint64_t: a row of front/tables.c */
 #define SAMPLE_NO_LABEL UINT64_MAX
 #define SAMPLES_KEPT    512 /* a power of two */
 
-#define BUCKETS 48
-
 struct path_totals {
   _Atomic uint64_t buckets[BUCKETS], wall_sum, wall_max, lock_wait_sum;
-  /* Of the fast path all entries are samples, and only those are counted here whose thread time is not known. */
+  /* Of the fast path, whose entries are in the tallies and all are samples: those whose thread time is not known. */
   _Atomic uint64_t samples, sampled_wall_sum, cpu_samples, cpu_wall_sum, cpu_sum, wait_sum;
 };
 
@@ -74,9 +72,12 @@ HIDDEN void sample_end(const struct timing *timing, size_t requested, size_t usa
 INLINE void sample_begin_path(struct timing *timing) { timing->start = ticks_now(); }
 HIDDEN void sample_end_path(const struct timing *timing, enum path path);
 
-/* A free that put its list by, which is not to wait for being counted: PUTS at a time are. sample_flush_puts: now. */
+/* A free that put its list by, which is not to wait for being counted: PUTS at a time are. */
 HIDDEN void sample_end_put(struct part *part, const struct timing *timing);
-HIDDEN void sample_flush_puts(struct part *part);
+
+/* Counts what waits for it: what was timed, at any time; and such frees as well. By the part's thread. */
+HIDDEN void sample_count(struct part *part);
+HIDDEN void sample_flush(struct part *part);
 
 HIDDEN uint32_t sample_below(uint32_t bound); /* a random number; 0 for bound 0 */
 
@@ -89,11 +90,11 @@ INLINE bool sample_is_due(const struct part *part, unsigned class) {
 }
 HIDDEN void *sample_aside(struct part *part, unsigned class, size_t requested);
 
-/* Counts what was timed; sampling.end is not 0. */
-HIDDEN void sample_count(struct part *part);
-
 /* bump_take, timed when it succeeds. */
 HIDDEN void *sample_bump(struct part *part, size_t size);
+
+/* All threads' fast calls that were timed and counted. */
+HIDDEN struct fast_times sample_fast_times(void);
 
 /* The newest samples, at most `most`, oldest first. Returns how many. */
 HIDDEN size_t samples_copy(struct sample *out, size_t most);
@@ -107,7 +108,6 @@ INLINE void sample_end(const struct timing *timing, size_t requested, size_t usa
 INLINE void sample_begin_path(struct timing *timing) { (void)timing; }
 INLINE void sample_end_path(const struct timing *timing, enum path path) { (void)timing, (void)path; }
 INLINE void sample_end_put(struct part *part, const struct timing *timing) { (void)part, (void)timing; }
-INLINE void sample_flush_puts(struct part *part) { (void)part; }
 INLINE uint32_t sample_below(uint32_t bound) { return (void)bound, 0; }
 INLINE int32_t sample_draw(void) { return INT32_MAX; }
 INLINE bool sample_is_due(const struct part *part, unsigned class) { return (void)part, (void)class, false; }
@@ -115,6 +115,7 @@ INLINE void *sample_aside(struct part *part, unsigned class, size_t requested) {
   return (void)part, (void)class, (void)requested, NULL;
 }
 INLINE void sample_count(struct part *part) { (void)part; }
+INLINE void sample_flush(struct part *part) { (void)part; }
 INLINE void *sample_bump(struct part *part, size_t size) { return bump_take(part, size); }
 INLINE size_t samples_copy(struct sample *out, size_t most) { return (void)out, (void)most, 0; }
 

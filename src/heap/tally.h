@@ -47,6 +47,13 @@ struct class_tally {
   uint64_t samples, requested, requested_squares;
 };
 
+#define BUCKETS 48
+
+/* Of the fast calls that were timed. */
+struct fast_times {
+  uint64_t buckets[BUCKETS], wall_sum, wall_max;
+};
+
 /* Times of some calls, the parts of them that the thread ran and did not. */
 struct times {
   uint64_t count, wall_sum, wall_max;
@@ -72,6 +79,7 @@ struct tally {
   uint64_t allocations_before, frees_before; /* its part's, by earlier threads; under parts_lock */
   struct tally *next;
   struct doings doings;
+  struct fast_times fast;
   struct class_tally classes[CLASSES];
 };
 

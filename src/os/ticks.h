@@ -20,20 +20,25 @@ INLINE uint64_t ticks_now(void) {
 #endif
 }
 
-/* Not before what came before in the program, for what takes only a few nanoseconds itself. */
-INLINE uint64_t ticks_now_exact(void) {
+/* Around what takes only a few nanoseconds itself: all that came before in the program is done, and ... */
+INLINE uint64_t ticks_end(void) {
 #if defined(__x86_64__)
   __builtin_ia32_lfence();
-  uint64_t now = __builtin_ia32_rdtsc();
-  __builtin_ia32_lfence();
-  return now;
 #elif defined(__aarch64__)
-  uint64_t now;
-  __asm__ volatile("isb\n\tmrs %0, cntvct_el0\n\tisb" : "=r"(now) : : "memory");
-  return now;
-#else
-  return ticks_now();
+  __asm__ volatile("isb" : : : "memory");
 #endif
+  return ticks_now();
+}
+
+/* ... nothing that comes after has begun. */
+INLINE uint64_t ticks_begin(void) {
+  uint64_t now = ticks_end();
+#if defined(__x86_64__)
+  __builtin_ia32_lfence();
+#elif defined(__aarch64__)
+  __asm__ volatile("isb" : : : "memory");
+#endif
+  return now;
 }
 
 /* At the start of the process, and then whenever it is convenient: compares ticks with CLOCK_MONOTONIC_RAW each time
