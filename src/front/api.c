@@ -52,12 +52,9 @@ static void *refill(unsigned class, size_t size) {
     void *block = sample_aside(current_part, class, size);
     if (LIKELY(block != NULL)) return block;
   }
-  bool is_born = false;
-  uint64_t start = ticks_now();
-  if (UNLIKELY(current_part == &empty_part)) {
-    if (!front_part()) return NULL;
-    is_born = true;
-  }
+  bool is_born = UNLIKELY(current_part == &empty_part);
+  uint64_t start = is_born ? ticks_now() : 0;
+  if (is_born && !front_part()) return NULL;
   sample_begin(&timing);
   if (UNLIKELY(is_born)) {
     timing.start = start;

@@ -4,6 +4,7 @@
 #include "heap/label.h"
 #include "heap/misuse.h"
 #include "heap/sample.h"
+#include <string.h>
 
 /* ---- a bin's list of slabs; all under part->lock ----------------------------------------------------------------- */
 
@@ -177,11 +178,11 @@ struct group {
   unsigned count;
 };
 
-/* Groups on their way to their slabs, under the lock, although the push needs none: fork waits for it, so that a
- * child's copy of a slab's list is whole. */
+/* Groups on their way to their slabs. */
 struct pushes {
   struct group groups[GROUPS];
   unsigned count;
+  uint8_t last[GROUPS]; /* of the slabs with that remainder, the last one's group, plus 1; 0: none */
 };
 
 static void count_push(unsigned class, uint32_t epoch, struct slab_how how) {
@@ -203,6 +204,7 @@ static bool push_group(struct lock *gate, const struct group *group) {
   return settle;
 }
 
+/* Under the lock, although the push needs none: fork waits for it, so that a child's copy of a slab's list is whole. */
 static void push_all(struct lock *gate, struct pushes *pushes) {
   struct run *settle[GROUPS];
   unsigned settling = 0;
@@ -212,13 +214,28 @@ static void push_all(struct lock *gate, struct pushes *pushes) {
     if (push_group(gate, &pushes->groups[i])) settle[settling++] = pushes->groups[i].slab;
   lock_release(gate);
   for (unsigned i = 0; i < settling; i++) bins_settle(settle[i]);
-  pushes->count = 0;
 }
 
-static void add_push(struct lock *gate, struct pushes *pushes, const struct group *group) {
-  if (!group->slab) return;
-  pushes->groups[pushes->count++] = *group;
-  if (pushes->count == GROUPS) push_all(gate, pushes);
+static void start_pushes(struct pushes *pushes) {
+  pushes->count = 0;
+  memset(pushes->last, 0, sizeof pushes->last);
+}
+
+static void add_block(struct lock *gate, struct pushes *pushes, struct run *slab, void *block) {
+  uint8_t *last = &pushes->last[run_index(slab) % GROUPS];
+  struct group *group = *last ? &pushes->groups[*last - 1] : NULL;
+  if (group && group->slab == slab) {
+    block_link(block, group->head);
+    group->head = block;
+    group->count++;
+    return;
+  }
+  if (pushes->count == GROUPS) {
+    push_all(gate, pushes);
+    start_pushes(pushes);
+  }
+  pushes->groups[pushes->count++] = (struct group){slab, block, block, 1};
+  *last = (uint8_t)pushes->count;
 }
 
 static bool is_block(const void *p) {
@@ -246,28 +263,15 @@ static void cut_at_double(struct chain *chain) {
 }
 
 void bins_return(struct lock *gate, struct chain chain) {
-  struct group groups[GROUPS];
   struct pushes pushes;
-  unsigned used = chain.count < GROUPS / 4 ? GROUPS / 4 : GROUPS; /* mostly chains are short */
   if (chain.count == 0) return;
-  pushes.count = 0;
-  for (unsigned i = 0; i < used; i++) groups[i].slab = NULL;
+  start_pushes(&pushes);
   cut_at_double(&chain);
   for (void *block = chain.head, *next; block != CHAIN_END; block = next) {
     next = block_next(block);
     block_mark_free(block);
-    struct run *slab = pages_run_of(block);
-    struct group *group = &groups[run_index(slab) % used];
-    if (group->slab == slab) {
-      block_link(block, group->head);
-      group->head = block;
-      group->count++;
-    } else {
-      add_push(gate, &pushes, group);
-      *group = (struct group){slab, block, block, 1};
-    }
+    add_block(gate, &pushes, pages_run_holding(block), block);
   }
-  for (unsigned i = 0; i < used; i++) add_push(gate, &pushes, &groups[i]);
   push_all(gate, &pushes);
 }
 

@@ -48,6 +48,7 @@ void *heap_refill(struct part *part, unsigned class) {
   count_lock(part, class, lock_take(&part->lock));
   list_settle(part, class);
   bump(&bin->refills, 1);
+  bin->drained = 0;
   if (bin->cap == 0) list_open(part, class);
   if (LIKELY(part->list[class] == CHAIN_END)) { /* else settling it brought back what was aside */
     struct chain chain = depot_take(part, class);
@@ -101,17 +102,24 @@ void *heap_find_double(struct part *part) {
   return NULL;
 }
 
+/* A thread that goes on freeing will not want its depot's blocks soon, and each of them keeps a slab from being free as
+ * a whole: it empties when twice as many blocks went past it. */
+static bool passes_depot(const struct bin *bin) {
+  return bin->drained > 0 && bin->drained / 2 >= LOAD_RACING(bin->depot_blocks);
+}
+
 /* Moves the class's list out of the way. Returns what must go to the slabs, for which the depot had no room: this list
  * and not an older one, whose blocks the processor no longer has at hand. */
 static struct chain put_by(struct part *part, unsigned class, bool draining) {
   struct bin *bin = &part->bins[class];
   struct chain chain = list_chain(part, class);
-  if (draining && depot_is_full(part, class, chain.count)) { /* then there is nothing to lock for */
+  if (draining && (passes_depot(bin) || depot_is_full(part, class, chain.count))) { /* nothing to lock for */
     list_shrink(part, class);
     list_set(part, class, EMPTY_CHAIN);
     return chain;
   }
   count_lock(part, class, lock_take(&part->lock));
+  if (!draining) bin->drained = 0;
   if (bin->cap == 0) list_open(part, class);
   else if (draining) list_shrink(part, class);
   else list_grow(part, class, true);
@@ -121,11 +129,18 @@ static struct chain put_by(struct part *part, unsigned class, bool draining) {
   return chain;
 }
 
+static size_t flush_class(struct part *part, unsigned class, unsigned blocks, size_t bytes);
+
 /* Apart, so that the usual visit, which only counts, need not save what this one does. */
 static NOINLINE void empty_list(struct part *part, unsigned class, bool draining) {
   struct timing timing;
   sample_begin_path(&timing);
-  bins_return(&part->lock, put_by(part, class, draining));
+  struct bin *bin = &part->bins[class];
+  struct chain homeward = put_by(part, class, draining);
+  if (draining) bin->drained += homeward.count;
+  bins_return(&part->lock, homeward);
+  if (draining && passes_depot(bin) && LOAD_RACING(bin->depot_blocks) > 0)
+    flush_class(part, class, UINT_MAX, 1); /* one batch */
   sample_end_put(part, &timing);
 }
 

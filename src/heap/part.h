@@ -31,13 +31,13 @@
 /* How many blocks a list may hold grows by doubling while its thread both allocates and frees in the class, from FIRST
  * to FULL, as long as all caps of the part together stay within GRANTED_MOST: that is what an idle thread can hide.
  * While a thread only frees, it halves down to DRAIN, because each block then left behind pins a page. What is more is
- * the depot's. */
+ * the depot's, until more goes on coming: docs/decisions/0018. */
 #define LIST_FIRST_BYTES (4 * KiB)
 #define LIST_FIRST       32
 #define LIST_FULL_BYTES (192 * KiB)
 #define LIST_MOST        1500 /* so that fewer than one free in a thousand visits, and p99.9 is the fast path's */
 #define LIST_DRAIN_BYTES (16 * KiB)
-#define LIST_DRAIN       8
+#define LIST_DRAIN       12
 #define GRANTED_MOST     (2 * MiB)
 #define IDLE_VISITS      1024 /* a class that did not visit while others did so often may be asked to give some back */
 
@@ -79,6 +79,7 @@ struct bin {
   uint32_t first, last; /* slabs with something to give; those with only unlinked units last */
   uint32_t listed, slabs, born, retired;
   uint32_t depot_blocks, depot_least; /* the latter since the scavenger's last look */
+  uint32_t drained;                   /* blocks that a full depot let pass since the thread last allocated here */
   uint16_t newest, oldest; /* batches */
   uint16_t cap;            /* blocks that the list should not exceed now; 0 until the class is used */
   uint8_t due;             /* samples to be taken, as soon as may be */

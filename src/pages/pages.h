@@ -176,4 +176,11 @@ INLINE size_t run_bytes(const struct run *run) { return (size_t)run->granules <<
  * slabs that is three steps at most. */
 HIDDEN struct run *pages_run_of(const void *p);
 
+/* The same where p lies in a run that is in use. */
+INLINE struct run *pages_run_holding(const void *p) {
+  struct run *run = pages.runs + granule_of(p);
+  while (run->kind == RUN_NONE) run--;
+  return run;
+}
+
 #endif

@@ -1,7 +1,9 @@
 /* heap: two parts, used in turn by this one thread as two threads would: every block belongs to one holder, totals are
- * exact after every call, remote frees wait for company, and in the end nothing is left. */
+ * exact after every call, remote frees wait for company, who goes on freeing gives up its depot, and in the end nothing
+ * is left. */
 #include "unit.h"
 
+#include "base/options.h"
 #include "heap/fast.h"
 #include "heap/heap.h"
 
@@ -166,6 +168,37 @@ static void the_dead_give_their_lists(void) {
   part_check(parts[1]);
 }
 
+/* Freed at random, each block of the depot would keep a slab: what is left may be kept by the list alone, and a spare. */
+static void long_drains_empty_the_depot(void) {
+  enum { CLASS = 6, BLOCKS = 20000, FEW = 1000 };
+  static void *blocks[BLOCKS];
+  const size_t cache_bytes = options.cache_bytes;
+  const struct bin *const bin = &parts[0]->bins[CLASS];
+  uint64_t random = 1;
+  be(0);
+  options.cache_bytes = 2 * FEW * class_size(CLASS);
+  for (int i = 0; i < BLOCKS; i++) blocks[i] = allocate(CLASS);
+  CHECK_COUNT(bin->slabs, >, 2 * LIST_DRAIN);
+  for (unsigned left = BLOCKS; left > FEW; left--) {
+    const unsigned which = (unsigned)(check_random(&random) % left);
+    release(blocks[which], CLASS);
+    blocks[which] = blocks[left - 1];
+  }
+  if (TSLAB_HARDENED) quarantine_empty(parts[0]);
+  CHECK_COUNT(bin->depot_blocks, ==, 0);
+  for (int i = 0; i < FEW; i++) release(blocks[i], CLASS);
+  if (TSLAB_HARDENED) quarantine_empty(parts[0]);
+  CHECK_COUNT(bin->depot_blocks, ==, 0);
+  CHECK_COUNT(bin->slabs, <=, LIST_DRAIN + 1);
+
+  for (int i = 0; i < FEW; i++) blocks[i] = allocate(CLASS);
+  for (int i = 0; i < FEW; i++) release(blocks[i], CLASS);
+  CHECK_COUNT(bin->depot_blocks, >, 0); /* for the next malloc: one that allocates is believed to go on with that */
+  part_check(parts[0]);
+  options.cache_bytes = cache_bytes;
+  heap_flush_lists(parts[0]);
+}
+
 int main(void) {
   start_floors();
   parts[0] = part_acquire();
@@ -173,6 +206,7 @@ int main(void) {
   against_a_shadow();
   nothing_is_left();
   remote_frees_wait_for_company();
+  long_drains_empty_the_depot();
   the_dead_give_their_lists();
   spoilt_lists();
   pages_check();
