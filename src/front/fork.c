@@ -65,7 +65,10 @@ static void begin_anew(void) {
   process = os_process_id();
   publish_after_fork(true);
   scavenger_after_fork_child();
-  if (current_thread) tally_is_of_this_thread(current_part->tally);
+  if (current_thread) {
+    current_thread->home->sampling.timings = 0; /* the parent's thread counts them */
+    tally_is_of_this_thread(current_part->tally);
+  }
   options.stats_at_exit = NULL; /* the file is the parent's */
 }
 

@@ -23,6 +23,11 @@ static uint64_t at_least(_Atomic uint64_t *once, uint64_t now) {
   return of_atomic(once);
 }
 
+/* Who asks for figures finds all its own samples in them. */
+static void count_own(void) {
+  if (current_thread) sample_flush(current_thread->home);
+}
+
 static void sum_tallies(unsigned class, struct class_tally *out) {
   *out = (struct class_tally){0};
   uint64_t *to = (uint64_t *)out;
@@ -43,6 +48,7 @@ static uint64_t frees_of(unsigned class) {
 void gather_class(unsigned class, tslab_class_stats *out) {
   struct class_tally tally;
   static _Atomic uint64_t least_from_list[CLASSES];
+  count_own();
   uint64_t slow = 0, frees = frees_of(class);
   struct class_totals totals = {0};
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
@@ -173,6 +179,7 @@ static void know_fast(tslab_path_stats *row) {
 size_t gather_paths(void *rows, size_t most) {
   tslab_path_stats *row = rows;
   size_t count = min_size(PATHS, most);
+  count_own();
   memset(row, 0, count * sizeof *row);
   for (size_t i = 0; i < count; i++, row++) {
     const struct path_totals *from = &path_totals[i];
@@ -340,6 +347,7 @@ size_t gather_threads(void *rows, size_t most) {
   tslab_thread_stats *row = rows;
   size_t count = 0;
   if (most == 0) return 0;
+  count_own();
   tslab_thread_stats rest = {0};
   lock_take(&parts_lock);
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
@@ -369,6 +377,7 @@ size_t gather_threads(void *rows, size_t most) {
 }
 
 void gather_this_thread(tslab_thread_stats *out) {
+  count_own();
   struct part *part = current_thread ? current_thread->home : NULL;
   memset(out, 0, sizeof *out);
   if (!part) return;

@@ -79,7 +79,7 @@ struct bin {
   uint32_t first, last; /* slabs with something to give; those with only unlinked units last */
   uint32_t listed, slabs, born, retired;
   uint32_t depot_blocks, depot_least; /* the latter since the scavenger's last look */
-  uint32_t drained;                   /* blocks that a full depot let pass since the thread last allocated here */
+  uint32_t drained; /* blocks that the depot let pass since a refill, or a full list that was not only freed to */
   uint16_t newest, oldest; /* batches */
   uint16_t cap;            /* blocks that the list should not exceed now; 0 until the class is used */
   uint8_t due;             /* samples to be taken, as soon as may be */
@@ -91,8 +91,7 @@ struct bin {
 
 /* A malloc that was timed, in ticks. */
 struct timed {
-  uint64_t start;
-  uint32_t ticks;
+  uint64_t start, ticks;
   uint16_t requested;
   uint8_t class;
 };

@@ -132,13 +132,9 @@ static struct {
 _Static_assert(sizeof(struct sample) % sizeof(uint64_t) == 0, "copied word by word");
 #define SAMPLE_WORDS (sizeof(struct sample) / sizeof(uint64_t))
 
-/* The first of so many new ones. */
-static uint64_t take_numbers(unsigned count) {
-  return atomic_fetch_add_explicit(&ring.taken, count, memory_order_relaxed) + 1;
-}
-
 /* The number comes last, and away first: a reader that finds the same before and after has the whole. */
-static void keep(const struct sample *s) {
+static void keep(struct sample *s) {
+  s->number = atomic_fetch_add_explicit(&ring.taken, 1, memory_order_relaxed) + 1;
   uint64_t *to = (uint64_t *)&ring.kept[s->number % SAMPLES_KEPT];
   const uint64_t *from = (const uint64_t *)s;
   __atomic_store_n(&to[0], 0, __ATOMIC_RELAXED);
@@ -243,7 +239,6 @@ void sample_end(const struct timing *timing, size_t requested, size_t usable) {
   if (current_part->lifetime) shared_add(&labels[current_part->lifetime->label].slow, 1);
   if (tally->stages & REPAIRS) count_repair(tally, &s);
   if (!timing->sampled) return;
-  s.number = take_numbers(1);
   count_sampled(&s);
   record(current_part, tally, timing->start, &s);
 }
@@ -297,10 +292,9 @@ void sample_count(struct part *part) {
   unsigned count = sampling->timings;
   sampling->timings = 0;
   ticks_calibrate(ticks_now());
-  uint64_t number = take_numbers(count);
   for (unsigned i = 0; i < count; i++) {
     const struct timed *t = &sampling->timed[i];
-    struct sample s = {.number = number + i, .requested = t->requested, .usable = class_size(t->class)};
+    struct sample s = {.requested = t->requested, .usable = class_size(t->class)};
     count_fast(part, part->tally, t->start, t->ticks, &s);
   }
 }
@@ -329,8 +323,7 @@ void *sample_aside(struct part *part, unsigned class, size_t requested) {
   void *block = fast_pop(part, class, (uintptr_t)pages.base);
   uint64_t ticks = ticks_end() - start;
   if (UNLIKELY(!block)) return NULL;
-  sampling->timed[sampling->timings++] = (struct timed){.start = start, .ticks = (uint32_t)min_size(ticks, UINT32_MAX),
-                                                        .requested = (uint16_t)requested, .class = (uint8_t)class};
+  sampling->timed[sampling->timings++] = (struct timed){start, ticks, (uint16_t)requested, (uint8_t)class};
   if (--part->bins[class].due) list_set_aside(part, class);
   if (part->lifetime) sample_count(part);
   return block;
@@ -342,7 +335,7 @@ void *sample_bump(struct part *part, size_t size) {
   uint64_t end = ticks_end();
   if (!block) return NULL;
   struct tally *tally = tally_here();
-  struct sample s = {.number = take_numbers(1), .requested = size, .usable = round_up(size, CHUNK_UNIT)};
+  struct sample s = {.requested = size, .usable = round_up(size, CHUNK_UNIT)};
   tally_stage(tally, PATH_FAST);
   ticks_calibrate(end);
   count_fast(part, tally, start, end - start, &s);

@@ -96,7 +96,7 @@ HIDDEN void *sample_bump(struct part *part, size_t size);
 /* All threads' fast calls that were timed and counted. */
 HIDDEN struct fast_times sample_fast_times(void);
 
-/* The newest samples, at most `most`, oldest first. Returns how many. */
+/* The newest samples, at most `most`, in the order in which they were counted. Returns how many. */
 HIDDEN size_t samples_copy(struct sample *out, size_t most);
 
 #else

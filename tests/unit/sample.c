@@ -1,6 +1,6 @@
 /* sample: times fall into the right buckets; what is drawn has the mean that was asked for; every class, chunk and
- * large block is sampled in its share of the calls, fast or slow, and with sampling off nothing is; the ring keeps the
- * newest.
+ * large block is sampled in its share of the calls, fast or slow, and with sampling off nothing is; none waits to be
+ * counted when its thread asks or ends; the ring keeps the newest.
  *
  * The module is compiled in here once more, because what it does for itself is under test too. */
 #include "unit.h"
@@ -10,6 +10,7 @@
 #include "base/options.h"
 #include "heap/lists.h"
 #include <math.h>
+#include <pthread.h>
 
 /* EVERY: each sample needs a call that finds its list put by, so one in a few dozen is the most that balanced traffic
  * can be asked for. */
@@ -226,6 +227,33 @@ static void chunks_and_large(void) {
   CHECK_COUNT(path_totals[PATH_LARGE_FREE].samples, ==, 0);
 }
 
+static void wait_for_sample(void) {
+  for (int i = 0; own_part()->sampling.timings == 0; i++) {
+    CHECK(i < 1000 * EVERY);
+    tslab_free(tslab_malloc(64));
+  }
+}
+
+static void *sampled_thread(void *part) {
+  wait_for_sample();
+  *(struct part **)part = own_part();
+  return NULL;
+}
+
+static void none_is_forgotten(void) {
+  tslab_stats_global global;
+  tslab_thread_stats thread;
+  struct part *part = NULL;
+  pthread_t other;
+  begin(EVERY, 0);
+  wait_for_sample();
+  CHECK(tslab_stats(&global, sizeof global) == 0 && own_part()->sampling.timings == 0);
+  wait_for_sample();
+  CHECK(tslab_stats_thread(&thread, sizeof thread) == 0 && own_part()->sampling.timings == 0);
+  CHECK(pthread_create(&other, NULL, sampled_thread, &part) == 0 && pthread_join(other, NULL) == 0);
+  CHECK(part != NULL && part != own_part() && part->sampling.timings == 0);
+}
+
 /* ---- what a sample says ------------------------------------------------------------------------------------------ */
 
 static void off(void) {
@@ -308,6 +336,7 @@ int main(void) {
   CHECK(in_child(balanced) == 0);
   CHECK(in_child(one_sided) == 0);
   CHECK(in_child(chunks_and_large) == 0);
+  CHECK(in_child(none_is_forgotten) == 0);
   CHECK(in_child(off) == 0);
   CHECK(in_child(kept) == 0);
   return 0;
