@@ -190,13 +190,14 @@ static void long_drains_empty_the_depot(void) {
   for (int i = 0; i < FEW; i++) release(blocks[i], CLASS);
   if (TSLAB_HARDENED) quarantine_empty(parts[0]);
   CHECK_COUNT(bin->depot_blocks, ==, 0);
-  if (!TSLAB_HARDENED) CHECK_COUNT(bin->slabs, <=, LIST_DRAIN + 1); /* else what left quarantine is still on the list */
+  options.cache_bytes = cache_bytes;
+  part_check(parts[0]);
+  if (TSLAB_HARDENED) return; /* what left quarantine is still on the list, and what comes next would wait there */
+  CHECK_COUNT(bin->slabs, <=, LIST_DRAIN + 1);
 
   for (int i = 0; i < FEW; i++) blocks[i] = allocate(CLASS);
   for (int i = 0; i < FEW; i++) release(blocks[i], CLASS);
   CHECK_COUNT(bin->depot_blocks, >, 0); /* for the next malloc: one that allocates is believed to go on with that */
-  part_check(parts[0]);
-  options.cache_bytes = cache_bytes;
   heap_flush_lists(parts[0]);
 }
 
