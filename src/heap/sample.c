@@ -183,7 +183,8 @@ static void count_sampled(const struct sample *s) {
   shared_add(&of->wait_sum, s->wall_ns - s->cpu_ns);
 }
 
-static void record(const struct part *part, struct tally *tally, uint64_t start, struct sample *s) {
+static void record(const struct part *part, uint64_t start, struct sample *s) {
+  struct tally *tally = part->tally;
   s->at_ns = ticks_at_ns(start);
   s->thread_id = tally->doings.thread_id;
   count_times(&tally->doings.samples, s);
@@ -240,7 +241,7 @@ void sample_end(const struct timing *timing, size_t requested, size_t usable) {
   if (tally->stages & REPAIRS) count_repair(tally, &s);
   if (!timing->sampled) return;
   count_sampled(&s);
-  record(current_part, tally, timing->start, &s);
+  record(current_part, timing->start, &s);
 }
 
 void sample_end_path(const struct timing *timing, enum path path) {
@@ -276,15 +277,16 @@ void sample_end_put(struct part *part, const struct timing *timing) {
 /* ---- fast calls -------------------------------------------------------------------------------------------------- */
 
 /* A clock of the thread's time costs a hundred times what it would measure here. But a short call has not waited. */
-static void count_fast(const struct part *part, struct tally *tally, uint64_t start, uint64_t ticks, struct sample *s) {
+static void count_fast(const struct part *part, uint64_t start, uint64_t ticks, struct sample *s) {
+  struct fast_times *of = &part->tally->fast;
   s->path = PATH_FAST;
   s->wall_ns = ticks_to_ns(less(ticks, cost_of_exact()));
   s->cpu_ns = s->wall_ns < SWITCH_NS ? s->wall_ns : SAMPLE_NO_CPU;
-  tally_add(&tally->fast.buckets[bucket_of(s->wall_ns)], 1);
-  tally_add(&tally->fast.wall_sum, s->wall_ns);
-  tally_max(&tally->fast.wall_max, s->wall_ns);
+  tally_add(&of->buckets[bucket_of(s->wall_ns)], 1);
+  tally_add(&of->wall_sum, s->wall_ns);
+  tally_max(&of->wall_max, s->wall_ns);
   if (UNLIKELY(s->cpu_ns == SAMPLE_NO_CPU)) count_sampled(s);
-  record(part, tally, start, s);
+  record(part, start, s);
 }
 
 void sample_count(struct part *part) {
@@ -295,7 +297,7 @@ void sample_count(struct part *part) {
   for (unsigned i = 0; i < count; i++) {
     const struct timed *t = &sampling->timed[i];
     struct sample s = {.requested = t->requested, .usable = class_size(t->class)};
-    count_fast(part, part->tally, t->start, t->ticks, &s);
+    count_fast(part, t->start, t->ticks, &s);
   }
 }
 
@@ -334,10 +336,9 @@ void *sample_bump(struct part *part, size_t size) {
   void *block = bump_take(part, size);
   uint64_t end = ticks_end();
   if (!block) return NULL;
-  struct tally *tally = tally_here();
   struct sample s = {.requested = size, .usable = round_up(size, CHUNK_UNIT)};
-  tally_stage(tally, PATH_FAST);
+  tally_stage(part->tally, PATH_FAST);
   ticks_calibrate(end);
-  count_fast(part, tally, start, end - start, &s);
+  count_fast(part, start, end - start, &s);
   return block;
 }
