@@ -48,10 +48,6 @@ static void *refill_again(unsigned class) {
 /* A thread without a part gets one, perhaps with a dead thread's lists; else the list is empty, or bad. */
 static void *refill(unsigned class, size_t size) {
   struct timing timing;
-  if (sample_is_due(current_part, class)) {
-    void *block = sample_aside(current_part, class, size);
-    if (LIKELY(block != NULL)) return block;
-  }
   bool is_born = UNLIKELY(current_part == &empty_part);
   uint64_t start = is_born ? ticks_now() : 0;
   if (is_born && !front_part()) return NULL;
@@ -68,6 +64,13 @@ static void *refill(unsigned class, size_t size) {
   sample_end(&timing, size, block ? class_size(class) : 0);
   if (block) scavenger_notice_malloc(current_part);
   return block;
+}
+
+/* The list is empty or bad; or aside, for this call to be timed. */
+INLINE void *miss(unsigned class, size_t size) {
+  struct part *part = current_part;
+  void *block = LIKELY(sample_is_due(part, class)) ? sample_aside(part, class, size) : NULL; /* the rarer, as if not */
+  return LIKELY(block != NULL) ? block : refill(class, size);
 }
 
 static void *large(size_t size, size_t alignment, bool *zero) {
@@ -89,15 +92,17 @@ static void *large(size_t size, size_t alignment, bool *zero) {
 static void *small(unsigned class, size_t size) {
   if (UNLIKELY(current_part == &empty_part)) return refill(class, size);
   void *block = fast_pop(current_part, class, (uintptr_t)pages.base);
-  return LIKELY(block != NULL) ? block : refill(class, size);
+  return LIKELY(block != NULL) ? block : miss(class, size);
 }
 
 /* Before the process has started the class tables are empty. */
-static unsigned class_for(size_t size) { return front_start() ? class_of(size) : 0; }
+INLINE unsigned class_for(size_t size) {
+  return LIKELY(current_part != &empty_part) || front_start() ? class_of(size) : 0;
+}
 
 /* By class or as a large block. */
-static void *by_size(size_t size, bool *zero) {
-  if (size <= DIRECT_MAX) return refill(class_for(size), size); /* the list was tried */
+INLINE void *by_size(size_t size, bool *zero) {
+  if (LIKELY(size <= DIRECT_MAX)) return miss(class_for(size), size); /* the list was tried */
   return size <= SMALL_MAX ? small(class_for(size), size) : large(size, GRANULE, zero);
 }
 

@@ -243,7 +243,7 @@ static void *take_sample(struct part *part, size_t size) {
   disarm(&part->bump);
   void *block = sample_bump(part, size);
   if (!block) return NULL;
-  tally->bump_countdown += sample_draw();
+  tally->bump_countdown += sample_draw(part);
   if (tally->bump_countdown <= 0) set_end(&part->bump, 0);
   return block;
 }

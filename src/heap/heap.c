@@ -26,8 +26,10 @@ static NOINLINE void arm(struct part *part, unsigned class) {
     bin->countdown = INT32_MAX;
     return;
   }
-  for (; bin->countdown <= 0 && bin->due < UINT8_MAX; bin->due++) bin->countdown += sample_draw();
-  list_settle(part, class);
+  while (LIKELY(bin->countdown <= 0) && bin->due < UINT8_MAX) {
+    bin->countdown += sample_draw(part);
+    bin->due++;
+  }
   list_set_aside(part, class);
 }
 

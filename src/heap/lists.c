@@ -12,51 +12,39 @@ static void set_then(struct count *count, uint32_t value) { __atomic_store_n(&co
 /* What it is past at most, where it cannot be sampled for long. */
 #define COUNTDOWN_LEAST (-(1 << 30))
 
-/* ---- a list aside ------------------------------------------------------------------------------------------------ */
-
-/* So many frees may bury what waits to be timed, before a visit looks after it. */
-#define ARMED_ROOM 32
-
-/* That many blocks and that much room more, which were neither allocated nor freed. */
-static void shift(struct part *part, unsigned class, uint32_t by) {
-  struct count *count = &part->count[class];
-  __atomic_store_n(&count->now, count->now + by, __ATOMIC_RELEASE);
-  set_then(count, count->then + by);
-}
-
-void *list_take_back(struct part *part) {
-  struct sampling *sampling = &part->sampling;
-  void *aside = sampling->aside;
-  part_begin_list_change(part, sampling->class);
-  shift(part, sampling->class, count_of(sampling->room, sampling->count));
-  __atomic_store_n(&sampling->count, 0, __ATOMIC_RELEASE);
-  part_end_change(part);
-  sampling->aside = NULL;
-  return aside;
-}
-
-/* Adds up what went by since the last visit. Returns how many mallocs that was. */
-static unsigned add_up(struct part *part, unsigned class) {
+/* Adds up what went by since the last visit, and takes so many blocks and so much room off the list, which were neither
+ * allocated nor freed; ends with part_end_change. Returns how many mallocs that was. */
+INLINE unsigned begin_add_up(struct part *part, unsigned class, uint32_t less) {
+  struct bin *bin = &part->bins[class];
   struct count *count = &part->count[class], seen = count_look(count);
   unsigned frees = count_room(seen.then) - count_room(seen.now);
   unsigned mallocs = count_length(seen.then) + frees - count_length(seen.now);
   part_begin_list_change(part, class);
-  bump(&part->bins[class].frees, frees);
-  bump(&part->bins[class].allocations, mallocs);
+  bump(&bin->frees, frees);
+  bump(&bin->allocations, mallocs);
   bump(&part->served, mallocs);
-  set_then(count, seen.now);
+  if (less) __atomic_store_n(&count->now, seen.now - less, __ATOMIC_RELEASE);
+  set_then(count, seen.now - less);
+  if (bin->countdown > COUNTDOWN_LEAST) bin->countdown -= (int32_t)mallocs;
+  return mallocs;
+}
+
+INLINE unsigned add_up(struct part *part, unsigned class) {
+  unsigned mallocs = begin_add_up(part, class, 0);
   part_end_change(part);
-  if (part->bins[class].countdown > COUNTDOWN_LEAST) part->bins[class].countdown -= (int32_t)mallocs;
   return mallocs;
 }
 
 unsigned list_lose(struct part *part, unsigned class, unsigned lost) {
-  unsigned mallocs = add_up(part, class);
-  part_begin_list_change(part, class);
-  shift(part, class, 0u - lost);
+  unsigned mallocs = begin_add_up(part, class, lost);
   part_end_change(part);
   return mallocs;
 }
+
+/* ---- a list aside ------------------------------------------------------------------------------------------------ */
+
+/* So many frees may bury what waits to be timed, before a visit looks after it. */
+#define ARMED_ROOM 32
 
 /* Blocks that were freed since are on top, ARMED_ROOM at the most. One that is there twice would make a ring of them,
  * so each is marked as it is met; it is told, and with what follows it is lost, once what went by is added up, for
@@ -72,6 +60,7 @@ unsigned list_join_aside(struct part *part) {
   block = part->list[class];
   for (unsigned i = 0; i < whole; i++, block = block_next(block)) block_mark_free(block);
   void *aside = list_take_back(part);
+  part->bins[class].due++; /* again */
   if (last) block_link(last, aside);
   else part->list[class] = aside;
   if (whole < length) mallocs = list_lose(part, class, length - whole);
@@ -84,20 +73,23 @@ unsigned list_join_aside(struct part *part) {
 
 void list_set_aside(struct part *part, unsigned class) {
   struct sampling *sampling = &part->sampling;
-  if (sampling->aside && sampling->class != class && ++sampling->denied < DENIALS) return;
-  if (sampling->aside) list_join_aside(part);
+  if (UNLIKELY(sampling->aside)) {
+    if (sampling->class != class && ++sampling->denied < DENIALS) return;
+    list_join_aside(part);
+  }
   sampling->denied = 0;
   struct chain chain = list_chain(part, class);
   unsigned room = count_room(part->count[class].now);
   unsigned less = room > ARMED_ROOM ? room - ARMED_ROOM : 0;
-  if (chain.count == 0) return;
-  part_begin_list_change(part, class);
-  shift(part, class, 0u - count_of(less, chain.count));
+  if (UNLIKELY(chain.count == 0)) return;
+  begin_add_up(part, class, count_of(less, chain.count));
   __atomic_store_n(&sampling->count, (uint16_t)chain.count, __ATOMIC_RELEASE);
   __atomic_store_n(&sampling->class, (uint8_t)class, __ATOMIC_RELEASE);
   part_end_change(part);
   sampling->aside = chain.head;
   sampling->room = (uint16_t)less;
+  part->bins[class].due--;
+  sampling->urgent = part->bins[class].due > 0 || part->lifetime;
   part->list[class] = CHAIN_END;
 }
 
@@ -184,7 +176,7 @@ static void set_cap(struct part *part, unsigned class, unsigned cap) {
 
 void list_open(struct part *part, unsigned class) {
   set_cap(part, class, blocks_in(class, LIST_FIRST_BYTES, LIST_FIRST));
-  part->bins[class].countdown = sample_draw();
+  part->bins[class].countdown = sample_draw(part);
 }
 
 /* Halves the cap of a class that did not come by for a while; a list that is then too long goes to the depot. */

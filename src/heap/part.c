@@ -54,7 +54,7 @@ static void undo_change(struct part *part) {
     part->bump.allocations = undo->was[0];
     part->bump.sealed = undo->was[1];
     part->bump.count = (uint32_t)undo->was[2];
-  } else {
+  } else if (undo->class < CLASSES) {
     part->bins[undo->class].allocations = undo->was[0];
     part->bins[undo->class].frees = undo->was[1];
     part->served = undo->was[2];

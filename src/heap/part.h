@@ -51,7 +51,7 @@
 
 struct count {
   uint32_t now, then;
-};
+} ALIGNED(sizeof(uint64_t));
 
 /* By its own thread. Half by half, which atomic loads keep compilers from joining: a processor does not hand a store of
  * one half on to a load of both, which then waits until all stores before it are done, those to cold blocks too. */
@@ -82,28 +82,29 @@ struct bin {
   uint32_t drained; /* blocks that the depot let pass since a refill, or a full list that was not only freed to */
   uint16_t newest, oldest; /* batches */
   uint16_t cap;            /* blocks that the list should not exceed now; 0 until the class is used */
-  uint8_t due;             /* samples to be taken, as soon as may be */
+  uint8_t due;             /* samples to be taken, as soon as may be; without the one that the list is aside for */
   int32_t countdown;       /* mallocs that the list serves until one more is */
 };
 
 #define PUTS  3
-#define TIMED 8
+#define TIMED 16
 
 /* A malloc that was timed, in ticks. */
 struct timed {
-  uint64_t start, ticks;
-  uint16_t requested;
-  uint8_t class;
+  uint64_t start;
+  uint32_t ticks;
+  uint16_t requested, usable;
 };
 
-/* What a change is about to overwrite: of a class's list, or of the chunks (UNDO_CHUNKS). In a fork child whoever was changing
- * it may not be there; then this is put back. */
+/* What a change is about to overwrite: of a class's list, of the chunks (UNDO_CHUNKS), or nothing that could be torn. In
+ * a fork child whoever was changing it may not be there; then this is put back. */
 struct undo {
   uint64_t was[3];
   struct count count;
   uint32_t class;
 };
-#define UNDO_CHUNKS CLASSES
+#define UNDO_CHUNKS  CLASSES
+#define UNDO_NOTHING (CLASSES + 1)
 
 /* One class's list may be kept aside for a moment, so that the next malloc finds none and comes to be timed
  * (heap/sample.h). What was timed waits here for a visit of a slow path to be counted, TIMED at a time: the caller of
@@ -111,10 +112,12 @@ struct undo {
 struct sampling {
   void *aside; /* NULL: none */
   uint8_t class;
+  bool urgent;          /* more of its class is due, or it is an epoch's: the one who is timed looks after that */
   uint8_t timings;      /* of `timed` */
   uint16_t count, room; /* of it */
   uint16_t denied;      /* times that other classes wanted its turn since */
   uint32_t sequence;    /* heap/lists.h */
+  uint64_t random;      /* heap/sample.c; 0: not begun */
   uint32_t puts;        /* what frees spent that put a list by, in ticks, and how many of them wait here */
   uint32_t put[PUTS];
   struct timed timed[TIMED];
@@ -196,6 +199,10 @@ INLINE void part_begin_list_change(struct part *part, unsigned class) {
   undo.was[1] = __atomic_load_n(&bin->frees, __ATOMIC_RELAXED);
   undo.was[2] = part->served;
   part_begin_change(part, undo);
+}
+INLINE void part_begin_one_store(struct part *part) { /* and what only readers put together with it */
+  part->undo.class = UNDO_NOTHING;
+  __atomic_store_n(&part->sampling.sequence, part->sampling.sequence + 1, __ATOMIC_RELEASE);
 }
 INLINE void part_begin_chunk_change(struct part *part) {
   const struct bump *bump = &part->bump;

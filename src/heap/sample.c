@@ -20,19 +20,19 @@ const char path_names[PATHS][16] = {
 /* ---- drawing ----------------------------------------------------------------------------------------------------- */
 
 /* xorshift64* (Vigna 2016), the high half. */
-static uint32_t random_of(struct tally *tally) {
-  uint64_t x = tally->random;
+static uint32_t random_of(uint64_t *state) {
+  uint64_t x = *state;
   x ^= x >> 12;
   x ^= x << 25;
   x ^= x >> 27;
-  tally->random = x;
+  *state = x;
   return (uint32_t)(x * 2685821657736338717u >> 32);
 }
 
 /* Of a geometric distribution with that mean; always 1 for the mean 1. -log2 of a random number, taken as linear
  * between powers of two, has the mean 3/2. */
-static uint32_t geometric(struct tally *tally, size_t mean) {
-  uint32_t r = random_of(tally) | 1;
+static uint32_t geometric(uint64_t *state, size_t mean) {
+  uint32_t r = random_of(state) | 1;
   unsigned log = log2_floor(r);
   uint64_t fraction = ((uint64_t)r << (32 - log)) & 0xffffffff;
   uint64_t minus_log = ((uint64_t)(32 - log) << 32) - fraction;
@@ -40,10 +40,15 @@ static uint32_t geometric(struct tally *tally, size_t mean) {
   return (uint32_t)min_size(1 + (more >> 32), INT32_MAX);
 }
 
-uint32_t sample_below(uint32_t bound) { return (uint32_t)((uint64_t)random_of(tally_here()) * bound >> 32); }
+uint32_t sample_below(uint32_t bound) {
+  return (uint32_t)((uint64_t)random_of(&tally_here()->random) * bound >> 32);
+}
 
-int32_t sample_draw(void) {
-  return options.sample ? (int32_t)geometric(tally_here(), options.sample) : INT32_MAX;
+/* The part has numbers of its own, on a line that a visit has at hand. */
+int32_t sample_draw(struct part *part) {
+  uint64_t *state = &part->sampling.random;
+  if (UNLIKELY(*state == 0)) *state = (uint64_t)random_of(&tally_here()->random) << 32 | 1;
+  return options.sample ? (int32_t)geometric(state, options.sample) : INT32_MAX;
 }
 
 static bool draws_cpu(struct tally *tally) {
@@ -52,12 +57,12 @@ static bool draws_cpu(struct tally *tally) {
     tally->cpu_countdown--;
     return false;
   }
-  tally->cpu_countdown = geometric(tally, options.sample_cpu);
+  tally->cpu_countdown = geometric(&tally->random, options.sample_cpu);
   return true;
 }
 
 void sample_draw_slow(struct timing *timing, struct tally *tally) {
-  tally->slow_countdown = options.sample ? geometric(tally, options.sample) : UINT32_MAX;
+  tally->slow_countdown = options.sample ? geometric(&tally->random, options.sample) : UINT32_MAX;
   if (!options.sample) return;
   timing->sampled = true;
   timing->takes_cpu = draws_cpu(tally);
@@ -98,7 +103,7 @@ static uint64_t cost_of_cpu(void) {
 /* ---- recording --------------------------------------------------------------------------------------------------- */
 
 static unsigned bucket_of(uint64_t ns) {
-  if (ns <= 8) return 0;
+  ns = max_size(ns, 8);
   unsigned octave = log2_floor(ns) - 3, bucket = 2 * octave;
   bucket += (ns > (uint64_t)8 << octave) + (ns > (uint64_t)11585 << octave >> 10); /* past which bounds of its own */
   return (unsigned)min_size(bucket, BUCKETS - 1);
@@ -112,16 +117,23 @@ static void count_path(enum path path, uint64_t ns, uint64_t lock_wait) {
   if (lock_wait) shared_add(&of->lock_wait_sum, lock_wait);
 }
 
+/* Of times that nobody else reads yet. */
+INLINE void add_time(struct times *of, const struct sample *s) {
+  of->count++;
+  of->wall_sum += s->wall_ns;
+  if (s->wall_ns > of->wall_max) of->wall_max = s->wall_ns;
+  if (UNLIKELY(s->cpu_ns == SAMPLE_NO_CPU)) return;
+  of->cpu_count++;
+  of->cpu_sum += s->cpu_ns;
+  if (s->cpu_ns > of->cpu_max) of->cpu_max = s->cpu_ns;
+  of->wait_sum += s->wall_ns - s->cpu_ns;
+  if (s->wall_ns - s->cpu_ns > of->wait_max) of->wait_max = s->wall_ns - s->cpu_ns;
+}
+
 static void count_times(struct times *of, const struct sample *s) {
-  tally_add(&of->count, 1);
-  tally_add(&of->wall_sum, s->wall_ns);
-  tally_max(&of->wall_max, s->wall_ns);
-  if (s->cpu_ns == SAMPLE_NO_CPU) return;
-  tally_add(&of->cpu_count, 1);
-  tally_add(&of->cpu_sum, s->cpu_ns);
-  tally_max(&of->cpu_max, s->cpu_ns);
-  tally_add(&of->wait_sum, s->wall_ns - s->cpu_ns);
-  tally_max(&of->wait_max, s->wall_ns - s->cpu_ns);
+  struct times one = {0};
+  add_time(&one, s);
+  times_add(of, &one);
 }
 
 static struct {
@@ -129,19 +141,32 @@ static struct {
   struct sample kept[SAMPLES_KEPT];
 } ring;
 
-_Static_assert(sizeof(struct sample) % sizeof(uint64_t) == 0, "copied word by word");
-#define SAMPLE_WORDS (sizeof(struct sample) / sizeof(uint64_t))
+static uint64_t numbers(unsigned count) { /* the first of so many */
+  return atomic_fetch_add_explicit(&ring.taken, count, memory_order_relaxed) + 1;
+}
+
+/* Word by word: what came to the stack as words and is copied as pairs of them waits until the stores are done. */
+INLINE void put(uint64_t *to, uint64_t word) { __atomic_store_n(to, word, __ATOMIC_RELAXED); }
 
 /* The number comes last, and away first: a reader that finds the same before and after has the whole. */
-static void keep(struct sample *s) {
-  s->number = atomic_fetch_add_explicit(&ring.taken, 1, memory_order_relaxed) + 1;
-  uint64_t *to = (uint64_t *)&ring.kept[s->number % SAMPLES_KEPT];
-  const uint64_t *from = (const uint64_t *)s;
-  __atomic_store_n(&to[0], 0, __ATOMIC_RELAXED);
+INLINE void keep(uint64_t number, const struct sample *s) {
+  struct sample *to = &ring.kept[number % SAMPLES_KEPT];
+  put(&to->number, 0);
   FENCE_STORES();
-  for (size_t i = 1; i < SAMPLE_WORDS; i++) __atomic_store_n(&to[i], from[i], __ATOMIC_RELAXED);
-  __atomic_store_n(&to[0], s->number, __ATOMIC_RELEASE);
+  put(&to->at_ns, s->at_ns);
+  put(&to->thread_id, s->thread_id);
+  put(&to->requested, s->requested);
+  put(&to->usable, s->usable);
+  put(&to->wall_ns, s->wall_ns);
+  put(&to->cpu_ns, s->cpu_ns);
+  put(&to->lock_wait_ns, s->lock_wait_ns);
+  put(&to->path, s->path);
+  put(&to->label, s->label);
+  __atomic_store_n(&to->number, number, __ATOMIC_RELEASE);
 }
+
+_Static_assert(sizeof(struct sample) % sizeof(uint64_t) == 0, "copied word by word");
+#define SAMPLE_WORDS (sizeof(struct sample) / sizeof(uint64_t))
 
 size_t samples_copy(struct sample *out, size_t most) {
   uint64_t taken = atomic_load_explicit(&ring.taken, memory_order_acquire);
@@ -158,10 +183,11 @@ size_t samples_copy(struct sample *out, size_t most) {
   return copied;
 }
 
-static void count_label(const struct part *part, struct sample *s) {
-  s->label = SAMPLE_NO_LABEL;
-  if (!part->lifetime) return;
-  s->label = part->lifetime->label;
+static uint64_t label_of(const struct part *part) {
+  return UNLIKELY(part->lifetime) ? part->lifetime->label : SAMPLE_NO_LABEL;
+}
+
+static void count_label(const struct sample *s) {
   struct label *of = &labels[s->label];
   shared_add(&of->samples, 1);
   shared_add(&of->wall_sum, s->wall_ns);
@@ -183,19 +209,17 @@ static void count_sampled(const struct sample *s) {
   shared_add(&of->wait_sum, s->wall_ns - s->cpu_ns);
 }
 
-static void record(const struct part *part, uint64_t start, struct sample *s) {
-  struct tally *tally = part->tally;
-  s->at_ns = ticks_at_ns(start);
-  s->thread_id = tally->doings.thread_id;
-  count_times(&tally->doings.samples, s);
-  count_label(part, s);
-  if (s->usable != 0 && s->usable <= SMALL_MAX && !part->lifetime) {
+/* Where it belongs: to its label, or to a class of epoch 0; and among the newest. */
+INLINE void record(struct tally *tally, uint64_t number, const struct sample *s) {
+  if (UNLIKELY(s->label != SAMPLE_NO_LABEL)) {
+    count_label(s);
+  } else if (s->usable != 0 && s->usable <= SMALL_MAX) {
     struct class_tally *class = &tally->classes[class_of(s->usable)];
     tally_add(&class->samples, 1);
     tally_add(&class->requested, s->requested);
-    tally_add(&class->requested_squares, (uint64_t)s->requested * s->requested);
+    tally_add(&class->requested_squares, s->requested * s->requested);
   }
-  keep(s);
+  keep(number, s);
 }
 
 /* ---- slow calls -------------------------------------------------------------------------------------------------- */
@@ -240,8 +264,12 @@ void sample_end(const struct timing *timing, size_t requested, size_t usable) {
   if (current_part->lifetime) shared_add(&labels[current_part->lifetime->label].slow, 1);
   if (tally->stages & REPAIRS) count_repair(tally, &s);
   if (!timing->sampled) return;
+  s.at_ns = ticks_at_ns(timing->start);
+  s.thread_id = tally->doings.thread_id;
+  s.label = label_of(current_part);
   count_sampled(&s);
-  record(current_part, timing->start, &s);
+  count_times(&tally->doings.samples, &s);
+  record(tally, numbers(1), &s);
 }
 
 void sample_end_path(const struct timing *timing, enum path path) {
@@ -277,28 +305,30 @@ void sample_end_put(struct part *part, const struct timing *timing) {
 /* ---- fast calls -------------------------------------------------------------------------------------------------- */
 
 /* A clock of the thread's time costs a hundred times what it would measure here. But a short call has not waited. */
-static void count_fast(const struct part *part, uint64_t start, uint64_t ticks, struct sample *s) {
-  struct fast_times *of = &part->tally->fast;
-  s->path = PATH_FAST;
-  s->wall_ns = ticks_to_ns(less(ticks, cost_of_exact()));
-  s->cpu_ns = s->wall_ns < SWITCH_NS ? s->wall_ns : SAMPLE_NO_CPU;
-  tally_add(&of->buckets[bucket_of(s->wall_ns)], 1);
-  tally_add(&of->wall_sum, s->wall_ns);
-  tally_max(&of->wall_max, s->wall_ns);
-  if (UNLIKELY(s->cpu_ns == SAMPLE_NO_CPU)) count_sampled(s);
-  record(part, start, s);
+static void count_fast(const struct part *part, const struct timed *timed, unsigned count) {
+  struct tally *tally = part->tally;
+  struct times sum = {0};
+  uint64_t cost = cost_of_exact(), number = numbers(count), thread_id = tally->doings.thread_id, label = label_of(part);
+  ticks_calibrate(timed[count - 1].start);
+  for (unsigned i = 0; i < count; i++) {
+    const struct timed *t = &timed[i];
+    uint64_t ns = ticks_to_ns(less(t->ticks, cost));
+    struct sample s = {.at_ns = ticks_at_ns(t->start), .thread_id = thread_id, .requested = t->requested,
+                       .usable = t->usable, .wall_ns = ns, .cpu_ns = ns < SWITCH_NS ? ns : SAMPLE_NO_CPU,
+                       .path = PATH_FAST, .label = label};
+    add_time(&sum, &s);
+    tally_add(&tally->fast.buckets[bucket_of(ns)], 1);
+    if (UNLIKELY(s.cpu_ns == SAMPLE_NO_CPU)) count_sampled(&s);
+    record(tally, number + i, &s);
+  }
+  tally_add(&tally->fast.wall_sum, sum.wall_sum);
+  tally_max(&tally->fast.wall_max, sum.wall_max);
+  times_add(&tally->doings.samples, &sum);
 }
 
 void sample_count(struct part *part) {
-  struct sampling *sampling = &part->sampling;
-  unsigned count = sampling->timings;
-  sampling->timings = 0;
-  ticks_calibrate(ticks_now());
-  for (unsigned i = 0; i < count; i++) {
-    const struct timed *t = &sampling->timed[i];
-    struct sample s = {.requested = t->requested, .usable = class_size(t->class)};
-    count_fast(part, t->start, t->ticks, &s);
-  }
+  count_fast(part, part->sampling.timed, part->sampling.timings);
+  part->sampling.timings = 0;
 }
 
 void sample_flush(struct part *part) {
@@ -316,7 +346,17 @@ struct fast_times sample_fast_times(void) {
   return sum;
 }
 
+static struct timed timed_of(uint64_t start, uint64_t ticks, size_t requested, size_t usable) {
+  return (struct timed){start, (uint32_t)min_size(ticks, UINT32_MAX), (uint16_t)requested, (uint16_t)usable};
+}
+_Static_assert(SMALL_MAX <= UINT16_MAX && BUMP_MOST <= UINT16_MAX, "sizes of what is timed");
+
 /* An epoch's part may be another's before its next visit. */
+static COLD void look_after(struct part *part, unsigned class) {
+  if (part->bins[class].due) list_set_aside(part, class);
+  if (part->lifetime) sample_count(part);
+}
+
 void *sample_aside(struct part *part, unsigned class, size_t requested) {
   struct sampling *sampling = &part->sampling;
   part->list[class] = list_take_back(part);
@@ -325,20 +365,18 @@ void *sample_aside(struct part *part, unsigned class, size_t requested) {
   void *block = fast_pop(part, class, (uintptr_t)pages.base);
   uint64_t ticks = ticks_end() - start;
   if (UNLIKELY(!block)) return NULL;
-  sampling->timed[sampling->timings++] = (struct timed){start, ticks, (uint16_t)requested, (uint8_t)class};
-  if (--part->bins[class].due) list_set_aside(part, class);
-  if (part->lifetime) sample_count(part);
+  sampling->timed[sampling->timings++] = timed_of(start, ticks, requested, class_size(class));
+  if (UNLIKELY(sampling->urgent)) look_after(part, class);
   return block;
 }
 
 void *sample_bump(struct part *part, size_t size) {
   uint64_t start = ticks_begin();
   void *block = bump_take(part, size);
-  uint64_t end = ticks_end();
+  uint64_t ticks = ticks_end() - start;
   if (!block) return NULL;
-  struct sample s = {.requested = size, .usable = round_up(size, CHUNK_UNIT)};
   tally_stage(part->tally, PATH_FAST);
-  ticks_calibrate(end);
-  count_fast(part, start, end - start, &s);
+  struct timed timed = timed_of(start, ticks, size, round_up(size, CHUNK_UNIT));
+  count_fast(part, &timed, 1);
   return block;
 }

@@ -82,7 +82,7 @@ HIDDEN void sample_flush(struct part *part);
 HIDDEN uint32_t sample_below(uint32_t bound); /* a random number; 0 for bound 0 */
 
 /* How many mallocs to let pass; INT32_MAX when sampling is off. */
-HIDDEN int32_t sample_draw(void);
+HIDDEN int32_t sample_draw(struct part *part);
 
 /* Whether the class's list is aside for this call, and what serves it then. NULL: its head is bad, and on the list. */
 INLINE bool sample_is_due(const struct part *part, unsigned class) {
@@ -109,7 +109,7 @@ INLINE void sample_begin_path(struct timing *timing) { (void)timing; }
 INLINE void sample_end_path(const struct timing *timing, enum path path) { (void)timing, (void)path; }
 INLINE void sample_end_put(struct part *part, const struct timing *timing) { (void)part, (void)timing; }
 INLINE uint32_t sample_below(uint32_t bound) { return (void)bound, 0; }
-INLINE int32_t sample_draw(void) { return INT32_MAX; }
+INLINE int32_t sample_draw(struct part *part) { return (void)part, INT32_MAX; }
 INLINE bool sample_is_due(const struct part *part, unsigned class) { return (void)part, (void)class, false; }
 INLINE void *sample_aside(struct part *part, unsigned class, size_t requested) {
   return (void)part, (void)class, (void)requested, NULL;

@@ -30,7 +30,7 @@ struct tally *tally_make(void) {
 
 static uint64_t of(const uint64_t *counter) { return __atomic_load_n(counter, __ATOMIC_RELAXED); }
 
-static void times_add(struct times *to, const struct times *from) {
+void times_add(struct times *to, const struct times *from) {
   tally_add(&to->count, of(&from->count));
   tally_add(&to->wall_sum, of(&from->wall_sum));
   tally_max(&to->wall_max, of(&from->wall_max));

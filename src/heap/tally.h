@@ -94,6 +94,7 @@ HIDDEN void tally_begin(struct tally *tally);
 HIDDEN void tally_is_of_this_thread(struct tally *tally); /* the one thread of a fork child has another id */
 extern HIDDEN struct doings departed;
 
+HIDDEN void times_add(struct times *to, const struct times *from);
 HIDDEN void doings_add(struct doings *to, const struct doings *from);
 
 /* Of what only one thread writes and others read. */

@@ -51,11 +51,10 @@ struct drawn {
 };
 
 static struct drawn measure(size_t mean) {
-  static struct tally tally;
+  uint64_t state = SEED;
   double sum = 0, squares = 0;
-  tally.random = SEED;
   for (int i = 0; i < DRAWS; i++) {
-    const double drawn = geometric(&tally, mean);
+    const double drawn = geometric(&state, mean);
     CHECK(drawn >= 1);
     sum += drawn;
     squares += drawn * drawn;
@@ -74,6 +73,8 @@ static void draws(void) {
   }
 }
 
+static struct part *own_part(void) { return current_part; }
+
 /* ---- shares ------------------------------------------------------------------------------------------------------ */
 
 /* In a process of its own: the heap as after the first call. */
@@ -84,11 +85,9 @@ static void begin(size_t sample, size_t sample_cpu) {
   tslab_free(tslab_malloc(1 << 20));
   struct tally *const tally = tally_here();
   tally->random = SEED;
-  tally->slow_countdown = sample ? (uint32_t)sample_draw() : UINT32_MAX;
-  tally->bump_countdown = sample_draw();
+  tally->slow_countdown = sample ? (uint32_t)sample_draw(own_part()) : UINT32_MAX;
+  tally->bump_countdown = sample_draw(own_part());
 }
-
-static struct part *own_part(void) { return current_part; }
 
 /* With those of this thread that wait to be counted. */
 static uint64_t samples_of_paths(void) {
