@@ -150,30 +150,15 @@ static void gather_bumped(uint64_t *allocations, uint64_t *frees, uint64_t *live
 
 #if TSLAB_TELEMETRY
 static void add_paths(tslab_stats_global *out) {
-  struct fast_times fast = sample_fast_times();
-  for (unsigned i = 0; i < BUCKETS; i++) out->samples += fast.buckets[i];
-  for (enum path path = PATH_FAST + 1; path < PATHS; path++) {
+  for (enum path path = 0; path < PATHS; path++) {
+    struct path_times times = sample_times(path);
     uint64_t entries = 0;
-    for (unsigned i = 0; i < BUCKETS; i++) entries += of_atomic(&path_totals[path].buckets[i]);
-    out->samples += of_atomic(&path_totals[path].samples);
-    if (path == PATH_DIVERTED) continue; /* counted by what served them */
+    for (unsigned i = 0; i < BUCKETS; i++) entries += times.buckets[i];
+    out->samples += times.samples;
+    if (path == PATH_FAST || path == PATH_DIVERTED) continue; /* the latter: counted by what served them */
     if (path < PATHS_OF_MALLOC) out->slow_allocations += entries;
     else out->slow_frees += entries;
   }
-}
-
-/* All are samples; those whose thread time is not known stand where others count all of theirs. The known have not
- * waited. */
-static void know_fast(tslab_path_stats *row) {
-  struct fast_times fast = sample_fast_times();
-  uint64_t unknown = row->samples, unknown_wall_ns = row->sampled_wall_ns_sum;
-  for (unsigned i = 0; i < BUCKETS; i++) row->entries += row->buckets[i] = fast.buckets[i];
-  row->wall_ns_sum = fast.wall_sum;
-  row->wall_ns_max = fast.wall_max;
-  row->samples = row->entries;
-  row->sampled_wall_ns_sum = row->wall_ns_sum;
-  row->cpu_samples = row->entries - min_size(unknown, row->entries);
-  row->cpu_wall_ns_sum = row->cpu_ns_sum = row->wall_ns_sum - min_size(unknown_wall_ns, row->wall_ns_sum);
 }
 
 size_t gather_paths(void *rows, size_t most) {
@@ -181,23 +166,20 @@ size_t gather_paths(void *rows, size_t most) {
   size_t count = min_size(PATHS, most);
   count_own();
   memset(row, 0, count * sizeof *row);
-  for (size_t i = 0; i < count; i++, row++) {
-    const struct path_totals *from = &path_totals[i];
-    memcpy(row->name, path_names[i], strlen(path_names[i]));
-    row->wall_ns_sum = of_atomic(&from->wall_sum);
-    row->wall_ns_max = of_atomic(&from->wall_max);
-    row->samples = of_atomic(&from->samples);
-    row->sampled_wall_ns_sum = of_atomic(&from->sampled_wall_sum);
-    row->cpu_samples = of_atomic(&from->cpu_samples);
-    row->cpu_wall_ns_sum = of_atomic(&from->cpu_wall_sum);
-    row->cpu_ns_sum = of_atomic(&from->cpu_sum);
-    row->wait_ns_sum = of_atomic(&from->wait_sum);
-    row->lock_wait_ns_sum = of_atomic(&from->lock_wait_sum);
-    for (unsigned bucket = 0; bucket < BUCKETS; bucket++) {
-      row->buckets[bucket] = of_atomic(&from->buckets[bucket]);
-      row->entries += row->buckets[bucket];
-    }
-    if (i == PATH_FAST) know_fast(row);
+  for (enum path path = 0; path < count; path++, row++) {
+    struct path_times times = sample_times(path);
+    memcpy(row->name, path_names[path], strlen(path_names[path]));
+    row->wall_ns_sum = times.wall_sum;
+    row->wall_ns_max = times.wall_max;
+    row->samples = times.samples;
+    row->sampled_wall_ns_sum = times.sampled_wall_sum;
+    row->cpu_samples = times.cpu_samples;
+    row->cpu_wall_ns_sum = times.cpu_wall_sum;
+    row->cpu_ns_sum = times.cpu_sum;
+    row->wait_ns_sum = times.wait_sum;
+    row->lock_wait_ns_sum = times.lock_wait_sum;
+    memcpy(row->buckets, times.buckets, sizeof row->buckets);
+    for (unsigned i = 0; i < BUCKETS; i++) row->entries += times.buckets[i];
   }
   return count;
 }

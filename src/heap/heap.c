@@ -143,7 +143,7 @@ static NOINLINE void empty_list(struct part *part, unsigned class, bool draining
   bins_return(&part->lock, homeward);
   if (draining && passes_depot(bin) && LOAD_RACING(bin->depot_blocks) > 0)
     flush_class(part, class, UINT_MAX, 1); /* one batch */
-  sample_end_put(part, &timing);
+  sample_end_path(&timing, PATH_PUT_BY);
 }
 
 void heap_overflow(struct part *part, unsigned class, void *block) {

@@ -86,7 +86,6 @@ struct bin {
   int32_t countdown;       /* mallocs that the list serves until one more is */
 };
 
-#define PUTS  3
 #define TIMED 16
 
 /* A malloc that was timed, in ticks. */
@@ -118,8 +117,6 @@ struct sampling {
   uint16_t denied;      /* times that other classes wanted its turn since */
   uint32_t sequence;    /* heap/lists.h */
   uint64_t random;      /* heap/sample.c; 0: not begun */
-  uint32_t puts;        /* what frees spent that put a list by, in ticks, and how many of them wait here */
-  uint32_t put[PUTS];
   struct timed timed[TIMED];
 };
 

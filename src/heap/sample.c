@@ -6,7 +6,6 @@
 #include "heap/label.h"
 #include "heap/lists.h"
 
-struct path_totals path_totals[PATHS];
 const char path_names[PATHS][16] = {
     [PATH_FAST] = "fast",         [PATH_DEPOT] = "depot",       [PATH_SLAB] = "slab",
     [PATH_REMOTE] = "remote",     [PATH_ADOPTED] = "adopted",   [PATH_FRESH] = "fresh",
@@ -109,12 +108,12 @@ static unsigned bucket_of(uint64_t ns) {
   return (unsigned)min_size(bucket, BUCKETS - 1);
 }
 
-static void count_path(enum path path, uint64_t ns, uint64_t lock_wait) {
-  struct path_totals *of = &path_totals[path];
-  shared_add(&of->buckets[bucket_of(ns)], 1);
-  shared_add(&of->wall_sum, ns);
-  shared_max(&of->wall_max, ns);
-  if (lock_wait) shared_add(&of->lock_wait_sum, lock_wait);
+static void count_path(struct tally *tally, enum path path, uint64_t ns, uint64_t lock_wait) {
+  struct path_times *of = &tally->paths[path];
+  tally_add(&of->buckets[bucket_of(ns)], 1);
+  tally_add(&of->wall_sum, ns);
+  tally_max(&of->wall_max, ns);
+  if (UNLIKELY(lock_wait)) tally_add(&of->lock_wait_sum, lock_wait);
 }
 
 /* Of times that nobody else reads yet. */
@@ -128,12 +127,6 @@ INLINE void add_time(struct times *of, const struct sample *s) {
   if (s->cpu_ns > of->cpu_max) of->cpu_max = s->cpu_ns;
   of->wait_sum += s->wall_ns - s->cpu_ns;
   if (s->wall_ns - s->cpu_ns > of->wait_max) of->wait_max = s->wall_ns - s->cpu_ns;
-}
-
-static void count_times(struct times *of, const struct sample *s) {
-  struct times one = {0};
-  add_time(&one, s);
-  times_add(of, &one);
 }
 
 static struct {
@@ -198,15 +191,14 @@ static void count_label(const struct sample *s) {
   shared_add(&of->wait_sum, s->wall_ns - s->cpu_ns);
 }
 
-static void count_sampled(const struct sample *s) {
-  struct path_totals *of = &path_totals[s->path];
-  shared_add(&of->samples, 1);
-  shared_add(&of->sampled_wall_sum, s->wall_ns);
-  if (s->cpu_ns == SAMPLE_NO_CPU) return;
-  shared_add(&of->cpu_samples, 1);
-  shared_add(&of->cpu_wall_sum, s->wall_ns);
-  shared_add(&of->cpu_sum, s->cpu_ns);
-  shared_add(&of->wait_sum, s->wall_ns - s->cpu_ns);
+/* Of the times whose cpu part is known, wall is the sum of the parts. */
+static void count_sampled(struct path_times *of, const struct times *sum) {
+  tally_add(&of->samples, sum->count);
+  tally_add(&of->sampled_wall_sum, sum->wall_sum);
+  tally_add(&of->cpu_samples, sum->cpu_count);
+  tally_add(&of->cpu_wall_sum, sum->cpu_sum + sum->wait_sum);
+  tally_add(&of->cpu_sum, sum->cpu_sum);
+  tally_add(&of->wait_sum, sum->wait_sum);
 }
 
 /* Where it belongs: to its label, or to a class of epoch 0; and among the newest. */
@@ -241,8 +233,8 @@ static enum path path_of(const struct tally *tally, uint64_t ticks) {
 
 #define REPAIRS (1u << PATH_REMOTE | 1u << PATH_ADOPTED | 1u << PATH_PURGE | 1u << PATH_DAMAGED)
 
-static void count_repair(struct tally *tally, const struct sample *s) {
-  count_times(&tally->doings.repairs, s);
+static void count_repair(struct tally *tally, const struct times *one) {
+  times_add(&tally->doings.repairs, one);
   tally_add(&tally->doings.repair_remote, tally->stages >> PATH_REMOTE & 1);
   tally_add(&tally->doings.repair_adopt, tally->stages >> PATH_ADOPTED & 1);
   tally_add(&tally->doings.repair_purge, tally->stages >> PATH_PURGE & 1);
@@ -258,17 +250,20 @@ void sample_end(const struct timing *timing, size_t requested, size_t usable) {
   struct sample s = {.requested = requested, .usable = usable, .wall_ns = ticks_to_ns(ticks),
                      .lock_wait_ns = ticks_to_ns(tally->waited), .path = path_of(tally, ticks)};
   s.cpu_ns = cpu_of(timing, s.wall_ns);
-  count_path((enum path)s.path, s.wall_ns, s.lock_wait_ns);
+  count_path(tally, (enum path)s.path, s.wall_ns, s.lock_wait_ns);
   tally_add(&tally->doings.slow_allocations, 1);
   tally_add(&tally->doings.slow_ns, s.wall_ns);
   if (current_part->lifetime) shared_add(&labels[current_part->lifetime->label].slow, 1);
-  if (tally->stages & REPAIRS) count_repair(tally, &s);
+  if (LIKELY(!(tally->stages & REPAIRS) && !timing->sampled)) return;
+  struct times one = {0};
+  add_time(&one, &s);
+  if (tally->stages & REPAIRS) count_repair(tally, &one);
   if (!timing->sampled) return;
   s.at_ns = ticks_at_ns(timing->start);
   s.thread_id = tally->doings.thread_id;
   s.label = label_of(current_part);
-  count_sampled(&s);
-  count_times(&tally->doings.samples, &s);
+  count_sampled(&tally->paths[s.path], &one);
+  times_add(&tally->doings.samples, &one);
   record(tally, numbers(1), &s);
 }
 
@@ -277,29 +272,10 @@ void sample_end_path(const struct timing *timing, enum path path) {
   uint64_t now = ticks_now(), ticks = now - timing->start;
   ticks_calibrate(now);
   uint64_t ns = ticks_to_ns(ticks);
-  count_path(path, ns, 0);
+  count_path(tally, path, ns, 0);
   if (path < PATHS_OF_MALLOC) return; /* the malloc inside counts itself */
   tally_add(&tally->doings.slow_frees, 1);
   tally_add(&tally->doings.slow_ns, ns);
-}
-
-static COLD void count_puts(struct sampling *sampling, struct tally *tally) {
-  for (unsigned i = 0; i < sampling->puts; i++) {
-    uint64_t ns = ticks_to_ns(sampling->put[i]);
-    count_path(PATH_PUT_BY, ns, 0);
-    tally_add(&tally->doings.slow_ns, ns);
-  }
-  tally_add(&tally->doings.slow_frees, sampling->puts);
-  sampling->puts = 0;
-}
-
-void sample_end_put(struct part *part, const struct timing *timing) {
-  struct sampling *sampling = &part->sampling;
-  uint64_t now = ticks_now();
-  sampling->put[sampling->puts++] = (uint32_t)min_size(now - timing->start, UINT32_MAX);
-  if (sampling->puts < PUTS) return;
-  ticks_calibrate(now);
-  count_puts(sampling, tally_here());
 }
 
 /* ---- fast calls -------------------------------------------------------------------------------------------------- */
@@ -307,6 +283,7 @@ void sample_end_put(struct part *part, const struct timing *timing) {
 /* A clock of the thread's time costs a hundred times what it would measure here. But a short call has not waited. */
 static void count_fast(const struct part *part, const struct timed *timed, unsigned count) {
   struct tally *tally = part->tally;
+  struct path_times *of = &tally->paths[PATH_FAST];
   struct times sum = {0};
   uint64_t cost = cost_of_exact(), number = numbers(count), thread_id = tally->doings.thread_id, label = label_of(part);
   ticks_calibrate(timed[count - 1].start);
@@ -317,12 +294,12 @@ static void count_fast(const struct part *part, const struct timed *timed, unsig
                        .usable = t->usable, .wall_ns = ns, .cpu_ns = ns < SWITCH_NS ? ns : SAMPLE_NO_CPU,
                        .path = PATH_FAST, .label = label};
     add_time(&sum, &s);
-    tally_add(&tally->fast.buckets[bucket_of(ns)], 1);
-    if (UNLIKELY(s.cpu_ns == SAMPLE_NO_CPU)) count_sampled(&s);
+    tally_add(&of->buckets[bucket_of(ns)], 1);
     record(tally, number + i, &s);
   }
-  tally_add(&tally->fast.wall_sum, sum.wall_sum);
-  tally_max(&tally->fast.wall_max, sum.wall_max);
+  tally_add(&of->wall_sum, sum.wall_sum);
+  tally_max(&of->wall_max, sum.wall_max);
+  count_sampled(of, &sum);
   times_add(&tally->doings.samples, &sum);
 }
 
@@ -331,17 +308,22 @@ void sample_count(struct part *part) {
   part->sampling.timings = 0;
 }
 
-void sample_flush(struct part *part) {
-  if (part->sampling.puts) count_puts(&part->sampling, part->tally);
-  if (part->sampling.timings) sample_count(part);
-}
+static uint64_t of(const uint64_t *counter) { return __atomic_load_n(counter, __ATOMIC_RELAXED); }
 
-struct fast_times sample_fast_times(void) {
-  struct fast_times sum = {0};
+struct path_times sample_times(enum path path) {
+  struct path_times sum = {0};
   for (const struct tally *t = atomic_load_explicit(&all_tallies, memory_order_acquire); t; t = t->next) {
-    for (unsigned i = 0; i < BUCKETS; i++) sum.buckets[i] += __atomic_load_n(&t->fast.buckets[i], __ATOMIC_RELAXED);
-    sum.wall_sum += __atomic_load_n(&t->fast.wall_sum, __ATOMIC_RELAXED);
-    tally_max(&sum.wall_max, __atomic_load_n(&t->fast.wall_max, __ATOMIC_RELAXED));
+    const struct path_times *from = &t->paths[path];
+    for (unsigned i = 0; i < BUCKETS; i++) sum.buckets[i] += of(&from->buckets[i]);
+    sum.wall_sum += of(&from->wall_sum);
+    sum.wall_max = max_size(sum.wall_max, of(&from->wall_max));
+    sum.lock_wait_sum += of(&from->lock_wait_sum);
+    sum.samples += of(&from->samples);
+    sum.sampled_wall_sum += of(&from->sampled_wall_sum);
+    sum.cpu_samples += of(&from->cpu_samples);
+    sum.cpu_wall_sum += of(&from->cpu_wall_sum);
+    sum.cpu_sum += of(&from->cpu_sum);
+    sum.wait_sum += of(&from->wait_sum);
   }
   return sum;
 }

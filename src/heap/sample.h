@@ -10,7 +10,8 @@
  * A sample has its wall time. Of one slow sample in options.sample_cpu it is also asked how long the thread ran
  * meanwhile: the rest it waited. A fast call that was short has not waited.
  *
- * Threads: totals are atomic; the rest is the running thread's own tally. */
+ * Threads: what is counted is the running thread's own tally; labels and the newest samples are everybody's, and
+ * atomic. */
 #ifndef TSLAB_HEAP_SAMPLE_H
 #define TSLAB_HEAP_SAMPLE_H
 
@@ -29,12 +30,6 @@ struct sample { /* all uint64_t: a row of front/tables.c */
 #define SAMPLE_NO_LABEL UINT64_MAX
 #define SAMPLES_KEPT    512 /* a power of two */
 
-struct path_totals {
-  _Atomic uint64_t buckets[BUCKETS], wall_sum, wall_max, lock_wait_sum;
-  /* Of the fast path, whose entries are in the tallies and all are samples: those whose thread time is not known. */
-  _Atomic uint64_t samples, sampled_wall_sum, cpu_samples, cpu_wall_sum, cpu_sum, wait_sum;
-};
-
 /* A slow call under way. */
 struct timing {
   uint64_t start, cpu;
@@ -52,7 +47,6 @@ INLINE uint64_t bucket_bound(unsigned bucket) {
 
 #if TSLAB_TELEMETRY
 
-extern HIDDEN struct path_totals path_totals[PATHS];
 extern HIDDEN const char path_names[PATHS][16];
 
 HIDDEN COLD void sample_draw_slow(struct timing *timing, struct tally *tally);
@@ -72,12 +66,11 @@ HIDDEN void sample_end(const struct timing *timing, size_t requested, size_t usa
 INLINE void sample_begin_path(struct timing *timing) { timing->start = ticks_now(); }
 HIDDEN void sample_end_path(const struct timing *timing, enum path path);
 
-/* A free that put its list by, which is not to wait for being counted: PUTS at a time are. */
-HIDDEN void sample_end_put(struct part *part, const struct timing *timing);
-
-/* Counts what waits for it: what was timed, at any time; and such frees as well. By the part's thread. */
+/* Counts what was timed and waits for that; sample_flush: if there is any. By the part's thread. */
 HIDDEN void sample_count(struct part *part);
-HIDDEN void sample_flush(struct part *part);
+INLINE void sample_flush(struct part *part) {
+  if (part->sampling.timings) sample_count(part);
+}
 
 HIDDEN uint32_t sample_below(uint32_t bound); /* a random number; 0 for bound 0 */
 
@@ -93,8 +86,8 @@ HIDDEN void *sample_aside(struct part *part, unsigned class, size_t requested);
 /* bump_take, timed when it succeeds. */
 HIDDEN void *sample_bump(struct part *part, size_t size);
 
-/* All threads' fast calls that were timed and counted. */
-HIDDEN struct fast_times sample_fast_times(void);
+/* All threads'. */
+HIDDEN struct path_times sample_times(enum path path);
 
 /* The newest samples, at most `most`, in the order in which they were counted. Returns how many. */
 HIDDEN size_t samples_copy(struct sample *out, size_t most);
@@ -107,7 +100,6 @@ INLINE void sample_end(const struct timing *timing, size_t requested, size_t usa
 }
 INLINE void sample_begin_path(struct timing *timing) { (void)timing; }
 INLINE void sample_end_path(const struct timing *timing, enum path path) { (void)timing, (void)path; }
-INLINE void sample_end_put(struct part *part, const struct timing *timing) { (void)part, (void)timing; }
 INLINE uint32_t sample_below(uint32_t bound) { return (void)bound, 0; }
 INLINE int32_t sample_draw(struct part *part) { return (void)part, INT32_MAX; }
 INLINE bool sample_is_due(const struct part *part, unsigned class) { return (void)part, (void)class, false; }

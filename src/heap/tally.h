@@ -49,9 +49,10 @@ struct class_tally {
 
 #define BUCKETS 48
 
-/* Of the fast calls that were timed. */
-struct fast_times {
-  uint64_t buckets[BUCKETS], wall_sum, wall_max;
+/* Of the calls that went one way; of the fast path's, only those that were timed, all of which are samples. */
+struct path_times {
+  uint64_t buckets[BUCKETS], wall_sum, wall_max, lock_wait_sum;
+  uint64_t samples, sampled_wall_sum, cpu_samples, cpu_wall_sum, cpu_sum, wait_sum;
 };
 
 /* Times of some calls, the parts of them that the thread ran and did not. */
@@ -79,7 +80,7 @@ struct tally {
   uint64_t allocations_before, frees_before; /* its part's, by earlier threads; under parts_lock */
   struct tally *next;
   struct doings doings;
-  struct fast_times fast;
+  struct path_times paths[PATHS];
   struct class_tally classes[CLASSES];
 };
 

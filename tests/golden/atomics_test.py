@@ -96,7 +96,8 @@ class Mistakes(unittest.TestCase):
             "bump(&part->bins[class].refills, 1);": ["bin.refills"],
             "part->bins[class].refills++;": ["bin.refills"],
             "part->tally->classes[class].served[0]++;": [r"class_tally\.\*"],
-            "shared_add(&path_totals[0].samples, 1);": [r"path_totals\.\*", "shared_add"],
+            "part->tally->paths[0].samples++;": [r"path_times\.\*"],
+            "shared_add(&labels[0].samples, 1);": [r"label\.\*", "shared_add"],
             "misuses++;": ["misuses"],
         }
         old = "  fast_count_pop(part, class);\n"

@@ -222,8 +222,8 @@ static void chunks_and_large(void) {
 
   for (int i = 0; i < LARGE; i++) tslab_free(tslab_malloc(100000));
   expected = LARGE / drawn_here.mean;
-  CHECK(fabs((double)path_totals[PATH_LARGE].samples - expected) < SIGMAS * sqrt(expected * drawn_here.variance));
-  CHECK_COUNT(path_totals[PATH_LARGE_FREE].samples, ==, 0);
+  CHECK(fabs((double)sample_times(PATH_LARGE).samples - expected) < SIGMAS * sqrt(expected * drawn_here.variance));
+  CHECK_COUNT(sample_times(PATH_LARGE_FREE).samples, ==, 0);
 }
 
 static void wait_for_sample(void) {
