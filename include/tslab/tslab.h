@@ -417,8 +417,7 @@ typedef struct tslab_lock_stats {
  * or struct_size is not a positive multiple of 128. */
 TSLAB_API int tslab_stats(tslab_stats_global *out, size_t struct_size);
 
-/* Row `index` counts from 0. ERANGE past the last one: loop until then. ENOMEM where there is no address space to gather
- * rows in. EINVAL as above. */
+/* Row `index` counts from 0. ERANGE past the last one: loop until then. EINVAL as above. */
 TSLAB_API int tslab_stats_class(unsigned index, tslab_class_stats *out, size_t struct_size);
 TSLAB_API int tslab_stats_path(unsigned index, tslab_path_stats *out, size_t struct_size);
 TSLAB_API int tslab_stats_label(unsigned index, tslab_label_stats *out, size_t struct_size);

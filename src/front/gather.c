@@ -161,33 +161,32 @@ static void add_paths(tslab_stats_global *out) {
   }
 }
 
-size_t gather_paths(void *rows, size_t most) {
-  tslab_path_stats *row = rows;
-  size_t count = min_size(PATHS, most);
+bool gather_path(unsigned path, tslab_path_stats *out) {
+  if (path >= PATHS) return false;
   count_own();
-  memset(row, 0, count * sizeof *row);
-  for (enum path path = 0; path < count; path++, row++) {
-    struct path_times times = sample_times(path);
-    memcpy(row->name, path_names[path], strlen(path_names[path]));
-    row->wall_ns_sum = times.wall_sum;
-    row->wall_ns_max = times.wall_max;
-    row->samples = times.samples;
-    row->sampled_wall_ns_sum = times.sampled_wall_sum;
-    row->cpu_samples = times.cpu_samples;
-    row->cpu_wall_ns_sum = times.cpu_wall_sum;
-    row->cpu_ns_sum = times.cpu_sum;
-    row->wait_ns_sum = times.wait_sum;
-    row->lock_wait_ns_sum = times.lock_wait_sum;
-    memcpy(row->buckets, times.buckets, sizeof row->buckets);
-    for (unsigned i = 0; i < BUCKETS; i++) row->entries += times.buckets[i];
-  }
-  return count;
+  struct path_times times = sample_times((enum path)path);
+  *out = (tslab_path_stats){.wall_ns_sum = times.wall_sum, .wall_ns_max = times.wall_max,
+                            .lock_wait_ns_sum = times.lock_wait_sum, .samples = times.samples,
+                            .sampled_wall_ns_sum = times.sampled_wall_sum, .cpu_samples = times.cpu_samples,
+                            .cpu_wall_ns_sum = times.cpu_wall_sum, .cpu_ns_sum = times.cpu_sum,
+                            .wait_ns_sum = times.wait_sum};
+  memcpy(out->name, path_names[path], strlen(path_names[path]));
+  memcpy(out->buckets, times.buckets, sizeof out->buckets);
+  for (unsigned i = 0; i < BUCKETS; i++) out->entries += times.buckets[i];
+  return true;
 }
 #else
 static void add_paths(tslab_stats_global *out) { (void)out; }
-size_t gather_paths(void *rows, size_t most) { return (void)rows, (void)most, 0; }
+bool gather_path(unsigned path, tslab_path_stats *out) { return (void)path, (void)out, false; }
 #endif
 _Static_assert(BUCKETS == TSLAB_BUCKETS, "the public number");
+
+size_t gather_paths(void *rows, size_t most) {
+  tslab_path_stats *row = rows;
+  size_t count = 0;
+  while (count < most && gather_path((unsigned)count, &row[count])) count++;
+  return count;
+}
 
 uint64_t tslab_bucket_ns(unsigned bucket) { return bucket_bound(bucket); }
 
@@ -418,31 +417,49 @@ static void add_epoch(tslab_label_stats *to, const struct epoch *e) {
   to->diverted += status.diverted;
 }
 
-/* Those that were ever used; where a row of `rows` is which label of heap/label.h is its `row`. */
+/* Which label of heap/label.h the row is of, when `made` have one of their own. */
+static unsigned label_of_row(size_t row, size_t made) { return row < made ? (unsigned)row : LABEL_OTHERS; }
+
+static void begin_label(tslab_label_stats *row, unsigned label) {
+  const char *text = label == LABEL_OTHERS ? "(others)" : labels[label].text;
+  memset(row, 0, sizeof *row);
+  memcpy(row->label, text, strlen(text));
+  add_label(row, &labels[label]);
+}
+
+static void end_label(tslab_label_stats *row, unsigned label) {
+  struct least *least = &leasts[label];
+  row->opened = at_least(&least->opened, row->opened);
+  row->allocations = at_least(&least->allocations, row->allocations);
+  row->bytes_recycled = at_least(&least->recycled, row->bytes_recycled);
+  row->bytes_returned = at_least(&least->returned, row->bytes_returned);
+  row->ended = at_least(&least->ended, row->opened - min_size(row->open, row->opened));
+}
+
+bool gather_label(unsigned index, tslab_label_stats *out) {
+  size_t made = labels_made();
+  if (index >= made + labels_has_others()) return false;
+  begin_label(out, label_of_row(index, made));
+  for (uint32_t i = 1; i <= lifetimes_made(); i++) {
+    const struct epoch *e = epoch_at(i);
+    if (min_size(LOAD_RACING(e->lifetime.label), made) == index) add_epoch(out, e);
+  }
+  end_label(out, label_of_row(index, made));
+  return true;
+}
+
+/* Those that were ever used. */
 size_t gather_labels(void *rows, size_t most) {
   tslab_label_stats *row = rows;
   size_t made = min_size(labels_made(), most), count = made;
   if (made < most && labels_has_others()) count++;
-  memset(row, 0, count * sizeof *row);
-  for (size_t i = 0; i < count; i++) {
-    const struct label *from = &labels[i < made ? i : LABEL_OTHERS];
-    const char *text = i < made ? from->text : "(others)";
-    memcpy(row[i].label, text, strlen(text));
-    add_label(&row[i], from);
-  }
+  for (size_t i = 0; i < count; i++) begin_label(&row[i], label_of_row(i, made));
   for (uint32_t i = 1; i <= lifetimes_made(); i++) {
     const struct epoch *e = epoch_at(i);
     size_t at = min_size(LOAD_RACING(e->lifetime.label), made);
     if (at < count) add_epoch(&row[at], e);
   }
-  for (size_t i = 0; i < count; i++) {
-    struct least *least = &leasts[i < made ? i : LABEL_OTHERS];
-    row[i].opened = at_least(&least->opened, row[i].opened);
-    row[i].allocations = at_least(&least->allocations, row[i].allocations);
-    row[i].bytes_recycled = at_least(&least->recycled, row[i].bytes_recycled);
-    row[i].bytes_returned = at_least(&least->returned, row[i].bytes_returned);
-    row[i].ended = at_least(&least->ended, row[i].opened - min_size(row[i].open, row[i].opened));
-  }
+  for (size_t i = 0; i < count; i++) end_label(&row[i], label_of_row(i, made));
   return count;
 }
 

@@ -12,6 +12,8 @@
 /* All but resident_bytes, which takes a descriptor for a moment. */
 HIDDEN void gather_global(tslab_stats_global *out);
 HIDDEN void gather_class(unsigned class, tslab_class_stats *out);
+HIDDEN bool gather_path(unsigned path, tslab_path_stats *out); /* false: there is none of that number */
+HIDDEN bool gather_label(unsigned index, tslab_label_stats *out);
 HIDDEN void gather_this_thread(tslab_thread_stats *out); /* zeros when it never allocated */
 
 /* Rows of front/tables.h. Each fills at most `most` and returns how many. */

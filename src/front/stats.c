@@ -22,8 +22,12 @@ static int hand_out(void *out, size_t struct_size, const void *from, size_t size
   return 0;
 }
 
+static bool is_struct(const void *out, size_t struct_size) {
+  return out && struct_size > 0 && struct_size % 128 == 0;
+}
+
 int tslab_stats(tslab_stats_global *out, size_t struct_size) {
-  if (!out || struct_size == 0 || struct_size % 128 != 0) return EINVAL;
+  if (!is_struct(out, struct_size)) return EINVAL;
   tslab_stats_global stats;
   lock_look(); /* a child that took no lock yet */
   gather_global(&stats);
@@ -32,7 +36,7 @@ int tslab_stats(tslab_stats_global *out, size_t struct_size) {
 }
 
 int tslab_stats_class(unsigned index, tslab_class_stats *out, size_t struct_size) {
-  if (!out || struct_size == 0 || struct_size % 128 != 0) return EINVAL;
+  if (!is_struct(out, struct_size)) return EINVAL;
   if (index >= CLASSES) return ERANGE;
   tslab_class_stats stats;
   lock_look();
@@ -40,32 +44,31 @@ int tslab_stats_class(unsigned index, tslab_class_stats *out, size_t struct_size
   return hand_out(out, struct_size, &stats, sizeof stats);
 }
 
-static int hand_out_row(enum table which, unsigned index, void *out, size_t struct_size) {
-  const struct statistics *table = &tables[which];
-  if (!out || struct_size == 0 || struct_size % 128 != 0) return EINVAL;
-  char *rows = table_room(table);
-  if (!rows) return ENOMEM;
-  bool has = index < table->gather(rows, table->most);
-  if (has) hand_out(out, struct_size, rows + (size_t)index * table->row_bytes, table->row_bytes);
-  table_room_end(table, rows);
-  return has ? 0 : ERANGE;
-}
-
 int tslab_stats_path(unsigned index, tslab_path_stats *out, size_t struct_size) {
-  return hand_out_row(TABLE_PATH, index, out, struct_size);
+  if (!is_struct(out, struct_size)) return EINVAL;
+  tslab_path_stats stats;
+  lock_look();
+  return gather_path(index, &stats) ? hand_out(out, struct_size, &stats, sizeof stats) : ERANGE;
 }
 
 int tslab_stats_label(unsigned index, tslab_label_stats *out, size_t struct_size) {
-  return hand_out_row(TABLE_LABEL, index, out, struct_size);
+  if (!is_struct(out, struct_size)) return EINVAL;
+  tslab_label_stats stats;
+  lock_look();
+  return gather_label(index, &stats) ? hand_out(out, struct_size, &stats, sizeof stats) : ERANGE;
 }
 
 int tslab_stats_lock(unsigned index, tslab_lock_stats *out, size_t struct_size) {
-  return hand_out_row(TABLE_LOCK, index, out, struct_size);
+  if (!is_struct(out, struct_size)) return EINVAL;
+  tslab_lock_stats kinds[LOCK_KINDS];
+  lock_look();
+  bool has = index < gather_locks(kinds, LOCK_KINDS);
+  return has ? hand_out(out, struct_size, &kinds[index], sizeof kinds[index]) : ERANGE;
 }
 
 int tslab_stats_thread(tslab_thread_stats *out, size_t struct_size) {
   tslab_thread_stats row;
-  if (!out || struct_size == 0 || struct_size % 128 != 0) return EINVAL;
+  if (!is_struct(out, struct_size)) return EINVAL;
   gather_this_thread(&row);
   return hand_out(out, struct_size, &row, sizeof row);
 }

@@ -56,7 +56,8 @@ struct count {
 /* By its own thread. Half by half, which atomic loads keep compilers from joining: a processor does not hand a store of
  * one half on to a load of both, which then waits until all stores before it are done, those to cold blocks too. */
 INLINE struct count count_look(const struct count *count) {
-  return (struct count){__atomic_load_n(&count->now, __ATOMIC_RELAXED), __atomic_load_n(&count->then, __ATOMIC_RELAXED)};
+  return (struct count){.now = __atomic_load_n(&count->now, __ATOMIC_RELAXED),
+                        .then = __atomic_load_n(&count->then, __ATOMIC_RELAXED)};
 }
 
 INLINE uint32_t count_of(unsigned room, unsigned length) { return room << LENGTH_BITS | length; }
@@ -95,8 +96,8 @@ struct timed {
   uint16_t requested, usable;
 };
 
-/* What a change is about to overwrite: of a class's list, of the chunks (UNDO_CHUNKS), or nothing that could be torn. In
- * a fork child whoever was changing it may not be there; then this is put back. */
+/* What a change is about to overwrite: of a class's list, of the chunks (UNDO_CHUNKS), or nothing that could be torn.
+ * In a fork child whoever was changing it may not be there; then this is put back. */
 struct undo {
   uint64_t was[3];
   struct count count;
