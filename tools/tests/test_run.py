@@ -256,6 +256,7 @@ def test_a_process_that_runs_is_stopped_and_is_killed(tmp_path: Path) -> None:
 def test_a_process_that_may_not_publish() -> None:
     child = subprocess.Popen(BUSY, env=preload.environment(LIBRARY.resolve(), ["TSLAB_PUBLISH=0"]))
     try:
+        wait_for(lambda: "libtslab" in Path(f"/proc/{child.pid}/maps").read_text())
         with pytest.raises(LabError, match=r"too young|TSLAB_PUBLISH=0 in its environment"):
             Source(str(child.pid)).read()
     finally:
