@@ -11,7 +11,10 @@
  *           which the kernel counted a page fault of the thread.
  *   remote  another thread frees most blocks of many slabs, and the caller allocates again. Judged: slow calls that
  *           return one of these blocks.
- *   map     a class grows in a fresh process. Judged: slow calls across which the frontier moved. */
+ *   map     a class grows in a fresh process. Judged: slow calls across which the frontier moved.
+ *
+ * Whatever else runs on the machine takes the processor from some of them. Of `faults`, `remote` and `map`, in which
+ * nobody has to wait, a call across which the test's own clocks say so has two causes, and is not judged. */
 #include "../unit/unit.h"
 
 #include "heap/sample.h"
@@ -36,6 +39,20 @@ static bool slow_malloc(size_t size, void **block, struct sample *s) {
   samples_copy(&after, 1);
   *s = after;
   return after.number != before.number && after.path != PATH_FAST;
+}
+
+static uint64_t now_ns(clockid_t clock) {
+  struct timespec t;
+  CHECK(clock_gettime(clock, &t) == 0);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* The same, and the thread kept the processor: its time, read around the other, is no shorter. */
+static bool slow_malloc_alone(size_t size, void **block, struct sample *s) {
+  const uint64_t cpu = now_ns(CLOCK_THREAD_CPUTIME_ID), wall = now_ns(CLOCK_MONOTONIC);
+  const bool slow = slow_malloc(size, block, s);
+  const uint64_t wall_ns = now_ns(CLOCK_MONOTONIC) - wall;
+  return slow && now_ns(CLOCK_THREAD_CPUTIME_ID) - cpu >= wall_ns;
 }
 
 static void tell(const char *cause, const struct sample *s) {
@@ -68,12 +85,6 @@ static void stay_on(int core) {
   CHECK(sched_setaffinity(0, sizeof set, &set) == 0);
 }
 
-static uint64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static pid_t compete(void) {
   const pid_t child = fork();
   CHECK(child >= 0);
@@ -81,7 +92,7 @@ static pid_t compete(void) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   prctl(PR_SET_TIMERSLACK, 1);
   for (;;) {
-    for (const uint64_t start = now_ns(); now_ns() - start < TURN_NS;) {}
+    for (const uint64_t start = now_ns(CLOCK_MONOTONIC); now_ns(CLOCK_MONOTONIC) - start < TURN_NS;) {}
     nanosleep(&(struct timespec){.tv_nsec = TURN_NS}, NULL);
   }
 }
@@ -199,7 +210,7 @@ static void faults(void) {
     for (unsigned i = 0; i < BLOCKS; i++) {
       struct sample s;
       const long before = faults_now();
-      if (!slow_malloc(4 * KiB, &blocks[i], &s) || faults_now() == before) continue;
+      if (!slow_malloc_alone(4 * KiB, &blocks[i], &s) || faults_now() == before) continue;
       tell("faults", &s);
       told++;
     }
@@ -212,7 +223,7 @@ static void map(void) {
   for (unsigned i = 0; i < BLOCKS; i++) {
     struct sample s;
     const size_t before = pages.count;
-    if (slow_malloc(SMALL_MAX, &blocks[i], &s) && pages.count != before) tell("map", &s);
+    if (slow_malloc_alone(SMALL_MAX, &blocks[i], &s) && pages.count != before) tell("map", &s);
   }
 }
 
@@ -246,7 +257,7 @@ static void remote(void) {
     unsigned count = 0;
     for (; count < BLOCKS / 2; count++) {
       struct sample s;
-      if (!slow_malloc(SMALL, &again[count], &s) || !was_given(again[count])) continue;
+      if (!slow_malloc_alone(SMALL, &again[count], &s) || !was_given(again[count])) continue;
       tell("remote", &s);
       told++;
     }
