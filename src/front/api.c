@@ -137,17 +137,21 @@ static NOINLINE void *calloc_otherwise(size_t size) {
   return zero ? block : memset(block, 0, size);
 }
 
-/* An epoch's part that bumps comes here each time: nothing is saved or restored on the way. */
+/* An epoch's part that bumps comes to these each time: nothing is saved or restored on the way. */
+HOT void *front_malloc_direct(size_t size, struct part *part) {
+  size_t least = size + (size == 0);
+  void *block = bump_take(part, least);
+  return LIKELY(block != NULL) ? block : malloc_otherwise(size);
+}
+
 HOT void *front_malloc(size_t size) {
-  void *block = bump_take(current_part, size);
-  if (LIKELY(block != NULL)) return block;
-  return malloc_otherwise(size);
+  void *block = size - 1 < BUMP_MOST ? bump_take(current_part, size) : NULL;
+  return LIKELY(block != NULL) ? block : malloc_otherwise(size);
 }
 
 HOT void *front_calloc(size_t size) {
-  void *block = bump_take(current_part, size);
-  if (LIKELY(block != NULL)) return memset(block, 0, size);
-  return calloc_otherwise(size);
+  void *block = size - 1 < BUMP_MOST ? bump_take(current_part, size) : NULL;
+  return LIKELY(block != NULL) ? memset(block, 0, size) : calloc_otherwise(size);
 }
 
 static void *aligned(size_t alignment, size_t size, bool *zero) {
@@ -212,7 +216,7 @@ static void free_elsewhere(struct run *run, void *p) {
   if (epoch) ending_after_free(epoch);
 }
 
-static NOINLINE void free_otherwise(void *p) {
+NOINLINE void front_free_otherwise(void *p) {
   if (!p) return;
   struct run *run = run_of_block("free", p);
   if (!run) return;
@@ -220,9 +224,8 @@ static NOINLINE void free_otherwise(void *p) {
   scavenger_notice(current_part);
 }
 
-HOT void front_free(void *p) {
-  if (LIKELY(bump_free_current(current_part, p))) return;
-  free_otherwise(p);
+HOT void front_free(void *p, struct part *part) {
+  if (UNLIKELY(!bump_free_current(part, p))) front_free_otherwise(p);
 }
 
 void front_free_full(void *p) {

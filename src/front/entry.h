@@ -5,18 +5,19 @@
 #include "front/front.h"
 
 INLINE void *entry_malloc(size_t size) {
-  if (LIKELY(size <= DIRECT_MAX)) {
-    void *block = fast_pop(current_part, class_tables()->direct[size], (uintptr_t)pages.base);
-    if (LIKELY(block != NULL)) return block;
-  }
-  return front_malloc(size);
+  if (UNLIKELY(size > DIRECT_MAX)) return front_malloc(size);
+  struct part *part = current_part;
+  void *block = fast_pop(part, class_tables()->direct[size], (uintptr_t)pages.base);
+  return LIKELY(block != NULL) ? block : front_malloc_direct(size, part);
 }
 
 INLINE void entry_free(void *p) {
   unsigned class;
-  switch (fast_push(p, &class)) {
+  struct part *part;
+  switch (fast_push(p, &class, &part)) {
   case FREED: return;
-  case NOT_HERE: front_free(p); return;
+  case UNCLEAR: front_free_otherwise(p); return;
+  case NOT_HERE: front_free(p, part); return;
   case LIST_FULL: front_free_full(p); return;
   case NOT_A_BLOCK: front_free_interior(class); return;
   }

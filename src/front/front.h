@@ -11,7 +11,9 @@
 
 /* ---- the slow paths that the inlined fast ones leave to; api.h -------------------------------------------------- */
 HIDDEN void *front_malloc(size_t size);
-HIDDEN void front_free(void *p);
+HIDDEN void *front_malloc_direct(size_t size, struct part *part); /* current_part; at most DIRECT_MAX */
+HIDDEN void front_free(void *p, struct part *part); /* in a granule that is not home to that, current_part */
+HIDDEN void front_free_otherwise(void *p);
 HIDDEN void front_free_full(void *p);
 HIDDEN COLD void front_free_interior(unsigned class);
 

@@ -268,11 +268,12 @@ static void *unless_halted(struct part *part, void *block) {
 
 void *bump_refill(struct part *part, size_t size) {
   size = max_size(size, 1);
+  if (size > BUMP_MOST) return NULL;
   if (UNLIKELY(part->bump.armed)) {
     void *block = take_sample(part, size);
     if (block) return unless_halted(part, block);
   }
-  if (!has_room(&part->bump, round_up(min_size(size, BUMP_MOST + 1), CHUNK_UNIT)) && !refill(part, size)) return NULL;
+  if (!has_room(&part->bump, round_up(size, CHUNK_UNIT)) && !refill(part, size)) return NULL;
   return unless_halted(part, take_after_refill(part, size));
 }
 

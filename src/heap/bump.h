@@ -16,12 +16,11 @@
 #define BUMP_MOST  (16 * KiB)
 #define BUMP_LEAST (64 * KiB)
 
-/* A block of `size` bytes, or NULL: for size 0 and sizes above BUMP_MOST, where the chunk is full, and for parts that
- * do not bump. */
+/* A block of `size` bytes, 1 to BUMP_MOST; NULL where the chunk is full, and for parts that do not bump. */
 INLINE void *bump_take(struct part *part, size_t size) {
-  if (UNLIKELY(size - 1 >= BUMP_MOST)) return NULL;
   uintptr_t at = (uintptr_t)part->bump.at, next = round_up(at + size, CHUNK_UNIT);
-  if (UNLIKELY(next > (uintptr_t)LOAD_RACING(part->bump.end))) return NULL;
+  if (UNLIKELY(next > (uintptr_t)LOAD_RACING(part->bump.end))) return NULL; /* as of a part that has no chunk */
+  if (at == 0) __builtin_unreachable(); /* so that the caller need not ask for NULL */
   part->bump.at = (char *)next;
   STORE_RACING(part->bump.count, part->bump.count + 1);
   chunk_set(&part->bump.bits[chunk_word(next)].starts, chunk_bit(next));
@@ -31,12 +30,12 @@ INLINE void *bump_take(struct part *part, size_t size) {
 /* Frees a live block of the part's current chunk. False: p is something else, and nothing happened. */
 INLINE bool bump_free_current(struct part *part, const void *p) {
   struct bump *bump = &part->bump;
-  uintptr_t offset = (uintptr_t)p - (uintptr_t)bump->start;
-  if (offset >= (uintptr_t)bump->at - (uintptr_t)bump->start) return false;
-  struct chunk_bits *bits = &bump->bits[chunk_word(offset)];
-  uint64_t bit = chunk_bit(offset), freed = bits->here | __atomic_load_n(&bits->elsewhere, __ATOMIC_RELAXED);
-  if (UNLIKELY(!(bits->starts & bit) || (freed & bit) || offset % CHUNK_UNIT != 0)) return false;
-  chunk_set(&bits->here, bit);
+  uintptr_t at = (uintptr_t)p;
+  if (UNLIKELY(at >= (uintptr_t)bump->at || at < (uintptr_t)bump->start || at % CHUNK_UNIT != 0)) return false;
+  struct chunk_bits *bits = &bump->bits[chunk_word(at)];
+  uint64_t here = bits->here, live = bits->starts & ~(here | __atomic_load_n(&bits->elsewhere, __ATOMIC_RELAXED));
+  if (UNLIKELY(!(live >> chunk_shift(at) & 1))) return false;
+  __atomic_store_n(&bits->here, here | chunk_bit(at), __ATOMIC_RELAXED);
   bump->gone++;
   return true;
 }

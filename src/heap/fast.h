@@ -77,24 +77,25 @@ INLINE void fast_store(void *p, size_t offset, uintptr_t word) {
   __builtin_memcpy((char *)p + offset, &word, sizeof word);
 }
 
-enum fast_free { FREED, NOT_HERE, LIST_FULL, NOT_A_BLOCK };
+enum fast_free { FREED, UNCLEAR, NOT_HERE, LIST_FULL, NOT_A_BLOCK };
 
 /* Looks at the block before anything happens to it. What is none, or free already, is named where all that is not here
  * goes. */
 INLINE enum fast_free fast_push_hardened(struct part *part, unsigned class, void *p) {
-  if (UNLIKELY(!class_starts_block((uintptr_t)p, part->inverse[class]) || block_is_free(p))) return NOT_HERE;
+  if (UNLIKELY(!class_starts_block((uintptr_t)p, part->inverse[class]) || block_is_free(p))) return UNCLEAR;
   if (UNLIKELY(fast_count_push(part, class))) return LIST_FULL;
   quarantine_enter(part, class, p);
   return FREED;
 }
 
-/* FREED; NOT_HERE and LIST_FULL: nothing happened but that the count ran out of room by one in the latter;
+/* FREED; UNCLEAR: p is not below the frontier, or a hardened library found no live block; NOT_HERE: its granule is not
+ * home to *here, the thread's part; LIST_FULL: the count ran out of room by one, and nothing else happened;
  * NOT_A_BLOCK: p, which starts no block, is on the list of *in and must come off it. */
-INLINE enum fast_free fast_push(void *p, unsigned *in) {
+INLINE enum fast_free fast_push(void *p, unsigned *in, struct part **here) {
   uintptr_t base = (uintptr_t)pages.base;
   size_t granule = ((uintptr_t)p - base) >> GRANULE_SHIFT;
-  if (UNLIKELY(granule >= LOAD_RACING(pages.count))) return NOT_HERE;
-  struct part *part = current_part;
+  if (UNLIKELY(granule >= LOAD_RACING(pages.count))) return UNCLEAR;
+  struct part *part = *here = current_part;
   uintptr_t class = part_class_of(part, LOAD_RACING(((home *)(base + HOMES_OFFSET))[granule]));
   if (UNLIKELY(class >= CLASSES)) return NOT_HERE;
   *in = (unsigned)class;

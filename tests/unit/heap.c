@@ -28,14 +28,16 @@ static void *allocate(unsigned class) {
 
 static void release(void *block, unsigned class) {
   unsigned own;
+  struct part *here;
   frees[class]++;
-  switch (fast_push(block, &own)) {
+  switch (fast_push(block, &own, &here)) {
   case FREED: return;
   case LIST_FULL: heap_overflow(current_part, class, block); return;
   case NOT_HERE:
     remote[class]++;
     heap_free_remote(current_part, pages_run_of(block), block);
     return;
+  case UNCLEAR:
   case NOT_A_BLOCK: CHECK(!"a block");
   }
 }

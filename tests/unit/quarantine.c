@@ -20,7 +20,8 @@ static void *allocate(void) {
 
 static void release(void *block) {
   unsigned own;
-  const enum fast_free how = fast_push(block, &own);
+  struct part *part;
+  const enum fast_free how = fast_push(block, &own, &part);
   CHECK(how == FREED || how == LIST_FULL || how == NOT_HERE);
   if (how == LIST_FULL) heap_overflow(current_part, CLASS, block);
   if (how == NOT_HERE) heap_free_remote(current_part, pages_run_of(block), block);
