@@ -12,8 +12,8 @@ INLINE void *entry_malloc(size_t size) {
 }
 
 INLINE void entry_free(void *p) {
-  unsigned class;
-  struct part *part;
+  unsigned class = 0;
+  struct part *part = NULL;
   switch (fast_push(p, &class, &part)) {
   case FREED: return;
   case UNCLEAR: front_free_otherwise(p); return;

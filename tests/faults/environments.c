@@ -379,12 +379,14 @@ static bool can_make_thread(void) {
   return error == 0;
 }
 
+/* Not before it starts: nobody may not be allowed to read where this program lies. */
 static void forbid_threads(void) {
   become_nobody();
   limit(RLIMIT_NPROC, 0);
 }
 
 static void without_threads(void) {
+  forbid_threads();
   CHECK(!can_make_thread());
   CHECK_COUNT(work_run(1, 0), ==, 0);
   outlive_publishing();
@@ -397,8 +399,7 @@ static void without_threads(void) {
 
 /* Some time after there could be no thread there is one. */
 static void without_threads_for_a_while(void) {
-  become_nobody();
-  limit(RLIMIT_NPROC, 0);
+  forbid_threads();
   void *list = NULL;
   CHECK_COUNT(fill_list(&list, 100000, 8 * MIB), >=, 8 * MIB);
   free_list(&list);
@@ -483,7 +484,7 @@ static const struct environment {
     {"no_proc", hide_proc, without_proc, false},
     {"no_shm", hide_shm, without_shm, false},
     {"no_files", NULL, without_descriptors, false},
-    {"no_threads", forbid_threads, without_threads, false},
+    {"no_threads", NULL, without_threads, false},
     {"stack", little_stack, on_little_stack, false},
     {"filter", NULL, under_a_filter, false},
     {"filter_threads", NULL, under_a_filter_with_threads, false},

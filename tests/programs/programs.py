@@ -989,6 +989,7 @@ def check(program: Program, library: Path, base: Path, is_long: bool, settings: 
     figures = base / "statistics"
     figures.mkdir()
     figures.chmod(0o1777)  # a program may change its user
+    library = Path(shutil.copy(library, base))  # and then not be allowed to read where the library lies
     if program.prepare:
         (base / "input").mkdir()
         program.prepare(Pass(base, is_long, {}))
