@@ -5,10 +5,7 @@
  * protects is whole in a child in which the lock is free, and what is only a thread's own is whole but for the call
  * that the thread was in the middle of.
  *
- * fork():  the handlers take every lock, so the copy is whole. A process with one thread needs none, and most have
- *   but one: the shared library registers them with the second, for what does so is libc's, 100 KiB of code and tables
- *   that the kernel maps around it. Other libraries' handlers may allocate, so they have to run outside ours: whoever
- *   registers one makes ours come before it (front/interpose.c).
+ * fork():  the handlers take every lock, so the copy is whole.
  * _Fork(), clone() without CLONE_VM:  no handler runs, and nobody may have been asked to wait. The kernel wipes
  *   lock_witness in the child, so the first to take a lock there finds out. When every lock is free, the copy is whole
  *   too. Else what leads to free memory may be half written, and all that lies below the frontier freezes: live blocks
@@ -138,17 +135,10 @@ static void after_fork_child(void) {
   settle();
 }
 
-void fork_handle(void) {
-  static _Atomic bool handled;
-  if (LIKELY(atomic_load_explicit(&handled, memory_order_relaxed))) return;
-  if (!atomic_exchange_explicit(&handled, true, memory_order_relaxed)) /* first: libc may come by here again */
-    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
-}
-
 void fork_start(void) {
   process = os_process_id();
   _Atomic uint32_t *witness = os_fork_witness();
   if (witness) lock_witness = witness;
   lock_on_copy = settle_unseen;
-  if (!witness || !&interposed) fork_handle();
+  pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }

@@ -57,12 +57,6 @@ HIDDEN void scavenger_after_fork_child(void);
 /* ---- fork; fork.c ------------------------------------------------------------------------------------------------ */
 HIDDEN void fork_start(void); /* once, by the library's constructor: children are right from then on */
 
-/* Registers the handlers, unless they are: before there is a second thread, and before anybody else's. No lock held. */
-HIDDEN void fork_handle(void);
-
-/* Its address is NULL but in the shared library, whose interpose.c sees to that. */
-extern HIDDEN const bool interposed __attribute__((weak));
-
 /* Whether this is a child that runs in its parent's memory, as of vfork: a thread that it made would be its own, and
  * end with it, whatever locks it held. A system call. */
 HIDDEN bool fork_is_visitor(void);

@@ -23,6 +23,11 @@ static uint64_t at_least(_Atomic uint64_t *once, uint64_t now) {
   return of_atomic(once);
 }
 
+/* The same of what is a part of a counter read before: another reader may have come by since and seen more of it. */
+static uint64_t part_at_least(_Atomic uint64_t *once, uint64_t now, uint64_t whole) {
+  return min_size(at_least(once, now), whole);
+}
+
 /* Who asks for figures finds all its own samples in them. */
 static void count_own(void) {
   if (current_thread) sample_flush(current_thread->home);
@@ -70,7 +75,8 @@ void gather_class(unsigned class, tslab_class_stats *out) {
       .refills = totals.refills,
       .overflows = totals.overflows,
       .remote_frees = totals.remote_frees + heap_homeless_frees(class),
-      .from_list = at_least(&least_from_list[class], totals.allocations - min_size(slow, totals.allocations)),
+      .from_list = part_at_least(&least_from_list[class], totals.allocations - min_size(slow, totals.allocations),
+                                 totals.allocations),
       .from_depot = tally.served[PATH_DEPOT],
       .from_slab = tally.served[PATH_SLAB],
       .from_remote = tally.served[PATH_REMOTE],
@@ -144,7 +150,7 @@ static void gather_bumped(uint64_t *allocations, uint64_t *frees, uint64_t *live
     }
     lifetime_unlock(lifetime);
   }
-  *frees = at_least(&least_frees, *allocations - min_size(live.blocks, *allocations));
+  *frees = part_at_least(&least_frees, *allocations - min_size(live.blocks, *allocations), *allocations);
   *live_bytes = live.bytes;
 }
 
@@ -213,8 +219,8 @@ static void add_epochs(tslab_stats_global *out) {
   out->epochs_opened = at_least(&least.opened, out->epochs_opened);
   out->bytes_recycled = at_least(&least.recycled, out->bytes_recycled);
   out->bytes_returned = at_least(&least.returned, out->bytes_returned);
-  out->epochs_ended = at_least(
-      &least.ended, out->epochs_opened - min_size(out->epochs_open + out->epochs_closing, out->epochs_opened));
+  uint64_t here = min_size(out->epochs_open + out->epochs_closing, out->epochs_opened);
+  out->epochs_ended = part_at_least(&least.ended, out->epochs_opened - here, out->epochs_opened);
 }
 
 void gather_global(tslab_stats_global *out) {
@@ -433,7 +439,7 @@ static void end_label(tslab_label_stats *row, unsigned label) {
   row->allocations = at_least(&least->allocations, row->allocations);
   row->bytes_recycled = at_least(&least->recycled, row->bytes_recycled);
   row->bytes_returned = at_least(&least->returned, row->bytes_returned);
-  row->ended = at_least(&least->ended, row->opened - min_size(row->open, row->opened));
+  row->ended = part_at_least(&least->ended, row->opened - min_size(row->open, row->opened), row->opened);
 }
 
 bool gather_label(unsigned index, tslab_label_stats *out) {

@@ -1,7 +1,7 @@
-/* interpose: calls of libc whose memory outlives every scope are made in epoch 0, no library that is loaded is bound to
- * libc's own malloc, and nobody's fork handlers run inside ours.                                     floor: front
+/* interpose: calls of libc whose memory outlives every scope are made in epoch 0, and no library that is loaded is
+ * bound to libc's own malloc.                                                                        floor: front
  *
- * A thread's stack and its thread-local storage are kept for later threads, a loaded library and a list of exit or fork
+ * A thread's stack and its thread-local storage are kept for later threads, a loaded library and a list of exit
  * handlers for the process: in a request's epoch they would pin it, or dangle after its destroy. Outside a scope these
  * jump straight to libc's own, so that dlopen sees its true caller. In the shared library only: a static program has no
  * next definition to find. */
@@ -35,7 +35,6 @@ static void leave_default(bool entered) {
 }
 
 SHOWN int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
-  fork_handle();
   if (front_has_started()) scavenger_notice_thread();
   if (LIKELY(!is_in_scope())) return NEXT(next_create, "pthread_create")(thread, attributes, start, argument);
   bool entered = enter_default();
@@ -69,22 +68,3 @@ SHOWN int __cxa_atexit(void (*handler)(void *), void *argument, void *library) {
   leave_default(entered);
   return error;
 }
-
-/* What pthread_atfork, which is linked into every library, calls. Elsewhere it is libc's own, and we register first, at
- * the start. */
-#if defined(__GLIBC__)
-const bool interposed = true;
-
-typedef int fork_function(void (*)(void), void (*)(void), void (*)(void), void *);
-fork_function __register_atfork; /* no header declares it */
-static fork_function *_Atomic next_fork;
-
-SHOWN int __register_atfork(void (*before)(void), void (*parent)(void), void (*child)(void), void *library) {
-  fork_handle();
-  if (LIKELY(!is_in_scope())) return NEXT(next_fork, "__register_atfork")(before, parent, child, library);
-  bool entered = enter_default();
-  int error = NEXT(next_fork, "__register_atfork")(before, parent, child, library);
-  leave_default(entered);
-  return error;
-}
-#endif

@@ -69,6 +69,7 @@ int tslab_stats_lock(unsigned index, tslab_lock_stats *out, size_t struct_size) 
 int tslab_stats_thread(tslab_thread_stats *out, size_t struct_size) {
   tslab_thread_stats row;
   if (!is_struct(out, struct_size)) return EINVAL;
+  lock_look();
   gather_this_thread(&row);
   return hand_out(out, struct_size, &row, sizeof row);
 }

@@ -64,7 +64,6 @@ struct part *front_part(void) {
   part->thread = current_thread;
   current_part = part; /* before setspecific, which may allocate */
   if (has_key) pthread_setspecific(key, part);
-  if (atomic_load_explicit(&live_parts, memory_order_relaxed) > 1) fork_handle(); /* pthread_create does not make all */
   return part;
 }
 

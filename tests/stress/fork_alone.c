@@ -1,5 +1,5 @@
-/* fork_alone: what has no fork handlers before it needs them. A process with one thread forks, and its children have
- * the whole heap. Then a thread that pthread_create did not make allocates, and they still do.
+/* fork_alone: a process with one thread forks, and its children have the whole heap, whatever they do first: use it, or
+ * make a thread that does. Then a thread that pthread_create did not make allocates, and they still have.
  *  fork_alone */
 #include "../check.h"
 
@@ -46,9 +46,15 @@ static int keep_busy(void *unused) {
   return 0;
 }
 
+static void use_in_thread(void) {
+  thrd_t thread;
+  CHECK(thrd_create(&thread, fill_and_release, NULL) == thrd_success && thrd_join(thread, NULL) == thrd_success);
+}
+
 /* Its parent's blocks are as they were and it frees them; nothing of the heap is frozen; threads and epochs work. */
-static void live_as_child(void) {
+static void live_as_child(bool thread_first) {
   tslab_stats_global now;
+  if (thread_first) use_in_thread();
   release(1);
   fill(2);
   CHECK(tslab_stats(&now, sizeof now) == 0);
@@ -56,17 +62,16 @@ static void live_as_child(void) {
   const tslab_epoch epoch = tslab_epoch_open("child");
   CHECK(epoch != 0 && tslab_epoch_malloc(epoch, 100) != NULL);
   CHECK(tslab_epoch_close(epoch, NULL) == 0);
-  thrd_t thread;
-  CHECK(thrd_create(&thread, fill_and_release, NULL) == thrd_success && thrd_join(thread, NULL) == thrd_success);
+  use_in_thread();
   release(2);
 }
 
-static void fork_once(void) {
+static void fork_once(bool thread_first) {
   int status;
   const pid_t child = fork();
   CHECK(child >= 0);
   if (child == 0) {
-    live_as_child();
+    live_as_child(thread_first);
     _exit(0);
   }
   CHECK(waitpid(child, &status, 0) == child);
@@ -76,10 +81,10 @@ static void fork_once(void) {
 int main(void) {
   thrd_t thread;
   fill(1);
-  for (unsigned i = 0; i < ALONE; i++) fork_once();
+  for (unsigned i = 0; i < ALONE; i++) fork_once(i % 2);
   CHECK(thrd_create(&thread, keep_busy, NULL) == thrd_success);
   while (!is_busy) thrd_yield();
-  for (unsigned i = 0; i < BESIDE; i++) fork_once();
+  for (unsigned i = 0; i < BESIDE; i++) fork_once(i % 2);
   is_over = true;
   CHECK(thrd_join(thread, NULL) == thrd_success);
   release(1);
