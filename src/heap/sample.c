@@ -267,11 +267,25 @@ void sample_end(const struct timing *timing, size_t requested, size_t usable) {
   record(tally, numbers(1), &s);
 }
 
+/* A free needs no birth, so threads without a part may be here together. */
+static COLD void count_nobodys_free(enum path path, uint64_t ns) {
+  struct path_times *of = &nobodys_tally.paths[path];
+  __atomic_fetch_add(&of->buckets[bucket_of(ns)], 1, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&of->wall_sum, ns, __ATOMIC_RELAXED);
+  tally_max(&of->wall_max, ns);
+  __atomic_fetch_add(&nobodys_tally.doings.slow_frees, 1, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&nobodys_tally.doings.slow_ns, ns, __ATOMIC_RELAXED);
+}
+
 void sample_end_path(const struct timing *timing, enum path path) {
   struct tally *tally = tally_here();
   uint64_t now = ticks_now(), ticks = now - timing->start;
   ticks_calibrate(now);
   uint64_t ns = ticks_to_ns(ticks);
+  if (UNLIKELY(tally == &nobodys_tally)) {
+    count_nobodys_free(path, ns);
+    return;
+  }
   count_path(tally, path, ns, 0);
   if (path < PATHS_OF_MALLOC) return; /* the malloc inside counts itself */
   tally_add(&tally->doings.slow_frees, 1);
