@@ -2,8 +2,7 @@
  *
  * Every thread has one, which all its parts lead to; a dead thread's waits in the pool with its part, and the next
  * thread goes on with it, so that sums over all tallies never shrink. Threads without a part share one: what they count
- * at the same moment may be lost, but for how many slow frees
- * there were and how long these took.
+ * at the same moment may be lost, but for how many slow frees there were and how long these took.
  * Threads: written by its thread, read by anyone. */
 #ifndef TSLAB_HEAP_TALLY_H
 #define TSLAB_HEAP_TALLY_H
