@@ -94,7 +94,8 @@ static void *watch(void *unused) {
   while (!stop) {
     for (int i = 0; i < FORKERS; i++) {
       const struct birth *const b = &births[i];
-      if (b->since == 0 || seconds() - b->since < PATIENCE_S) continue;
+      const int64_t since = b->since; /* read once: it may end now */
+      if (since == 0 || seconds() - since < PATIENCE_S) continue;
       dprintf(2, "a child born by %s does not end; it %s\n", kind_names[b->kind], phase_names[b->phase]);
       if (b->child > 0) show(b->child, "syscall"), show(b->child, "wchan"), show(b->child, "status");
       if (b->child > 0) kill(b->child, SIGKILL);
