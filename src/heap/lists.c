@@ -12,34 +12,24 @@ static void set_then(struct count *count, uint32_t value) { __atomic_store_n(&co
 /* What it is past at most, where it cannot be sampled for long. */
 #define COUNTDOWN_LEAST (-(1 << 30))
 
-/* Adds up what went by since the last visit, and takes so many blocks and so much room off the list, which were neither
- * allocated nor freed; ends with part_end_change. Returns how many mallocs that was. */
-INLINE unsigned begin_add_up(struct part *part, unsigned class, uint32_t less) {
+/* Adds up what went by since the last visit, and takes blocks off the list that were `lost`, neither allocated nor
+ * freed. Returns how many mallocs that was. */
+INLINE unsigned add_up(struct part *part, unsigned class, unsigned lost) {
   struct bin *bin = &part->bins[class];
   struct count *count = &part->count[class], seen = count_look(count);
-  unsigned frees = count_room(seen.then) - count_room(seen.now);
-  unsigned mallocs = count_length(seen.then) + frees - count_length(seen.now);
+  struct passed passed = count_passed(seen.then, seen.now);
   part_begin_list_change(part, class);
-  bump(&bin->frees, frees);
-  bump(&bin->allocations, mallocs);
-  bump(&part->served, mallocs);
-  if (less) __atomic_store_n(&count->now, seen.now - less, __ATOMIC_RELEASE);
-  set_then(count, seen.now - less);
-  if (bin->countdown > COUNTDOWN_LEAST) bin->countdown -= (int32_t)mallocs;
-  return mallocs;
+  bump(&bin->frees, passed.frees);
+  bump(&bin->allocations, passed.mallocs);
+  bump(&part->served, passed.mallocs);
+  if (lost) __atomic_store_n(&count->now, seen.now - lost, __ATOMIC_RELEASE);
+  set_then(count, seen.now - lost);
+  part_end_change(part);
+  if (bin->countdown > COUNTDOWN_LEAST) bin->countdown -= (int32_t)passed.mallocs;
+  return passed.mallocs;
 }
 
-INLINE unsigned add_up(struct part *part, unsigned class) {
-  unsigned mallocs = begin_add_up(part, class, 0);
-  part_end_change(part);
-  return mallocs;
-}
-
-unsigned list_lose(struct part *part, unsigned class, unsigned lost) {
-  unsigned mallocs = begin_add_up(part, class, lost);
-  part_end_change(part);
-  return mallocs;
-}
+unsigned list_lose(struct part *part, unsigned class, unsigned lost) { return add_up(part, class, lost); }
 
 /* ---- a list aside ------------------------------------------------------------------------------------------------ */
 
@@ -78,16 +68,18 @@ void list_set_aside(struct part *part, unsigned class) {
     list_join_aside(part);
   }
   sampling->denied = 0;
-  struct chain chain = list_chain(part, class);
-  unsigned room = count_room(part->count[class].now);
-  unsigned less = room > ARMED_ROOM ? room - ARMED_ROOM : 0;
-  if (UNLIKELY(chain.count == 0)) return;
-  begin_add_up(part, class, count_of(less, chain.count));
-  __atomic_store_n(&sampling->count, (uint16_t)chain.count, __ATOMIC_RELEASE);
+  struct count *count = &part->count[class], rest = count_look(count);
+  unsigned length = list_length(part, class), room = count_room(rest.now);
+  uint32_t gone = count_of(room > ARMED_ROOM ? room - ARMED_ROOM : 0, length);
+  if (UNLIKELY(length == 0)) return;
+  rest.now -= gone;
+  rest.then -= gone;
+  part_begin_one_store(part);
+  __atomic_store(count, &rest, __ATOMIC_RELEASE);
+  __atomic_store_n(&sampling->gone, gone, __ATOMIC_RELEASE);
   __atomic_store_n(&sampling->class, (uint8_t)class, __ATOMIC_RELEASE);
   part_end_change(part);
-  sampling->aside = chain.head;
-  sampling->room = (uint16_t)less;
+  sampling->aside = part->list[class];
   part->bins[class].due--;
   sampling->urgent = part->bins[class].due > 0 || part->lifetime;
   part->list[class] = CHAIN_END;
@@ -99,7 +91,7 @@ unsigned list_settle(struct part *part, unsigned class) {
   unsigned mallocs = 0;
   if (UNLIKELY(part->sampling.aside) && part->sampling.class == class) mallocs = list_join_aside(part);
   if (UNLIKELY(part->sampling.timings == TIMED)) sample_count(part);
-  mallocs += add_up(part, class);
+  mallocs += add_up(part, class, 0);
   bump(&part->visits, 1);
   part->bins[class].last_visit = part->visits;
   return mallocs;
@@ -122,7 +114,7 @@ void list_set(struct part *part, unsigned class, struct chain chain) {
 
 static unsigned aside_of(struct part *part, unsigned class) {
   const struct sampling *sampling = &part->sampling;
-  unsigned count = __atomic_load_n(&sampling->count, __ATOMIC_ACQUIRE);
+  unsigned count = count_length(__atomic_load_n(&sampling->gone, __ATOMIC_ACQUIRE));
   return __atomic_load_n(&sampling->class, __ATOMIC_ACQUIRE) == class ? count : 0;
 }
 
@@ -132,9 +124,8 @@ INLINE struct list_totals look_at(const struct count *count) {
   uint32_t then = __atomic_load_n(&count->then, __ATOMIC_ACQUIRE);
   if (now == then) return (struct list_totals){.length = count_length(now)};
   if ((int32_t)now < 0) now += ROOM_ONE - 1; /* a free found no room, and its visit will count it again */
-  unsigned frees = count_room(then) - count_room(now);
-  unsigned mallocs = count_length(then) + frees - count_length(now);
-  return (struct list_totals){.allocations = mallocs, .frees = frees, .length = count_length(now)};
+  struct passed passed = count_passed(then, now);
+  return (struct list_totals){.allocations = passed.mallocs, .frees = passed.frees, .length = count_length(now)};
 }
 
 struct list_totals list_totals(struct part *part, unsigned class) {

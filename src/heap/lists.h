@@ -22,22 +22,20 @@ INLINE struct chain list_chain(const struct part *part, unsigned class) {
 /* So many blocks that were counted are not there. Adds up what went by, as list_settle does; the mallocs of it. */
 HIDDEN unsigned list_lose(struct part *part, unsigned class, unsigned lost);
 
-/* The class's list goes aside, what went by is added up, and what else is there comes back: list_join_aside puts it
- * under its class's list, as list_settle of that class does; list_take_back returns it, to be that list, which is
- * empty. */
+/* The class's list goes aside, and what else is there comes back: list_join_aside puts it under its class's list, as
+ * list_settle of that class does; list_take_back returns it, to be that list, which is empty. */
 HIDDEN void list_set_aside(struct part *part, unsigned class);
 HIDDEN unsigned list_join_aside(struct part *part); /* mallocs that it added up on the way */
 
 INLINE void *list_take_back(struct part *part) {
   struct sampling *sampling = &part->sampling;
   struct count *count = &part->count[sampling->class], whole = count_look(count);
-  uint32_t more = count_of(sampling->room, sampling->count);
   void *aside = sampling->aside;
-  whole.now += more;
-  whole.then += more;
+  whole.now += sampling->gone;
+  whole.then += sampling->gone;
   part_begin_one_store(part);
   __atomic_store(count, &whole, __ATOMIC_RELEASE);
-  __atomic_store_n(&sampling->count, 0, __ATOMIC_RELEASE);
+  __atomic_store_n(&sampling->gone, 0, __ATOMIC_RELEASE);
   part_end_change(part);
   sampling->aside = NULL;
   return aside;

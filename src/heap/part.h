@@ -64,6 +64,16 @@ INLINE uint32_t count_of(unsigned room, unsigned length) { return room << LENGTH
 INLINE unsigned count_length(uint32_t count) { return count & (ROOM_ONE - 1); }
 INLINE unsigned count_room(uint32_t count) { return count >> LENGTH_BITS; }
 
+/* The calls between two of these, from what they differ by: so each may have lost or gained the same as the other. */
+struct passed {
+  unsigned mallocs, frees;
+};
+INLINE struct passed count_passed(uint32_t then, uint32_t now) {
+  int32_t shorter = (int16_t)(then - now); /* a list is far shorter than 2^15 */
+  unsigned frees = (then - now - (uint32_t)shorter) >> LENGTH_BITS;
+  return (struct passed){frees + (unsigned)shorter, frees};
+}
+
 /* Blocks of one class that left a list together. Named by index, 0 = none. */
 struct batch {
   void *head;
@@ -114,8 +124,8 @@ struct sampling {
   uint8_t class;
   bool urgent;          /* more of its class is due, or it is an epoch's: the one who is timed looks after that */
   uint8_t timings;      /* of `timed` */
-  uint16_t count, room; /* of it */
   uint16_t denied;      /* times that other classes wanted its turn since */
+  uint32_t gone;        /* with it from the class's counts */
   uint32_t sequence;    /* heap/lists.h */
   uint64_t random;      /* heap/sample.c; 0: not begun */
   struct timed timed[TIMED];

@@ -63,6 +63,46 @@ static void every_call_is_counted(void) {
   }
 }
 
+/* The same at any moment at which the list is aside, whether more was freed or allocated since the last visit. */
+static void what_is_aside_is_counted(void) {
+  uint64_t allocations = 0, frees = 0, length = 0;
+  unsigned longer = 0, shorter = 0;
+  reset();
+  list_open(&part, CLASS);
+  list_set(&part, CLASS, EMPTY_CHAIN);
+  for (int round = 0; round < 20000; round++) {
+    if (round % 8 == 0) {
+      list_settle(&part, CLASS);
+      list_set(&part, CLASS, chain_of((unsigned)(length = check_random(&random_state) % 30 + 1)));
+    }
+    for (uint64_t i = check_random(&random_state) % 8; i > 0 && count_push(CLASS); i--) frees++, length++;
+    if ((int32_t)part.count[CLASS].now < 0) undo_push(CLASS);
+    for (uint64_t i = check_random(&random_state) % 8; i > 0 && length > 1; i--) {
+      count_pop(CLASS);
+      allocations++, length--;
+    }
+    check_totals(allocations, frees, length);
+    const uint32_t then = count_length(part.count[CLASS].then);
+    longer += length > then, shorter += length < then;
+    part.bins[CLASS].due = 1;
+    part.list[CLASS] = blocks[0];
+    list_set_aside(&part, CLASS);
+    CHECK(part.sampling.aside == blocks[0] && part.list[CLASS] == CHAIN_END);
+    CHECK_COUNT(list_chain(&part, CLASS).count, ==, 0);
+    check_totals(allocations, frees, length);
+    for (uint64_t i = check_random(&random_state) % 4; i > 0 && count_push(CLASS); i--) {
+      count_pop(CLASS);
+      frees++, allocations++;
+      check_totals(allocations, frees, length);
+    }
+    if ((int32_t)part.count[CLASS].now < 0) undo_push(CLASS);
+    CHECK(list_take_back(&part) == blocks[0] && part.sampling.aside == NULL);
+    CHECK_COUNT(list_chain(&part, CLASS).count, ==, length);
+    check_totals(allocations, frees, length);
+  }
+  CHECK(longer > 1000 && shorter > 1000);
+}
+
 /* A list has room up to its cap, and for a quarter of it more when it is full already; then the next
  * free must visit. */
 static void room_ends(void) {
@@ -129,6 +169,7 @@ static void caps(void) {
 
 int main(void) {
   every_call_is_counted();
+  what_is_aside_is_counted();
   room_ends();
   caps();
   return 0;
