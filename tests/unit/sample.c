@@ -253,6 +253,42 @@ static void none_is_forgotten(void) {
   CHECK(part != NULL && part != own_part() && part->sampling.timings == 0);
 }
 
+/* Threads that have no part, for they only free, count in one place at once. */
+enum { FREEING = 4, FREED_BY_EACH = 400000 / TEST_SCALE };
+static void *to_free[FREEING];
+static pthread_barrier_t start;
+
+static void *free_only(void *block) {
+  struct timing timing;
+  pthread_barrier_wait(&start);
+  tslab_free(block);
+  CHECK(own_part() == &empty_part);
+  for (int i = 1; i < FREED_BY_EACH; i++) { /* as that did, without the locks that keep such threads apart */
+    sample_begin_path(&timing);
+    sample_end_path(&timing, PATH_LARGE_FREE);
+  }
+  return NULL;
+}
+
+static uint64_t large_frees(void) {
+  tslab_path_stats row;
+  uint64_t calls = 0;
+  CHECK(tslab_stats_path(PATH_LARGE_FREE, &row, sizeof row) == 0);
+  for (unsigned i = 0; i < BUCKETS; i++) calls += row.buckets[i];
+  return calls;
+}
+
+static void none_of_nobodys_is_lost(void) {
+  pthread_t threads[FREEING];
+  begin(EVERY, 0);
+  for (int t = 0; t < FREEING; t++) CHECK((to_free[t] = tslab_malloc(70000)) != NULL);
+  const uint64_t before = large_frees();
+  CHECK(pthread_barrier_init(&start, NULL, FREEING) == 0);
+  for (int t = 0; t < FREEING; t++) CHECK(pthread_create(&threads[t], NULL, free_only, to_free[t]) == 0);
+  for (int t = 0; t < FREEING; t++) CHECK(pthread_join(threads[t], NULL) == 0);
+  CHECK_COUNT(large_frees() - before, ==, FREEING * FREED_BY_EACH);
+}
+
 /* ---- what a sample says ------------------------------------------------------------------------------------------ */
 
 static void off(void) {
@@ -336,6 +372,7 @@ int main(void) {
   CHECK(in_child(one_sided) == 0);
   CHECK(in_child(chunks_and_large) == 0);
   CHECK(in_child(none_is_forgotten) == 0);
+  CHECK(in_child(none_of_nobodys_is_lost) == 0);
   CHECK(in_child(off) == 0);
   CHECK(in_child(kept) == 0);
   return 0;
