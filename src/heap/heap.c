@@ -150,17 +150,19 @@ void heap_overflow(struct part *part, unsigned class, void *block) {
   struct bin *bin = &part->bins[class];
   /* The fast path counted a free that it then did not make. */
   STORE_RACING(part->count[class].now, part->count[class].now + ROOM_ONE - 1);
-  bool was_aside = part->sampling.aside && part->sampling.class == class; /* then its room was cut, and says nothing */
+  /* Then its room was cut, and that this was used up says nothing; how long the list is does. */
+  bool was_aside = part->sampling.aside && part->sampling.class == class;
   unsigned mallocs = list_settle(part, class);
   bump(&bin->overflows, 1);
   struct chain chain = list_chain(part, class);
   /* Mostly the frees between two visits were balanced by mallocs, and the list is nowhere near full. */
-  bool has_room = was_aside || (mallocs > 0 && chain.count <= bin->cap - bin->cap / 4u);
+  unsigned most = was_aside ? bin->cap : bin->cap - bin->cap / 4u;
+  bool has_room = (was_aside || mallocs > 0) && chain.count <= most;
   if (has_room) {
     if (!was_aside) list_grow(part, class, false);
     list_set(part, class, chain);
   } else {
-    empty_list(part, class, mallocs == 0);
+    empty_list(part, class, mallocs == 0 && !was_aside);
   }
   STORE_RACING(part->count[class].now, part->count[class].now - (ROOM_ONE - 1));
   if (TSLAB_HARDENED) {

@@ -253,6 +253,26 @@ static void none_is_forgotten(void) {
   CHECK(part != NULL && part != own_part() && part->sampling.timings == 0);
 }
 
+/* A list that is aside at each of its visits, because no malloc finds it empty, is full like any other. */
+static void what_waits_to_be_timed_stays_short(void) {
+  enum { BLOCKS = 100000 / TEST_SCALE, SIZE = 64 };
+  static void *blocks[BLOCKS];
+  const unsigned class = class_of(SIZE);
+  unsigned longest = 0;
+  begin(EVERY, 0);
+  for (int i = 0; i < BLOCKS; i++) CHECK((blocks[i] = tslab_malloc(SIZE)) != NULL);
+  for (int i = 0; i < BLOCKS; i += 2) {
+    tslab_free(blocks[i]);
+    void *const block = tslab_malloc(SIZE);
+    tslab_free(blocks[i + 1]);
+    tslab_free(block);
+    const unsigned aside = own_part()->sampling.class == class ? count_length(own_part()->sampling.gone) : 0;
+    longest = (unsigned)max_size(longest, list_length(own_part(), class) + aside);
+  }
+  CHECK_COUNT(longest, >, LIST_FIRST);
+  CHECK_COUNT(longest, <=, LIST_MOST + LIST_MOST / 2);
+}
+
 /* Threads that have no part, for they only free, count in one place at once. */
 enum { FREEING = 4, FREED_BY_EACH = 400000 / TEST_SCALE };
 static void *to_free[FREEING];
@@ -372,6 +392,7 @@ int main(void) {
   CHECK(in_child(one_sided) == 0);
   CHECK(in_child(chunks_and_large) == 0);
   CHECK(in_child(none_is_forgotten) == 0);
+  CHECK(in_child(what_waits_to_be_timed_stays_short) == 0);
   CHECK(in_child(none_of_nobodys_is_lost) == 0);
   CHECK(in_child(off) == 0);
   CHECK(in_child(kept) == 0);
