@@ -18,6 +18,7 @@ INLINE unsigned add_up(struct part *part, unsigned class, unsigned lost) {
   struct bin *bin = &part->bins[class];
   struct count *count = &part->count[class], seen = count_look(count);
   struct passed passed = count_passed(seen.then, seen.now);
+  INVARIANT(1, count_length(seen.now) <= INT16_MAX); /* what count_passed relies on */
   part_begin_list_change(part, class);
   bump(&bin->frees, passed.frees);
   bump(&bin->allocations, passed.mallocs);
