@@ -1,6 +1,5 @@
 /* cxx: C++'s replaceable operators new and delete, under their Itanium ABI names, so that the library needs no C++
- * runtime. Left out of libtslab_prefixed.a.                                                                    floor:
- * front
+ * runtime. Left out of libtslab_prefixed.a.                                                            floor: front
  *
  * When memory is short, new calls the program's new_handler until there is memory, the handler throws, or there is
  * none: then bad_alloc is thrown, by the program's own C++ runtime, found by weak reference. */
@@ -48,29 +47,37 @@ INLINE void *new_aligned(size_t size, size_t alignment, bool may_throw) {
   return may_throw ? new_retry(size, alignment, true) : new_retry_caught(size, alignment);
 }
 
-/* Each operator has a single-object and an array form that do the same. */
-#define BOTH(result, single, array, parameters, ...)             \
-  EXPORT result single parameters;                               \
-  EXPORT result array parameters;                                \
-  HOT result single parameters __VA_ARGS__                           \
-  result array parameters __VA_ARGS__
+/* An operator, and its form for arrays, which is the same. */
+#define NEW(single, array, parameters, body)                       \
+  EXPORT void *single parameters;                                  \
+  HOT void *single parameters body                                 \
+  EXPORT void *array parameters __attribute__((alias(#single)));
 
 /* clang-format off */
-BOTH(void *, _Znwm, _Znam, (size_t size), { return new_block(size); })
-BOTH(void *, _ZnwmSt11align_val_t, _ZnamSt11align_val_t, (size_t size, size_t alignment),
-     { return new_aligned(size, alignment, true); })
-BOTH(void *, _ZnwmRKSt9nothrow_t, _ZnamRKSt9nothrow_t, (size_t size, const void *nothrow),
-     { (void)nothrow; return new_aligned(size, 16, false); })
-BOTH(void *, _ZnwmSt11align_val_tRKSt9nothrow_t, _ZnamSt11align_val_tRKSt9nothrow_t,
-     (size_t size, size_t alignment, const void *nothrow),
-     { (void)nothrow; return new_aligned(size, alignment, false); })
-BOTH(void, _ZdlPv, _ZdaPv, (void *p), { entry_free(p); })
-BOTH(void, _ZdlPvm, _ZdaPvm, (void *p, size_t size), { (void)size; entry_free(p); })
-BOTH(void, _ZdlPvSt11align_val_t, _ZdaPvSt11align_val_t, (void *p, size_t alignment),
-     { (void)alignment; entry_free(p); })
-BOTH(void, _ZdlPvmSt11align_val_t, _ZdaPvmSt11align_val_t, (void *p, size_t size, size_t alignment),
-     { (void)size, (void)alignment; entry_free(p); })
-BOTH(void, _ZdlPvRKSt9nothrow_t, _ZdaPvRKSt9nothrow_t, (void *p, const void *nothrow),
-     { (void)nothrow; entry_free(p); })
-BOTH(void, _ZdlPvSt11align_val_tRKSt9nothrow_t, _ZdaPvSt11align_val_tRKSt9nothrow_t,
-     (void *p, size_t alignment, const void *nothrow), { (void)alignment, (void)nothrow; entry_free(p); })
+NEW(_Znwm, _Znam, (size_t size), { return new_block(size); })
+NEW(_ZnwmSt11align_val_t, _ZnamSt11align_val_t, (size_t size, size_t alignment),
+    { return new_aligned(size, alignment, true); })
+NEW(_ZnwmRKSt9nothrow_t, _ZnamRKSt9nothrow_t, (size_t size, const void *nothrow),
+    { (void)nothrow; return new_aligned(size, 16, false); })
+NEW(_ZnwmSt11align_val_tRKSt9nothrow_t, _ZnamSt11align_val_tRKSt9nothrow_t,
+    (size_t size, size_t alignment, const void *nothrow),
+    { (void)nothrow; return new_aligned(size, alignment, false); })
+/* clang-format on */
+
+/* delete in all its forms. What else some are told, sizes and alignments, comes in further registers, and the block's
+ * slab knows it. */
+#define DELETE(form) EXPORT void form(void *p) __attribute__((alias("_ZdlPv")));
+
+EXPORT void _ZdlPv(void *p);
+HOT void _ZdlPv(void *p) { entry_free(p); }
+DELETE(_ZdaPv)
+DELETE(_ZdlPvm)
+DELETE(_ZdaPvm)
+DELETE(_ZdlPvSt11align_val_t)
+DELETE(_ZdaPvSt11align_val_t)
+DELETE(_ZdlPvmSt11align_val_t)
+DELETE(_ZdaPvmSt11align_val_t)
+DELETE(_ZdlPvRKSt9nothrow_t)
+DELETE(_ZdaPvRKSt9nothrow_t)
+DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t)
+DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t)
