@@ -33,12 +33,18 @@ static void count_own(void) {
   if (current_thread) sample_flush(current_thread->home);
 }
 
-static void sum_tallies(unsigned class, struct class_tally *out) {
-  *out = (struct class_tally){0};
-  uint64_t *to = (uint64_t *)out;
-  for (struct tally *t = atomic_load_explicit(&all_tallies, memory_order_acquire); t; t = t->next) {
-    const uint64_t *from = (const uint64_t *)&t->classes[class];
-    for (size_t i = 0; i < sizeof *out / sizeof *to; i++) to[i] += of(&from[i]);
+static void add_counters(void *out, const void *counters, size_t size) {
+  uint64_t *to = out;
+  const uint64_t *from = counters;
+  for (size_t i = 0; i < size / sizeof *to; i++) to[i] += of(&from[i]);
+}
+
+static void sum_tallies(unsigned class, struct refill_tally *refills, struct class_tally *rest) {
+  *refills = (struct refill_tally){.lock_fast = 0};
+  *rest = (struct class_tally){0};
+  for (const struct tally *t = atomic_load_explicit(&all_tallies, memory_order_acquire); t; t = t->next) {
+    add_counters(refills, &t->refills[class], sizeof *refills);
+    add_counters(rest, &t->classes[class], sizeof *rest);
   }
 }
 
@@ -51,6 +57,7 @@ static uint64_t frees_of(unsigned class) {
 }
 
 void gather_class(unsigned class, tslab_class_stats *out) {
+  struct refill_tally refills;
   struct class_tally tally;
   static _Atomic uint64_t least_from_list[CLASSES];
   count_own();
@@ -58,8 +65,8 @@ void gather_class(unsigned class, tslab_class_stats *out) {
   struct class_totals totals = {0};
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
     heap_totals(p, class, &totals);
-  sum_tallies(class, &tally); /* after the allocations, of which these are a part: so the list's are never too many */
-  for (unsigned i = 0; i < PATHS_OF_CLASSES; i++) slow += tally.served[i];
+  sum_tallies(class, &refills, &tally); /* after the allocations, of which these are a part: never too many */
+  for (unsigned i = 0; i < PATHS_OF_CLASSES; i++) slow += refills.served[i];
   uint64_t size = class_size(class);
   uint64_t live = totals.allocations - min_size(frees, totals.allocations); /* fewer after double frees were survived */
   *out = (tslab_class_stats){
@@ -77,19 +84,19 @@ void gather_class(unsigned class, tslab_class_stats *out) {
       .remote_frees = totals.remote_frees + heap_homeless_frees(class),
       .from_list = part_at_least(&least_from_list[class], totals.allocations - min_size(slow, totals.allocations),
                                  totals.allocations),
-      .from_depot = tally.served[PATH_DEPOT],
-      .from_slab = tally.served[PATH_SLAB],
-      .from_remote = tally.served[PATH_REMOTE],
-      .from_fresh = tally.served[PATH_FRESH],
-      .from_adopted = tally.served[PATH_ADOPTED],
-      .from_reserve = tally.served[PATH_RESERVE],
-      .from_run = tally.served[PATH_RUN],
-      .from_map = tally.served[PATH_MAP],
+      .from_depot = refills.served[PATH_DEPOT],
+      .from_slab = refills.served[PATH_SLAB],
+      .from_remote = refills.served[PATH_REMOTE],
+      .from_fresh = refills.served[PATH_FRESH],
+      .from_adopted = refills.served[PATH_ADOPTED],
+      .from_reserve = refills.served[PATH_RESERVE],
+      .from_run = refills.served[PATH_RUN],
+      .from_map = refills.served[PATH_MAP],
       .slabs_recycled = tally.recycled,
-      .lock_fast_acquire = tally.lock_fast,
-      .lock_contended = tally.lock_contended,
-      .bitmap_alloc_attempts = tally.take_attempts,
-      .bitmap_alloc_cas_retries = tally.take_retries,
+      .lock_fast_acquire = refills.lock_fast,
+      .lock_contended = refills.lock_contended,
+      .bitmap_alloc_attempts = refills.take_attempts,
+      .bitmap_alloc_cas_retries = refills.take_retries,
       .bitmap_free_attempts = tally.push_attempts,
       .bitmap_free_cas_retries = tally.push_retries,
       .current_partial_cas_attempts = tally.adopt_attempts,

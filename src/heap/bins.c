@@ -72,7 +72,7 @@ static bool unlist(struct run *slab) {
 
 /* By the part's own thread. */
 static void count_take(const struct part *part, unsigned class, struct slab_how how) {
-  struct class_tally *tally = &part->tally->classes[class];
+  struct refill_tally *tally = &part->tally->refills[class];
   tally_stage(part->tally, how.remote ? PATH_REMOTE : PATH_SLAB);
   tally_add(&tally->take_attempts, 1);
   if (LIKELY(how.retries == 0)) return;

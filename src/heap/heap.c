@@ -66,7 +66,7 @@ void *heap_refill(struct part *part, unsigned class) {
   }
   if (!has_some) return NULL;
   /* Before the list counts it: who looks in between must not take it for one that the list served. */
-  tally_add(&part->tally->classes[class].served[served_by(part)], 1);
+  tally_add(&part->tally->refills[class].served[served_by(part)], 1);
   FENCE_STORES();
   void *const block = fast_pop(part, class, (uintptr_t)pages.base);
   if (bin->countdown < INT32_MAX) bin->countdown++; /* it is none of those that are drawn from */

@@ -11,12 +11,12 @@ static struct {
   struct cuttings cuttings;
   bool first_is_taken;
 } own;
-static struct tally first; /* most processes need no second one */
+static struct tally first_tally; /* most processes need no second one */
 
 #define SOON 1024 /* where in the stretch between two samples a thread begins is chance */
 
 struct tally *tally_make(void) {
-  struct tally *tally = &first;
+  struct tally *tally = &first_tally;
   if (own.first_is_taken) tally = pages_cut(&own.cuttings, round_up(sizeof(struct tally), CACHE_LINE));
   own.first_is_taken = true;
   if (!tally) return NULL;

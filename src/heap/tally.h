@@ -37,10 +37,14 @@ enum path {
   PATHS
 };
 
-struct class_tally {
+/* What every refill counts, apart from the rest, so that a process that does little writes to few pages. */
+struct refill_tally {
   uint64_t served[PATHS_OF_CLASSES]; /* allocations by each path but the fast one */
   uint64_t lock_fast, lock_contended;
   uint64_t take_attempts, take_retries; /* of slab_take */
+};
+
+struct class_tally {
   uint64_t push_attempts, push_retries; /* of slab_push to slabs of other parts */
   uint64_t adopt_attempts, adopt_failures;
   uint64_t recycled; /* slabs that went to the reserve */
@@ -80,6 +84,7 @@ struct tally {
   uint64_t allocations_before, frees_before; /* its part's, by earlier threads; under parts_lock */
   struct tally *next;
   struct doings doings;
+  struct refill_tally refills[CLASSES];
   struct path_times paths[PATHS];
   struct class_tally classes[CLASSES];
 };
@@ -123,7 +128,7 @@ INLINE void tally_wait(struct tally *tally, uint64_t waited) {
 
 /* A lock was taken for a class. */
 INLINE void tally_lock(struct tally *tally, unsigned class, uint64_t waited) {
-  struct class_tally *of = &tally->classes[class];
+  struct refill_tally *of = &tally->refills[class];
   tally_add(waited ? &of->lock_contended : &of->lock_fast, 1);
   tally_wait(tally, waited);
 }

@@ -187,7 +187,7 @@ static bool commit_granules(size_t granules) {
   if (!tables_reach(count + granules)) return false;
   char *start = pages.base + (count << GRANULE_SHIFT);
   if (!os_commit(start, granules << GRANULE_SHIFT)) return false;
-  dirty_set(count, count + granules, os_is_locked(start)); /* then all of it is resident from now on */
+  if (os_is_locked(start)) dirty_set(count, count + granules, true); /* all of it is resident from now on */
   /* Release: whoever sees the new count sees the entries below it. Pairs with the load in a free's bound check, which
    * the address dependency through a block's pointer orders anyway. */
   __atomic_store_n(&pages.count, count + granules, __ATOMIC_RELEASE);

@@ -82,20 +82,24 @@ int munmap(void *at, size_t length) {
 
 /* ---- the supervisor ---------------------------------------------------------------------------------------------- */
 
-/* Where the library's calls come from. */
+/* Where the library's calls come from: it has code in two of its mappings (cmake/rare.ld). */
 static uintptr_t calls_start, calls_end;
 
 static int look_at_object(struct dl_phdr_info *object, size_t size, void *unused) {
   (void)size, (void)unused;
+  const uintptr_t at = (uintptr_t)&tslab_version;
+  bool is_library = false;
+  calls_start = UINTPTR_MAX;
+  calls_end = 0;
   for (int i = 0; i < object->dlpi_phnum; i++) {
     const ElfW(Phdr) *const segment = &object->dlpi_phdr[i];
-    const uintptr_t start = object->dlpi_addr + segment->p_vaddr, at = (uintptr_t)&tslab_version;
-    if (segment->p_type != PT_LOAD || at < start || at >= start + segment->p_memsz) continue;
-    calls_start = start;
-    calls_end = start + segment->p_memsz;
-    return 1;
+    const uintptr_t start = object->dlpi_addr + segment->p_vaddr, end = start + segment->p_memsz;
+    if (segment->p_type != PT_LOAD) continue;
+    if (at >= start && at < end) is_library = true;
+    if (start < calls_start) calls_start = start;
+    if (end > calls_end) calls_end = end;
   }
-  return 0;
+  return is_library;
 }
 
 static void find_calls(void) {

@@ -95,7 +95,7 @@ class Mistakes(unittest.TestCase):
         lines = {
             "bump(&part->bins[class].refills, 1);": ["bin.refills"],
             "part->bins[class].refills++;": ["bin.refills"],
-            "part->tally->classes[class].served[0]++;": [r"class_tally\.\*"],
+            "part->tally->refills[class].served[0]++;": [r"refill_tally\.\*"],
             "part->tally->paths[0].samples++;": [r"path_times\.\*"],
             "shared_add(&labels[0].samples, 1);": [r"label\.\*", "shared_add"],
             "misuses++;": ["misuses"],

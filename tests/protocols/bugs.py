@@ -38,10 +38,10 @@ BUGS = [
     Bug("parent_left_alone", "parents", "src/epoch/ending.c", "  e->descending = true;\n", ""),
     Bug("no_shut_at_destroy", "destroy", "src/epoch/ending.c", "if (!alone) scope_shut(e);", "(void)alone;"),
     Bug("served_late", "gathering", "src/heap/heap.c",
-        "  tally_add(&part->tally->classes[class].served[served_by(part)], 1);\n  FENCE_STORES();\n"
+        "  tally_add(&part->tally->refills[class].served[served_by(part)], 1);\n  FENCE_STORES();\n"
         "  void *const block = fast_pop(part, class, (uintptr_t)pages.base);\n",
         "  void *const block = fast_pop(part, class, (uintptr_t)pages.base);\n"
-        "  tally_add(&part->tally->classes[class].served[served_by(part)], 1);\n"),
+        "  tally_add(&part->tally->refills[class].served[served_by(part)], 1);\n"),
     # ---- a re-check that is missing: after announcing, after claiming, under the lock
     Bug("settle_once", "last-free-slab", "src/heap/bins.c",
         "if (atomic_compare_exchange_weak_explicit(&slab->word, &old, old & ~SLAB_PENDING,",

@@ -114,10 +114,10 @@ static void counters(void) {
   tally_lock(&tally, 4, 0);
   tally_lock(&tally, 4, 30);
   tally_lock(&tally, 4, 12);
-  CHECK_COUNT(tally.classes[4].lock_fast, ==, 1);
-  CHECK_COUNT(tally.classes[4].lock_contended, ==, 2);
+  CHECK_COUNT(tally.refills[4].lock_fast, ==, 1);
+  CHECK_COUNT(tally.refills[4].lock_contended, ==, 2);
   CHECK_COUNT(tally.waited, ==, 42);
-  CHECK_COUNT(tally.classes[5].lock_fast + tally.classes[5].lock_contended, ==, 0);
+  CHECK_COUNT(tally.refills[5].lock_fast + tally.refills[5].lock_contended, ==, 0);
 }
 
 int main(void) {
