@@ -42,6 +42,16 @@
 #define FENCE_ALL()    __atomic_thread_fence(__ATOMIC_SEQ_CST)
 #endif
 
+/* Compilers know nothing of the value from here on, so what was computed before stays apart from what comes after. */
+#define FORGET(value) __asm__("" : "+r"(value))
+
+/* The value will be the function's result: in its register from the start it needs no move at the end. */
+#if defined(__x86_64__)
+#define KEEP_FOR_RETURN(value) __asm__("" : "+a"(value))
+#else
+#define KEEP_FOR_RETURN(value) ((void)0)
+#endif
+
 /* Tells the processor that this thread spins. */
 #if defined(__x86_64__)
 #define SPIN_HINT() __builtin_ia32_pause()

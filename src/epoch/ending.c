@@ -60,7 +60,7 @@ static bool is_mine(const struct part *part) { return part->attached && part->th
 
 /* The epoch's only part, when it is attached to this thread and holds nothing but its chunk: the end of most requests.
  * NULL when it is not so. Under the lock. */
-static struct part *lone_part(const struct epoch *e) {
+INLINE struct part *lone_part(const struct epoch *e) {
   struct part *part = e->parts;
   if (!part || part->next_of_epoch || !is_mine(part) || options.on_destroy == DESTROY_TRAPS) return NULL;
   return atomic_load_explicit(&part->slabs, memory_order_relaxed) == 0 && bump_is_all(part) ? part : NULL;
@@ -69,7 +69,7 @@ static struct part *lone_part(const struct epoch *e) {
 /* What a spare recycles. */
 static size_t chunk_bytes(const struct epoch *e) { return e->parts && LOAD_RACING(e->parts->bump.chunk) ? GRANULE : 0; }
 
-static void empty_lone(struct epoch *e, struct part *part, struct chunk_live *given_up) {
+INLINE void empty_lone(struct epoch *e, struct part *part, struct chunk_live *given_up) {
   if (part->bump.chunk && part->bump.count > 0) {
     if (given_up) *given_up = chunk_live(part->bump.chunk);
     bump_empty(part);
@@ -344,7 +344,7 @@ static bool clear_of_threads(struct epoch *e, bool caller_may_be_inside) {
 
 static void reopen(struct epoch *e, uint64_t id) { atomic_store_explicit(&e->open_id, id, memory_order_release); }
 
-static int destroyable(const struct epoch *e, uint64_t id) {
+INLINE int destroyable(const struct epoch *e, uint64_t id) {
   int error = epoch_error(e, id);
   if (error == 0 && !(e->flags & TSLAB_EPOCH_DESTROYABLE)) error = EPERM;
   return error;
@@ -457,8 +457,18 @@ static int take(struct epoch *e, uint64_t id, bool reset, tslab_epoch_report *ou
   return error;
 }
 
-int ending_destroy(uint64_t id, tslab_epoch_report *out) {
-  struct epoch *e = epoch_slot(id);
+/* What ends most requests: nobody wants a report, and the epoch is one part, this thread's, with its chunk, and nothing
+ * more. That part, with the lock held; or NULL, and it is not. */
+INLINE struct part *take_lone(struct epoch *e, uint64_t id, bool reset, const tslab_epoch_report *out) {
+  if (UNLIKELY(!e || out || epoch_has_children(e) || options.on_destroy != DESTROY_DESTROYS)) return NULL;
+  handle_lock_quiet(e);
+  struct part *part = destroyable(e, id) == 0 ? lone_part(e) : NULL;
+  if (LIKELY(part && (reset || (!scope_is_inside(part) && spare_may_keep(current_thread, e))))) return part;
+  epoch_unlock(e);
+  return NULL;
+}
+
+static NOINLINE int destroy_any(struct epoch *e, uint64_t id, tslab_epoch_report *out) {
   struct chunk_live given_up = {0, 0};
   int error = take(e, id, false, out);
   if (error != 0) return error;
@@ -479,6 +489,15 @@ int ending_destroy(uint64_t id, tslab_epoch_report *out) {
   return 0;
 }
 
+int ending_destroy(uint64_t id, tslab_epoch_report *out) {
+  struct epoch *e = epoch_slot(id);
+  struct part *part = take_lone(e, id, false, out);
+  if (UNLIKELY(!part)) return destroy_any(e, id, out);
+  empty_lone(e, part, NULL);
+  spare_keep(current_thread, e);
+  return 0;
+}
+
 /* As ends_as_spare, but the epoch stays, and its thread may be inside. */
 static bool rewinds(struct epoch *e, struct chunk_live *given_up) {
   struct part *part = lone_part(e);
@@ -488,8 +507,7 @@ static bool rewinds(struct epoch *e, struct chunk_live *given_up) {
   return true;
 }
 
-int ending_reset(uint64_t id, tslab_epoch_report *out) {
-  struct epoch *e = epoch_slot(id);
+static NOINLINE int reset_any(struct epoch *e, uint64_t id, tslab_epoch_report *out) {
   struct chunk_live given_up = {0, 0};
   int error = take(e, id, true, out);
   if (error != 0) return error;
@@ -515,5 +533,16 @@ int ending_reset(uint64_t id, tslab_epoch_report *out) {
   reopen(e, id);
   epoch_unlock(e);
   report_end(out, 0);
+  return 0;
+}
+
+int ending_reset(uint64_t id, tslab_epoch_report *out) {
+  struct epoch *e = epoch_slot(id);
+  struct part *part = take_lone(e, id, true, out);
+  if (UNLIKELY(!part)) return reset_any(e, id, out);
+  empty_lone(e, part, NULL);
+  bump_restart(part);
+  e->era++;
+  epoch_unlock(e);
   return 0;
 }

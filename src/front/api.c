@@ -139,18 +139,17 @@ static NOINLINE void *calloc_otherwise(size_t size) {
 
 /* An epoch's part that bumps comes to these each time: nothing is saved or restored on the way. */
 HOT void *front_malloc_direct(size_t size, struct part *part) {
-  size_t least = size + (size == 0);
-  void *block = bump_take(part, least);
+  void *block = bump_take(part, size);
   return LIKELY(block != NULL) ? block : malloc_otherwise(size);
 }
 
 HOT void *front_malloc(size_t size) {
-  void *block = size - 1 < BUMP_MOST ? bump_take(current_part, size) : NULL;
+  void *block = size <= BUMP_MOST ? bump_take(current_part, size) : NULL;
   return LIKELY(block != NULL) ? block : malloc_otherwise(size);
 }
 
 HOT void *front_calloc(size_t size) {
-  void *block = size - 1 < BUMP_MOST ? bump_take(current_part, size) : NULL;
+  void *block = size <= BUMP_MOST ? bump_take(current_part, size) : NULL;
   return LIKELY(block != NULL) ? memset(block, 0, size) : calloc_otherwise(size);
 }
 

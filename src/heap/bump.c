@@ -14,9 +14,9 @@ static void set_part(struct run *chunk, struct part *part) {
 
 /* Where blocks end: the chunk's end, or, when one is to be a sample, somewhere in the next `within` bytes: any of those
  * that are likely to be used is as likely to be in it. */
-static void set_end(struct bump *bump, uint32_t within) {
+static void set_end(struct bump *bump, const struct tally *tally, uint32_t within) {
   char *end = bump->start + CHUNK_CAPACITY;
-  bump->armed = options.sample && tally_here()->bump_countdown <= 0;
+  bump->armed = options.sample && tally->bump_countdown <= 0;
   if (UNLIKELY(bump->armed)) {
     size_t most = min_size(sample_below(within), (size_t)(end - bump->at));
     end = bump->at + round_down(most, CHUNK_UNIT);
@@ -36,10 +36,13 @@ static void disarm(struct bump *bump) {
 static void make_current(struct part *part, struct run *chunk, size_t used) {
   struct bump *bump = &part->bump;
   STORE_RACING(bump->chunk, chunk);
-  bump->bits = chunk_bits(chunk);
+  const struct chunk_bits *bits = chunk_bits(chunk);
+  uintptr_t words = (uintptr_t)run_start(chunk) / (64 * CHUNK_UNIT);
+  bump->starts = (uintptr_t)bits->starts - words * sizeof *bits->starts;
+  bump->freed = (uintptr_t)bits->freed - words * sizeof *bits->freed;
   bump->start = run_start(chunk);
   bump->at = run_start(chunk) + used;
-  set_end(bump, tally_here()->bump_used);
+  set_end(bump, part->tally, part->tally->bump_used);
 }
 
 static void stop(struct bump *bump) {
@@ -76,7 +79,7 @@ bool bump_has_live(const struct part *part) {
 }
 
 /* What the current chunk handed out counts there from now on. */
-static void hand_over(struct part *part, uint64_t *to) {
+INLINE void hand_over(struct part *part, uint64_t *to) {
   part_begin_chunk_change(part);
   __atomic_store_n(to, *to + part->bump.count, __ATOMIC_RELEASE);
   __atomic_store_n(&part->bump.count, 0, __ATOMIC_RELEASE);
@@ -85,20 +88,26 @@ static void hand_over(struct part *part, uint64_t *to) {
 
 void bump_empty(struct part *part) {
   struct bump *bump = &part->bump;
-  chunk_clear(bump->bits, (size_t)(bump->at - bump->start));
-  chunk_begin(bump->chunk);
-  if (freed_elsewhere(bump->chunk) != 0) atomic_store_explicit(&bump->chunk->word, 0, memory_order_relaxed);
-  tally_here()->bump_countdown -= bump->count;
+  struct tally *tally = part->tally;
+  struct chunk_bits *bits = (struct chunk_bits *)(void *)bump_starts(bump->starts, (uintptr_t)bump->start);
+  size_t used = (size_t)(bump->at - bump->start);
+  chunk_clear_starts(bits, used);
+  chunk_begin(bits);
+  bool others_freed = freed_elsewhere(bump->chunk) != 0;
+  if (bump->gone != 0 || others_freed || bump->chunk->class == CHUNK_HAS_GAPS) chunk_clear_freed(bits, used);
+  if (others_freed) atomic_store_explicit(&bump->chunk->word, 0, memory_order_relaxed);
+  tally->bump_countdown -= bump->count;
   hand_over(part, &bump->allocations);
   bump->gone = 0;
-  tally_here()->bump_used = (uint32_t)(bump->at - bump->start);
+  tally->bump_used = (uint32_t)used;
   bump->at = bump->start;
-  set_end(bump, tally_here()->bump_used);
+  set_end(bump, tally, (uint32_t)used);
 }
 
 void bump_bury(struct run *chunk) {
   set_part(chunk, NULL);
-  chunk_clear(chunk_bits(chunk), chunk->size);
+  chunk_clear_starts(chunk_bits(chunk), chunk->size);
+  chunk_clear_freed(chunk_bits(chunk), chunk->size);
   chunk->was = CHUNK_WAS;
 }
 
@@ -191,7 +200,7 @@ static bool new_chunk(struct part *part, size_t size) {
   if (atomic_load_explicit(&lifetime->own, memory_order_relaxed) != 0 && continue_one(part, size)) return true;
   struct run *chunk = lifetime_take_ready(lifetime, RUN_CHUNK);
   if (chunk) {
-    chunk_begin(chunk);
+    chunk_begin(chunk_bits(chunk));
   } else {
     if (!lifetime_charge(lifetime, GRANULE)) return false;
     chunk = chunk_new(lifetime->index, &how);
@@ -244,7 +253,7 @@ static void *take_sample(struct part *part, size_t size) {
   void *block = sample_bump(part, size);
   if (!block) return NULL;
   tally->bump_countdown += sample_draw(part);
-  if (tally->bump_countdown <= 0) set_end(&part->bump, 0);
+  if (tally->bump_countdown <= 0) set_end(&part->bump, tally, 0);
   return block;
 }
 
@@ -254,7 +263,7 @@ static void *take_after_refill(struct part *part, size_t size) {
   if (LIKELY(block != NULL) || !part->bump.armed) return block;
   disarm(&part->bump);
   block = bump_take(part, size);
-  set_end(&part->bump, 0);
+  set_end(&part->bump, part->tally, 0);
   return block;
 }
 

@@ -16,14 +16,34 @@
 #define BUMP_MOST  (16 * KiB)
 #define BUMP_LEAST (64 * KiB)
 
-/* A block of `size` bytes, 1 to BUMP_MOST; NULL where the chunk is full, and for parts that do not bump. */
+/* Where the bits of an address of the current chunk are: bump.starts and bump.freed are where those of address 0 would
+ * be, if the chunk began there. */
+INLINE struct chunk_starts *bump_starts(uintptr_t starts, uintptr_t p) {
+  return (struct chunk_starts *)(starts + p / (64 * CHUNK_UNIT) * sizeof(struct chunk_starts));
+}
+INLINE struct chunk_freed *bump_freed(uintptr_t freed, uintptr_t p) {
+  return (struct chunk_freed *)(freed + p / (64 * CHUNK_UNIT) * sizeof(struct chunk_freed));
+}
+
+/* A block of `size` bytes, up to BUMP_MOST, at least one; NULL where the chunk is full, and for parts that do not bump.
+ * What compilers are told to forget they would compute in four instructions more. */
 INLINE void *bump_take(struct part *part, size_t size) {
-  uintptr_t at = (uintptr_t)part->bump.at, next = round_up(at + size, CHUNK_UNIT);
+  uintptr_t at = (uintptr_t)part->bump.at;
+  KEEP_FOR_RETURN(at);
+  uintptr_t next = at + size + (CHUNK_UNIT - 1);
+  FORGET(next);
+  next = round_down(next + (size == 0), CHUNK_UNIT);
   if (UNLIKELY(next > (uintptr_t)LOAD_RACING(part->bump.end))) return NULL; /* as of a part that has no chunk */
   if (at == 0) __builtin_unreachable(); /* so that the caller need not ask for NULL */
   part->bump.at = (char *)next;
   STORE_RACING(part->bump.count, part->bump.count + 1);
-  chunk_set(&part->bump.bits[chunk_word(next)].starts, chunk_bit(next));
+  uintptr_t starts = part->bump.starts;
+  const struct chunk_starts *from = bump_starts(starts, next);
+  uint64_t word = __atomic_load_n(&from->word, __ATOMIC_RELAXED);
+  FORGET(starts);
+  FORGET(word);
+  struct chunk_starts *to = bump_starts(starts, next);
+  __atomic_store_n(&to->word, word | chunk_bit(next), __ATOMIC_RELAXED);
   return (void *)at;
 }
 
@@ -32,10 +52,11 @@ INLINE bool bump_free_current(struct part *part, const void *p) {
   struct bump *bump = &part->bump;
   uintptr_t at = (uintptr_t)p;
   if (UNLIKELY(at >= (uintptr_t)bump->at || at < (uintptr_t)bump->start || at % CHUNK_UNIT != 0)) return false;
-  struct chunk_bits *bits = &bump->bits[chunk_word(at)];
-  uint64_t here = bits->here, live = bits->starts & ~(here | __atomic_load_n(&bits->elsewhere, __ATOMIC_RELAXED));
+  struct chunk_freed *freed = bump_freed(bump->freed, at);
+  uint64_t here = freed->here, gone = here | __atomic_load_n(&freed->elsewhere, __ATOMIC_RELAXED);
+  uint64_t live = bump_starts(bump->starts, at)->word & ~gone;
   if (UNLIKELY(!(live >> chunk_shift(at) & 1))) return false;
-  __atomic_store_n(&bits->here, here | chunk_bit(at), __ATOMIC_RELAXED);
+  __atomic_store_n(&freed->here, here | chunk_bit(at), __ATOMIC_RELAXED);
   bump->gone++;
   return true;
 }

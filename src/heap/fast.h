@@ -34,9 +34,6 @@ INLINE bool fast_count_push(struct part *part, size_t class) {
   return full;
 }
 
-/* The block will be the caller's result: in its register from the start it needs no move at the end. */
-INLINE void fast_keep_for_return(void ***block) { __asm__("" : "+a"(*block)); }
-
 /* class_starts_block with both operands in memory and p's register lost: two instructions less than compilers find. */
 INLINE bool fast_starts_block(uintptr_t p, const uint64_t *inverse) {
   bool below;
@@ -53,8 +50,6 @@ INLINE bool fast_count_push(struct part *part, size_t class) {
   return (int32_t)part->count[class].now < 0;
 }
 
-INLINE void fast_keep_for_return(void ***block) { (void)block; }
-
 INLINE bool fast_starts_block(uintptr_t p, const uint64_t *inverse) { return class_starts_block(p, *inverse); }
 
 #endif
@@ -63,7 +58,7 @@ INLINE bool fast_starts_block(uintptr_t p, const uint64_t *inverse) { return cla
  * and popped once already, or written to since. */
 INLINE void *fast_pop(struct part *part, unsigned class, uintptr_t base) {
   void **block = part->list[class];
-  fast_keep_for_return(&block);
+  KEEP_FOR_RETURN(block);
   if (UNLIKELY(TSLAB_HARDENED ? !block_is_intact(block) : (uintptr_t)block[1] != (uintptr_t)block + base)) return NULL;
   fast_count_pop(part, class);
   part->list[class] = block_next(block);

@@ -141,7 +141,7 @@ struct part {
 
   struct bump { /* heap/bump.h; of an epoch's part; its thread's alone, but for `end` */
     char *at, *end, *start;  /* the next block, and the current chunk */
-    struct chunk_bits *bits; /* of the current chunk */
+    uintptr_t starts, freed; /* the current chunk's bits: heap/bump.h */
     struct run *chunk;
     uint32_t count, gone;        /* blocks handed out from the current chunk, and freed by this thread */
     uint64_t allocations;        /* in chunks that were emptied, ever */

@@ -14,36 +14,33 @@ struct run *chunk_new(uint32_t epoch, struct pages_how *how) {
     return NULL;
   }
   run->epoch = epoch;
-  chunk_begin(run);
+  chunk_begin(chunk_bits(run));
   return run;
 }
 
 /* As anybody may read them at any time. */
 INLINE uint64_t load(const uint64_t *bits) { return __atomic_load_n(bits, __ATOMIC_RELAXED); }
 
-INLINE const struct chunk_bits *bits_of(const struct run *run, size_t offset) {
-  return chunk_bits(run) + chunk_word(offset);
-}
-
 INLINE bool starts(const struct run *run, size_t offset) {
-  return load(&bits_of(run, offset)->starts) & chunk_bit(offset);
+  return load(&chunk_bits(run)->starts[chunk_word(offset)].word) & chunk_bit(offset);
 }
 
 INLINE bool is_freed(const struct run *run, size_t offset) {
-  const struct chunk_bits *bits = bits_of(run, offset);
-  return (load(&bits->here) | load(&bits->elsewhere)) & chunk_bit(offset);
+  const struct chunk_freed *freed = &chunk_bits(run)->freed[chunk_word(offset)];
+  return (load(&freed->here) | load(&freed->elsewhere)) & chunk_bit(offset);
 }
 
 /* Offset of the first start bit at or after `from`; GRANULE when there is none. */
 INLINE size_t next_start(const struct run *run, size_t from) {
   if (from >= GRANULE) return GRANULE;
-  const struct chunk_bits *bits = bits_of(run, from), *end = chunk_bits(run) + CHUNK_WORDS;
-  uint64_t word = load(&bits->starts) & ~(chunk_bit(from) - 1);
+  const struct chunk_starts *starts = chunk_bits(run)->starts;
+  size_t at = chunk_word(from);
+  uint64_t word = load(&starts[at].word) & ~(chunk_bit(from) - 1);
   while (!word) {
-    if (++bits == end) return GRANULE;
-    word = load(&bits->starts);
+    if (++at == CHUNK_WORDS) return GRANULE;
+    word = load(&starts[at].word);
   }
-  return ((size_t)(bits - chunk_bits(run)) * 64 + lowest_bit(word)) * CHUNK_UNIT;
+  return (at * 64 + lowest_bit(word)) * CHUNK_UNIT;
 }
 
 static size_t offset_in(const struct run *run, const void *p) { return (size_t)((const char *)p - run_start(run)); }
@@ -69,15 +66,15 @@ void *chunk_block_of(const struct run *run, const void *p) {
 
 bool chunk_mark_freed(struct run *run, const void *p) {
   size_t offset = offset_in(run, p);
-  struct chunk_bits *bits = chunk_bits(run) + chunk_word(offset);
-  uint64_t bit = chunk_bit(offset), before = __atomic_fetch_or(&bits->elsewhere, bit, __ATOMIC_RELAXED);
-  return !((before | __atomic_load_n(&bits->here, __ATOMIC_RELAXED)) & bit);
+  struct chunk_freed *freed = &chunk_bits(run)->freed[chunk_word(offset)];
+  uint64_t bit = chunk_bit(offset), before = __atomic_fetch_or(&freed->elsewhere, bit, __ATOMIC_RELAXED);
+  return !((before | __atomic_load_n(&freed->here, __ATOMIC_RELAXED)) & bit);
 }
 
 void chunk_skip(struct run *run, const char *from, const char *to) {
   size_t old = offset_in(run, from), new = offset_in(run, to);
-  chunk_set(&chunk_bits(run)[chunk_word(new)].starts, chunk_bit(new));
-  chunk_set(&chunk_bits(run)[chunk_word(old)].here, chunk_bit(old));
+  chunk_set(&chunk_bits(run)->starts[chunk_word(new)].word, chunk_bit(new));
+  chunk_set(&chunk_bits(run)->freed[chunk_word(old)].here, chunk_bit(old));
   STORE_RACING(run->class, CHUNK_HAS_GAPS);
 }
 

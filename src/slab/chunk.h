@@ -26,11 +26,16 @@
 #define CHUNK_SEALED   ((uint64_t)1 << 32)
 #define CHUNK_HAS_GAPS 1 /* run->class: its blocks do not cover all that was handed out */
 
-/* Of 64 units, side by side, because whoever needs one word needs the others. */
+/* What malloc writes lies together, and apart from what only a free does. */
 struct chunk_bits {
-  uint64_t starts, here, elsewhere;
+  struct chunk_starts {
+    uint64_t word;
+  } starts[CHUNK_WORDS];
+  struct chunk_freed {
+    uint64_t here, elsewhere;
+  } freed[CHUNK_WORDS];
 };
-_Static_assert(CHUNK_WORDS * sizeof(struct chunk_bits) == CHUNK_BITS_BYTES, "pages reserves as much for each granule");
+_Static_assert(sizeof(struct chunk_bits) == CHUNK_BITS_BYTES, "pages reserves as much for each granule");
 
 INLINE struct chunk_bits *chunk_bits(const struct run *run) {
   return (struct chunk_bits *)(void *)(pages.chunk_bits + run_index(run) * CHUNK_BITS_BYTES);
@@ -48,8 +53,8 @@ INLINE void chunk_set(uint64_t *word, uint64_t bit) {
 
 /* An empty chunk for the lifetime of that index, leading to no home. NULL without memory. */
 HIDDEN struct run *chunk_new(uint32_t epoch, struct pages_how *how);
-/* Of a run whose bits are writable and 0. */
-INLINE void chunk_begin(struct run *run) { __atomic_store_n(&chunk_bits(run)->starts, 1, __ATOMIC_RELAXED); }
+/* Of a chunk whose bits are writable and 0. */
+INLINE void chunk_begin(struct chunk_bits *bits) { __atomic_store_n(&bits->starts->word, 1, __ATOMIC_RELAXED); }
 
 enum chunk_place { CHUNK_LIVE, CHUNK_FREED, CHUNK_INTERIOR, CHUNK_NOWHERE };
 
@@ -74,17 +79,21 @@ HIDDEN struct chunk_live chunk_live(const struct run *run);
 HIDDEN void chunk_each_live(const struct run *run, void (*visit)(void *block, size_t size, void *argument),
                             void *argument);
 
-/* All bits 0 again; `used`: bytes from the start that blocks may have covered. Eight words at a time: most requests then
- * take one round, where a round for each word would be a branch that nobody can predict. */
-INLINE void chunk_clear(struct chunk_bits *bits, size_t used) {
-  for (struct chunk_bits *end = bits + chunk_word(used); bits <= end;)
-#pragma GCC unroll 8
-    for (unsigned i = 0; i < 8; i++, bits++) { /* status may be looking */
-      STORE_RACING(bits->starts, 0);
-      STORE_RACING(bits->here, 0);
-      STORE_RACING(bits->elsewhere, 0);
-    }
+/* All start bits 0 again; `used`: bytes from the start that blocks may have covered. Eight words at a time: most requests
+ * then take one round, where a round for each word would be a branch that nobody can predict. Written out, or compilers
+ * make a string instruction of it, which costs more than a hundred others. */
+INLINE void chunk_clear_eight(uint64_t *words) { /* status may be looking */
+  STORE_RACING(words[0], 0), STORE_RACING(words[1], 0), STORE_RACING(words[2], 0), STORE_RACING(words[3], 0);
+  STORE_RACING(words[4], 0), STORE_RACING(words[5], 0), STORE_RACING(words[6], 0), STORE_RACING(words[7], 0);
 }
-_Static_assert(CHUNK_WORDS % 8 == 0, "no round reaches beyond the bits");
+INLINE void chunk_clear_starts(struct chunk_bits *bits, size_t used) {
+  for (size_t word = 0; word <= chunk_word(used); word += 8) chunk_clear_eight(&bits->starts[word].word);
+}
+
+/* The same for the others. */
+INLINE void chunk_clear_freed(struct chunk_bits *bits, size_t used) {
+  for (size_t word = 0; word <= chunk_word(used); word += 4) chunk_clear_eight(&bits->freed[word].here);
+}
+_Static_assert(CHUNK_WORDS % 8 == 0 && sizeof(struct chunk_freed) == 2 * sizeof(uint64_t), "no round reaches beyond");
 
 #endif
