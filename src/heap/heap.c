@@ -20,7 +20,7 @@ static void count_lock(const struct part *part, unsigned class, uint64_t waited)
 
 /* The class has let pass the mallocs that it drew: its list goes aside, so that the next one comes by, or, after some
  * frees, the first that finds none of these left. Not COLD: compilers would take its callers' usual path for cold. */
-static NOINLINE void arm(struct part *part, unsigned class) {
+static NOINLINE void arm(struct part *part, unsigned class, unsigned held) {
   struct bin *bin = &part->bins[class];
   if (!options.sample) {
     bin->countdown = INT32_MAX;
@@ -30,12 +30,12 @@ static NOINLINE void arm(struct part *part, unsigned class) {
     bin->countdown += sample_draw(part);
     bin->due++;
   }
-  list_set_aside(part, class);
+  list_set_aside(part, class, held);
 }
 
-INLINE void arm_if_due(struct part *part, unsigned class) {
+INLINE void arm_if_due(struct part *part, unsigned class, unsigned held) {
   const struct bin *bin = &part->bins[class];
-  if (TSLAB_TELEMETRY && UNLIKELY(bin->countdown <= 0 || bin->due)) arm(part, class);
+  if (TSLAB_TELEMETRY && UNLIKELY(bin->countdown <= 0 || bin->due)) arm(part, class, held);
 }
 
 /* How the call was served. */
@@ -70,7 +70,7 @@ void *heap_refill(struct part *part, unsigned class) {
   FENCE_STORES();
   void *const block = fast_pop(part, class, (uintptr_t)pages.base);
   if (bin->countdown < INT32_MAX) bin->countdown++; /* it is none of those that are drawn from */
-  arm_if_due(part, class);
+  arm_if_due(part, class, 0);
   return block;
 }
 
@@ -146,13 +146,17 @@ static NOINLINE void empty_list(struct part *part, unsigned class, bool draining
   sample_end_path(&timing, PATH_PUT_BY);
 }
 
+/* Frees in a row that come to visit because a list that is aside is held; then no malloc is to be expected soon. */
+#define HELD_MOST 32
+
 void heap_overflow(struct part *part, unsigned class, void *block) {
   struct bin *bin = &part->bins[class];
   /* The fast path counted a free that it then did not make. */
   STORE_RACING(part->count[class].now, part->count[class].now + ROOM_ONE - 1);
   /* Then its room was cut, and that this was used up says nothing; how long the list is does. */
   bool was_aside = part->sampling.aside && part->sampling.class == class;
-  unsigned mallocs = list_settle(part, class);
+  unsigned mallocs = list_settle(part, class), held = 0;
+  if (was_aside && mallocs == 0) held = part->sampling.held % HELD_MOST;
   bump(&bin->overflows, 1);
   struct chain chain = list_chain(part, class);
   /* Mostly the frees between two visits were balanced by mallocs, and the list is nowhere near full. */
@@ -172,7 +176,7 @@ void heap_overflow(struct part *part, unsigned class, void *block) {
     block_link(block, part->list[class]);
     part->list[class] = block;
   }
-  if (mallocs > 0) arm_if_due(part, class);
+  if (mallocs > 0 || held) arm_if_due(part, class, was_aside ? held + 1 : 0);
 }
 
 /* Frees by threads without a part: after their part's end, or before their first malloc. */

@@ -34,7 +34,8 @@ unsigned list_lose(struct part *part, unsigned class, unsigned lost) { return ad
 
 /* ---- a list aside ------------------------------------------------------------------------------------------------ */
 
-/* So many frees may bury what waits to be timed, before a visit looks after it. */
+/* So many frees may bury what waits to be timed, before a visit looks after it. When there were mallocs too, each had one
+ * of these frees before it, as where more is freed than allocated. Then the list is held: no free goes by. */
 #define ARMED_ROOM 32
 
 /* Blocks that were freed since are on top, ARMED_ROOM at the most. One that is there twice would make a ring of them,
@@ -62,16 +63,17 @@ unsigned list_join_aside(struct part *part) {
 /* So often do other classes wait, should no malloc come by that finds the list empty. */
 #define DENIALS 256
 
-void list_set_aside(struct part *part, unsigned class) {
+void list_set_aside(struct part *part, unsigned class, unsigned held) {
   struct sampling *sampling = &part->sampling;
   if (UNLIKELY(sampling->aside)) {
     if (sampling->class != class && ++sampling->denied < DENIALS) return;
     list_join_aside(part);
   }
   sampling->denied = 0;
+  sampling->held = (uint8_t)held;
   struct count *count = &part->count[class], rest = count_look(count);
-  unsigned length = list_length(part, class), room = count_room(rest.now);
-  uint32_t gone = count_of(room > ARMED_ROOM ? room - ARMED_ROOM : 0, length);
+  unsigned length = list_length(part, class), room = count_room(rest.now), most = held ? 0 : ARMED_ROOM;
+  uint32_t gone = count_of(room > most ? room - most : 0, length);
   if (UNLIKELY(length == 0)) return;
   rest.now -= gone;
   rest.then -= gone;

@@ -124,6 +124,7 @@ struct sampling {
   uint8_t class;
   bool urgent;          /* more of its class is due, or it is an epoch's: the one who is timed looks after that */
   uint8_t timings;      /* of `timed` */
+  uint8_t held;         /* frees in a row that came to visit because the list is held */
   uint16_t denied;      /* times that other classes wanted its turn since */
   uint32_t gone;        /* with it from the class's counts */
   uint32_t sequence;    /* heap/lists.h */

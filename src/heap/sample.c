@@ -349,7 +349,7 @@ _Static_assert(SMALL_MAX <= UINT16_MAX && BUMP_MOST <= UINT16_MAX, "sizes of wha
 
 /* An epoch's part may be another's before its next visit. */
 static COLD void look_after(struct part *part, unsigned class) {
-  if (part->bins[class].due) list_set_aside(part, class);
+  if (part->bins[class].due) list_set_aside(part, class, 0);
   if (part->lifetime) sample_count(part);
 }
 

@@ -86,7 +86,7 @@ static void what_is_aside_is_counted(void) {
     longer += length > then, shorter += length < then;
     part.bins[CLASS].due = 1;
     part.list[CLASS] = blocks[0];
-    list_set_aside(&part, CLASS);
+    list_set_aside(&part, CLASS, round % 4);
     CHECK(part.sampling.aside == blocks[0] && part.list[CLASS] == CHAIN_END);
     CHECK_COUNT(list_chain(&part, CLASS).count, ==, 0);
     check_totals(allocations, frees, length);

@@ -202,6 +202,29 @@ static void one_sided(void) {
   compare_calls(&c, drawn_here);
 }
 
+/* Each malloc comes after two frees, of which it takes the last block: none finds its list empty. */
+static void shrinking(void) {
+  enum { BLOCKS = 3000, MOST = BLOCKS * 32 };
+  static void *blocks[SIZES][MOST];
+  unsigned count[SIZES], left = 0;
+  uint64_t random = SEED;
+  struct calls c;
+  begin(EVERY, 0);
+  for (unsigned size = 0; size < SIZES; left += count[size++])
+    for (count[size] = 0; count[size] < BLOCKS * weights[size]; count[size]++)
+      CHECK((blocks[size][count[size]] = tslab_malloc(sizes[size])) != NULL);
+  start_calls(&c);
+  while (left > SIZES) {
+    const unsigned size = pick(&random);
+    if (count[size] < 2) continue;
+    tslab_free(blocks[size][--count[size]]);
+    tslab_free(blocks[size][--count[size]]);
+    blocks[size][count[size]++] = allocate(&c, size);
+    left--;
+  }
+  compare_calls(&c, drawn_here);
+}
+
 /* Blocks in the chunk of an epoch count for its label, and large ones for their path. */
 static void chunks_and_large(void) {
   enum { BLOCKS = 600000 / TEST_SCALE, LARGE = 20000 };
@@ -390,6 +413,7 @@ int main(void) {
   drawn_here = measure(EVERY);
   CHECK(in_child(balanced) == 0);
   CHECK(in_child(one_sided) == 0);
+  CHECK(in_child(shrinking) == 0);
   CHECK(in_child(chunks_and_large) == 0);
   CHECK(in_child(none_is_forgotten) == 0);
   CHECK(in_child(what_waits_to_be_timed_stays_short) == 0);
