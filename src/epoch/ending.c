@@ -346,7 +346,7 @@ static void reopen(struct epoch *e, uint64_t id) { atomic_store_explicit(&e->ope
 
 INLINE int destroyable(const struct epoch *e, uint64_t id) {
   int error = epoch_error(e, id);
-  if (error == 0 && !(e->flags & TSLAB_EPOCH_DESTROYABLE)) error = EPERM;
+  if (error == 0 && !(LOAD_RACING(e->flags) & TSLAB_EPOCH_DESTROYABLE)) error = EPERM;
   return error;
 }
 

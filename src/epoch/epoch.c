@@ -101,7 +101,7 @@ static void count_refusals(struct epoch *e) {
 void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
   set_label(e, label ? label : "");
   STORE_RACING(e->opened_here, e->opened_here + 1);
-  e->flags = flags;
+  STORE_RACING(e->flags, flags); /* a destroy that comes too late may be looking */
   e->era = 0;
   atomic_store_explicit(&e->left, false, memory_order_relaxed);
   STORE_RACING(e->opened_ns, os_now_coarse_ns());

@@ -36,10 +36,9 @@ static void disarm(struct bump *bump) {
 static void make_current(struct part *part, struct run *chunk, size_t used) {
   struct bump *bump = &part->bump;
   STORE_RACING(bump->chunk, chunk);
-  const struct chunk_bits *bits = chunk_bits(chunk);
   uintptr_t words = (uintptr_t)run_start(chunk) / (64 * CHUNK_UNIT);
-  bump->starts = (uintptr_t)bits->starts - words * sizeof *bits->starts;
-  bump->freed = (uintptr_t)bits->freed - words * sizeof *bits->freed;
+  bump->starts = (uintptr_t)chunk_starts(chunk) - words * sizeof(struct chunk_starts);
+  bump->freed = (uintptr_t)chunk_freed(chunk) - words * sizeof(struct chunk_freed);
   bump->start = run_start(chunk);
   bump->at = run_start(chunk) + used;
   set_end(bump, part->tally, part->tally->bump_used);
@@ -89,12 +88,13 @@ INLINE void hand_over(struct part *part, uint64_t *to) {
 void bump_empty(struct part *part) {
   struct bump *bump = &part->bump;
   struct tally *tally = part->tally;
-  struct chunk_bits *bits = (struct chunk_bits *)(void *)bump_starts(bump->starts, (uintptr_t)bump->start);
+  struct chunk_starts *starts = bump_starts(bump->starts, (uintptr_t)bump->start);
   size_t used = (size_t)(bump->at - bump->start);
-  chunk_clear_starts(bits, used);
-  chunk_begin(bits);
+  chunk_clear_starts(starts, used);
+  chunk_begin(starts);
   bool others_freed = freed_elsewhere(bump->chunk) != 0;
-  if (bump->gone != 0 || others_freed || bump->chunk->class == CHUNK_HAS_GAPS) chunk_clear_freed(bits, used);
+  if (bump->gone != 0 || others_freed || bump->chunk->class == CHUNK_HAS_GAPS)
+    chunk_clear_freed(chunk_freed(bump->chunk), used);
   if (others_freed) atomic_store_explicit(&bump->chunk->word, 0, memory_order_relaxed);
   tally->bump_countdown -= bump->count;
   hand_over(part, &bump->allocations);
@@ -106,8 +106,8 @@ void bump_empty(struct part *part) {
 
 void bump_bury(struct run *chunk) {
   set_part(chunk, NULL);
-  chunk_clear_starts(chunk_bits(chunk), chunk->size);
-  chunk_clear_freed(chunk_bits(chunk), chunk->size);
+  chunk_clear_starts(chunk_starts(chunk), chunk->size);
+  chunk_clear_freed(chunk_freed(chunk), chunk->size);
   chunk->was = CHUNK_WAS;
 }
 
@@ -200,7 +200,7 @@ static bool new_chunk(struct part *part, size_t size) {
   if (atomic_load_explicit(&lifetime->own, memory_order_relaxed) != 0 && continue_one(part, size)) return true;
   struct run *chunk = lifetime_take_ready(lifetime, RUN_CHUNK);
   if (chunk) {
-    chunk_begin(chunk_bits(chunk));
+    chunk_begin(chunk_starts(chunk));
   } else {
     if (!lifetime_charge(lifetime, GRANULE)) return false;
     chunk = chunk_new(lifetime->index, &how);

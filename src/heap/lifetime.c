@@ -181,8 +181,8 @@ bool lifetime_prepare(struct lifetime *lifetime, size_t bytes) {
       return false;
     }
     os_populate(run_start(run), GRANULE);
-    os_populate((void *)round_down((uintptr_t)(pages.chunk_bits + run_index(run) * CHUNK_BITS_BYTES), os_page_size),
-                os_page_size);
+    os_populate((void *)round_down((uintptr_t)chunk_starts(run), os_page_size), os_page_size);
+    os_populate((void *)round_down((uintptr_t)chunk_freed(run), os_page_size), os_page_size);
     run->next = lifetime->ready;
     __atomic_store_n(&lifetime->ready, (uint32_t)run_index(run), __ATOMIC_RELAXED);
   }

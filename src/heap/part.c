@@ -46,9 +46,11 @@ static bool is_other(const struct part *part) {
   return part != current_part && (!current_thread || part->thread != current_thread);
 }
 
-/* By who finds the part in a fork child, and no thread in it: the numbers are those of before a change again. */
+/* By who finds the part in a fork child, and no thread in it: the numbers are those of before a change again. A block
+ * of its chunk that another thread was freeing may be marked and not counted, so counts say nothing of marks. */
 static void undo_change(struct part *part) {
   const struct undo *undo = &part->undo;
+  if (part->bump.chunk) part->bump.chunk->class = CHUNK_HAS_GAPS;
   if (part->sampling.sequence % 2 == 0) return;
   if (undo->class == UNDO_CHUNKS) {
     part->bump.allocations = undo->was[0];

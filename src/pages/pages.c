@@ -22,14 +22,14 @@ char pages_before_start[HOMES_OFFSET];
 struct pages pages = {.base = pages_before_start};
 struct lock pages_lock;
 
-/* One of the four tables: writable up to `ready`. */
+/* One of the tables: writable up to `ready`. */
 struct table {
   char *start;
   size_t ready;
 };
 
 static struct {
-  struct table runs, dirty, chunk_bits, homes;
+  struct table runs, dirty, chunk_starts, chunk_freed, homes;
   size_t reserved; /* granules from base on that are ours */
   size_t coverage; /* granules that the tables have room for */
   size_t first;    /* first granule that is not a table */
@@ -162,7 +162,9 @@ static bool tables_reach(size_t granules) {
 
 bool pages_reach_chunk_bits(const struct run *run) {
   lock_take(&pages_lock);
-  bool done = table_reach(&own.chunk_bits, (run_index(run) + 1) * CHUNK_BITS_BYTES);
+  size_t granules = run_index(run) + 1;
+  bool done = table_reach(&own.chunk_starts, granules * CHUNK_STARTS_BYTES) &&
+              table_reach(&own.chunk_freed, granules * CHUNK_FREED_BYTES);
   lock_release(&pages_lock);
   return done;
 }
@@ -300,15 +302,21 @@ struct run *pages_alloc(size_t granules, size_t alignment, enum run_kind kind, b
   return run;
 }
 
-/* Chunk bits of granules whose memory went back go back too: pages of them that no granule outside `merged` shares. */
-static void return_chunk_bits(const struct run *merged, size_t from, size_t to) {
-  uintptr_t bits = (uintptr_t)pages.chunk_bits, start = run_index(merged), end = start + merged->granules;
-  uintptr_t first = max_size(round_down(bits + from * CHUNK_BITS_BYTES, os_page_size),
-                             round_up(bits + start * CHUNK_BITS_BYTES, os_page_size));
-  uintptr_t last = min_size(round_up(bits + to * CHUNK_BITS_BYTES, os_page_size),
-                            round_down(bits + end * CHUNK_BITS_BYTES, os_page_size));
-  last = min_size(last, bits + own.chunk_bits.ready);
+/* What a table holds, `bytes` each, of granules whose memory went back goes back too: pages of it that no granule outside
+ * `merged` shares. */
+static void return_entries(const struct table *table, size_t bytes, const struct run *merged, size_t from, size_t to) {
+  uintptr_t entries = (uintptr_t)table->start, start = run_index(merged), end = start + merged->granules;
+  uintptr_t first = max_size(round_down(entries + from * bytes, os_page_size),
+                             round_up(entries + start * bytes, os_page_size));
+  uintptr_t last = min_size(round_up(entries + to * bytes, os_page_size),
+                            round_down(entries + end * bytes, os_page_size));
+  last = min_size(last, entries + table->ready);
   if (first < last) os_purge((void *)first, last - first);
+}
+
+static void return_chunk_bits(const struct run *merged, size_t from, size_t to) {
+  return_entries(&own.chunk_starts, CHUNK_STARTS_BYTES, merged, from, to);
+  return_entries(&own.chunk_freed, CHUNK_FREED_BYTES, merged, from, to);
 }
 
 void *pages_keep(size_t bytes) {
@@ -339,7 +347,7 @@ static void free_locked(struct run *run, bool clean) {
   run->seen = own.tick;
   run = merge_free(run);
   bin_insert(run);
-  if (clean && own.chunk_bits.ready) return_chunk_bits(run, g, end);
+  if (clean) return_chunk_bits(run, g, end);
 }
 
 void pages_free(struct run *run, bool clean) {
@@ -538,15 +546,17 @@ bool pages_start(void) {
     size_t granules = coverage >> GRANULE_SHIFT;
     size_t runs = round_up(granules * sizeof(struct run), GRANULE);
     size_t dirty = round_up(granules / 8 + 8, GRANULE);
-    size_t chunk_bits = round_up(granules * CHUNK_BITS_BYTES, GRANULE);
-    size_t total = runs + dirty + chunk_bits + data + GRANULE;
+    size_t chunk_starts = round_up(granules * CHUNK_STARTS_BYTES, GRANULE);
+    size_t chunk_freed = round_up(granules * CHUNK_FREED_BYTES, GRANULE);
+    size_t total = runs + dirty + chunk_starts + chunk_freed + data + GRANULE;
     char *start = os_reserve(hint(), total);
     if (!start) continue;
     char *aligned = (char *)round_up((uintptr_t)start, GRANULE);
     own.runs.start = aligned;
     own.dirty.start = aligned + runs;
-    pages.chunk_bits = own.chunk_bits.start = aligned + runs + dirty;
-    pages.base = own.homes.start = aligned + runs + dirty + chunk_bits;
+    pages.chunk_starts = own.chunk_starts.start = aligned + runs + dirty;
+    pages.chunk_freed = own.chunk_freed.start = own.chunk_starts.start + chunk_starts;
+    pages.base = own.homes.start = own.chunk_freed.start + chunk_freed;
     pages.runs = (struct run *)(void *)aligned;
     own.reserved = min_size((size_t)(start + total - pages.base) >> GRANULE_SHIFT, granules);
     own.coverage = granules;

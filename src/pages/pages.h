@@ -67,7 +67,7 @@ struct pages {
    * builtins but on the fast path, where a plain load folds into the compare. */
   size_t count;
   struct run *runs;
-  char *chunk_bits;
+  char *chunk_starts, *chunk_freed; /* slab/chunk.h */
 } ALIGNED(CACHE_LINE);
 HIDDEN extern struct pages pages;
 HIDDEN extern char pages_before_start[HOMES_OFFSET]; /* zeros, at base until pages_start */
@@ -156,7 +156,8 @@ HIDDEN size_t pages_most(void);
 
 /* Makes the run's chunk bits writable; they read as zero unless it was a chunk before that did not clear them. False
  * without memory. */
-#define CHUNK_BITS_BYTES 1536
+#define CHUNK_STARTS_BYTES 512
+#define CHUNK_FREED_BYTES  1024
 HIDDEN bool pages_reach_chunk_bits(const struct run *run);
 
 /* Neighbouring runs in use, in the order of their addresses, become one, the first; `granules` in all. */

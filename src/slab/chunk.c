@@ -14,7 +14,7 @@ struct run *chunk_new(uint32_t epoch, struct pages_how *how) {
     return NULL;
   }
   run->epoch = epoch;
-  chunk_begin(chunk_bits(run));
+  chunk_begin(chunk_starts(run));
   return run;
 }
 
@@ -22,18 +22,18 @@ struct run *chunk_new(uint32_t epoch, struct pages_how *how) {
 INLINE uint64_t load(const uint64_t *bits) { return __atomic_load_n(bits, __ATOMIC_RELAXED); }
 
 INLINE bool starts(const struct run *run, size_t offset) {
-  return load(&chunk_bits(run)->starts[chunk_word(offset)].word) & chunk_bit(offset);
+  return load(&chunk_starts(run)[chunk_word(offset)].word) & chunk_bit(offset);
 }
 
 INLINE bool is_freed(const struct run *run, size_t offset) {
-  const struct chunk_freed *freed = &chunk_bits(run)->freed[chunk_word(offset)];
+  const struct chunk_freed *freed = &chunk_freed(run)[chunk_word(offset)];
   return (load(&freed->here) | load(&freed->elsewhere)) & chunk_bit(offset);
 }
 
 /* Offset of the first start bit at or after `from`; GRANULE when there is none. */
 INLINE size_t next_start(const struct run *run, size_t from) {
   if (from >= GRANULE) return GRANULE;
-  const struct chunk_starts *starts = chunk_bits(run)->starts;
+  const struct chunk_starts *starts = chunk_starts(run);
   size_t at = chunk_word(from);
   uint64_t word = load(&starts[at].word) & ~(chunk_bit(from) - 1);
   while (!word) {
@@ -66,15 +66,15 @@ void *chunk_block_of(const struct run *run, const void *p) {
 
 bool chunk_mark_freed(struct run *run, const void *p) {
   size_t offset = offset_in(run, p);
-  struct chunk_freed *freed = &chunk_bits(run)->freed[chunk_word(offset)];
+  struct chunk_freed *freed = &chunk_freed(run)[chunk_word(offset)];
   uint64_t bit = chunk_bit(offset), before = __atomic_fetch_or(&freed->elsewhere, bit, __ATOMIC_RELAXED);
   return !((before | __atomic_load_n(&freed->here, __ATOMIC_RELAXED)) & bit);
 }
 
 void chunk_skip(struct run *run, const char *from, const char *to) {
   size_t old = offset_in(run, from), new = offset_in(run, to);
-  chunk_set(&chunk_bits(run)->starts[chunk_word(new)].word, chunk_bit(new));
-  chunk_set(&chunk_bits(run)->freed[chunk_word(old)].here, chunk_bit(old));
+  chunk_set(&chunk_starts(run)[chunk_word(new)].word, chunk_bit(new));
+  chunk_set(&chunk_freed(run)[chunk_word(old)].here, chunk_bit(old));
   STORE_RACING(run->class, CHUNK_HAS_GAPS);
 }
 

@@ -24,21 +24,24 @@
 #define CHUNK_WORDS    (GRANULE / CHUNK_UNIT / 64)
 #define CHUNK_CAPACITY (GRANULE - CHUNK_UNIT) /* bytes */
 #define CHUNK_SEALED   ((uint64_t)1 << 32)
-#define CHUNK_HAS_GAPS 1 /* run->class: its blocks do not cover all that was handed out */
+#define CHUNK_HAS_GAPS 1 /* run->class: blocks counted do not cover all that was handed out or marked as freed */
 
-/* What malloc writes lies together, and apart from what only a free does. */
-struct chunk_bits {
-  struct chunk_starts {
-    uint64_t word;
-  } starts[CHUNK_WORDS];
-  struct chunk_freed {
-    uint64_t here, elsewhere;
-  } freed[CHUNK_WORDS];
+/* Of 64 units. Start bits are a table of their own: an epoch that frees nothing touches no other. */
+struct chunk_starts {
+  uint64_t word;
 };
-_Static_assert(sizeof(struct chunk_bits) == CHUNK_BITS_BYTES, "pages reserves as much for each granule");
+struct chunk_freed {
+  uint64_t here, elsewhere;
+};
+_Static_assert(CHUNK_WORDS * sizeof(struct chunk_starts) == CHUNK_STARTS_BYTES &&
+               CHUNK_WORDS * sizeof(struct chunk_freed) == CHUNK_FREED_BYTES, "what pages reserves for each granule");
 
-INLINE struct chunk_bits *chunk_bits(const struct run *run) {
-  return (struct chunk_bits *)(void *)(pages.chunk_bits + run_index(run) * CHUNK_BITS_BYTES);
+/* A chunk's, CHUNK_WORDS of each. */
+INLINE struct chunk_starts *chunk_starts(const struct run *run) {
+  return (struct chunk_starts *)(void *)(pages.chunk_starts + run_index(run) * CHUNK_STARTS_BYTES);
+}
+INLINE struct chunk_freed *chunk_freed(const struct run *run) {
+  return (struct chunk_freed *)(void *)(pages.chunk_freed + run_index(run) * CHUNK_FREED_BYTES);
 }
 
 /* Where an address's bits are, and which. */
@@ -54,7 +57,7 @@ INLINE void chunk_set(uint64_t *word, uint64_t bit) {
 /* An empty chunk for the lifetime of that index, leading to no home. NULL without memory. */
 HIDDEN struct run *chunk_new(uint32_t epoch, struct pages_how *how);
 /* Of a chunk whose bits are writable and 0. */
-INLINE void chunk_begin(struct chunk_bits *bits) { __atomic_store_n(&bits->starts->word, 1, __ATOMIC_RELAXED); }
+INLINE void chunk_begin(struct chunk_starts *starts) { __atomic_store_n(&starts->word, 1, __ATOMIC_RELAXED); }
 
 enum chunk_place { CHUNK_LIVE, CHUNK_FREED, CHUNK_INTERIOR, CHUNK_NOWHERE };
 
@@ -79,20 +82,20 @@ HIDDEN struct chunk_live chunk_live(const struct run *run);
 HIDDEN void chunk_each_live(const struct run *run, void (*visit)(void *block, size_t size, void *argument),
                             void *argument);
 
-/* All start bits 0 again; `used`: bytes from the start that blocks may have covered. Eight words at a time: most requests
- * then take one round, where a round for each word would be a branch that nobody can predict. Written out, or compilers
- * make a string instruction of it, which costs more than a hundred others. */
+/* All start bits 0 again; `used`: bytes from the start that blocks may have covered. Eight words at a time: most
+ * requests then take one round, where a round for each word would be a branch that nobody can predict. Written out, or
+ * compilers make a string instruction of it, which costs more than a hundred others. */
 INLINE void chunk_clear_eight(uint64_t *words) { /* status may be looking */
   STORE_RACING(words[0], 0), STORE_RACING(words[1], 0), STORE_RACING(words[2], 0), STORE_RACING(words[3], 0);
   STORE_RACING(words[4], 0), STORE_RACING(words[5], 0), STORE_RACING(words[6], 0), STORE_RACING(words[7], 0);
 }
-INLINE void chunk_clear_starts(struct chunk_bits *bits, size_t used) {
-  for (size_t word = 0; word <= chunk_word(used); word += 8) chunk_clear_eight(&bits->starts[word].word);
+INLINE void chunk_clear_starts(struct chunk_starts *starts, size_t used) {
+  for (size_t word = 0; word <= chunk_word(used); word += 8) chunk_clear_eight(&starts[word].word);
 }
 
 /* The same for the others. */
-INLINE void chunk_clear_freed(struct chunk_bits *bits, size_t used) {
-  for (size_t word = 0; word <= chunk_word(used); word += 4) chunk_clear_eight(&bits->freed[word].here);
+INLINE void chunk_clear_freed(struct chunk_freed *freed, size_t used) {
+  for (size_t word = 0; word <= chunk_word(used); word += 4) chunk_clear_eight(&freed[word].here);
 }
 _Static_assert(CHUNK_WORDS % 8 == 0 && sizeof(struct chunk_freed) == 2 * sizeof(uint64_t), "no round reaches beyond");
 

@@ -4,6 +4,7 @@
 
 #include "base/options.h"
 #include "heap/bump.h"
+#include "heap/fast.h"
 
 enum { FULL = 4000 };
 
@@ -113,6 +114,39 @@ static void refilled(void) {
 }
 
 /* A quarter and more freed by the time a chunk is full. */
+static void check_no_marks(const struct run *chunk) {
+  for (unsigned word = 0; word < CHUNK_WORDS; word++) {
+    CHECK_COUNT(chunk_starts(chunk)[word].word, ==, word == 0); /* where the first block will start */
+    CHECK_COUNT(chunk_freed(chunk)[word].here | chunk_freed(chunk)[word].elsewhere, ==, 0);
+  }
+}
+
+/* As in a fork child, whose parent another thread left in the middle of a free. */
+static void half_freed(void) {
+  current_part = part;
+  CHECK(chunk_mark_freed(part->bump.chunk, blocks[7]));
+  parts_bury_others();
+  bump_empty(part);
+  check_no_marks(part->bump.chunk);
+}
+
+/* However its blocks went, an emptied chunk is as new. */
+static void emptied(void) {
+  begin();
+  for (unsigned how = 0; how < 5; how++) {
+    for (unsigned i = 0; i < 100; i++) blocks[i] = take(part, 16 + i * 4);
+    struct run *const chunk = part->bump.chunk;
+    if (how == 1) CHECK(bump_free_current(part, blocks[99]));
+    if (how == 2) CHECK(bump_free(chunk, blocks[99]));
+    if (how == 3) CHECK(in_child(half_freed) == 0);
+    if (how == 4) CHECK(bump_aligned(part, 4096, 10) != NULL); /* from here on it has gaps */
+    bump_empty(part);
+    CHECK(part->bump.chunk == chunk && !bump_has_live(part));
+    check_no_marks(chunk);
+  }
+  end();
+}
+
 static void turning(bool over) {
   begin();
   const unsigned count = fill(part, 1000), freed = count / 4 + over;
@@ -171,6 +205,7 @@ int main(void) {
   one_after_the_other();
   freeing();
   refilled();
+  emptied();
   turning(false);
   turning(true);
   leaving(true);

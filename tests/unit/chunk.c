@@ -28,7 +28,7 @@ static void begin(void) {
 static bool put(size_t size) {
   char *const next = at + round_up(size, CHUNK_UNIT);
   if (next > run_start(chunk) + CHUNK_CAPACITY) return false;
-  chunk_set(&chunk_bits(chunk)->starts[chunk_word((uintptr_t)next)].word, chunk_bit((uintptr_t)next));
+  chunk_set(&chunk_starts(chunk)[chunk_word((uintptr_t)next)].word, chunk_bit((uintptr_t)next));
   blocks[count++] = (struct block){at, (size_t)(next - at), false};
   at = next;
   return true;
@@ -75,19 +75,20 @@ static void free_one(struct block *b) {
   if (check_random(&seed) % 2) {
     CHECK(chunk_mark_freed(chunk, b->start));
   } else {
-    chunk_set(&chunk_bits(chunk)->freed[chunk_word((uintptr_t)b->start)].here, chunk_bit((uintptr_t)b->start));
+    chunk_set(&chunk_freed(chunk)[chunk_word((uintptr_t)b->start)].here, chunk_bit((uintptr_t)b->start));
   }
   b->freed = true;
   CHECK(!chunk_mark_freed(chunk, b->start));
 }
 
 static void end(void) {
-  struct chunk_bits *bits = chunk_bits(chunk);
+  struct chunk_starts *starts = chunk_starts(chunk);
+  struct chunk_freed *freed = chunk_freed(chunk);
   size_t used = (size_t)(at - run_start(chunk));
-  chunk_clear_starts(bits, used);
-  chunk_clear_freed(bits, used);
+  chunk_clear_starts(starts, used);
+  chunk_clear_freed(freed, used);
   for (unsigned i = 0; i < CHUNK_WORDS; i++)
-    CHECK_COUNT(bits->starts[i].word | bits->freed[i].here | bits->freed[i].elsewhere, ==, 0);
+    CHECK_COUNT(starts[i].word | freed[i].here | freed[i].elsewhere, ==, 0);
   pages_free(chunk, false);
 }
 
