@@ -170,6 +170,7 @@ static bool unseal(struct part *part, struct run *chunk) {
   __atomic_store_n(&bump->count, chunk->capacity, __ATOMIC_RELEASE);
   part_end_change(part);
   bump->gone = (uint32_t)chunk->gone;
+  STORE_RACING(chunk->class, CHUNK_HAS_GAPS); /* in a fork child it may be: heap/part.c */
   return true;
 }
 
@@ -384,7 +385,7 @@ size_t bump_purge_dead(struct lifetime *lifetime, unsigned most) {
 }
 
 void bump_forsake(struct part *part) {
-  struct run *chunk = part->bump.chunk;
+  struct run *chunk = part_chunk(part);
   if (chunk) {
     if (part->bump.count) chunk->capacity = (uint16_t)part->bump.count;
     hand_over(part, &part->bump.sealed);

@@ -73,12 +73,16 @@ void list_set_aside(struct part *part, unsigned class, unsigned held) {
   sampling->held = (uint8_t)held;
   struct count *count = &part->count[class], rest = count_look(count);
   unsigned length = list_length(part, class), room = count_room(rest.now), most = held ? 0 : ARMED_ROOM;
+  if (UNLIKELY(length == 0)) most = 0; /* nothing to set aside: the next free visits */
   uint32_t gone = count_of(room > most ? room - most : 0, length);
-  if (UNLIKELY(length == 0)) return;
   rest.now -= gone;
   rest.then -= gone;
   part_begin_one_store(part);
   __atomic_store(count, &rest, __ATOMIC_RELEASE);
+  if (UNLIKELY(length == 0)) {
+    part_end_change(part);
+    return;
+  }
   __atomic_store_n(&sampling->gone, gone, __ATOMIC_RELEASE);
   __atomic_store_n(&sampling->class, (uint8_t)class, __ATOMIC_RELEASE);
   part_end_change(part);

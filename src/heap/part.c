@@ -50,7 +50,8 @@ static bool is_other(const struct part *part) {
  * of its chunk that another thread was freeing may be marked and not counted, so counts say nothing of marks. */
 static void undo_change(struct part *part) {
   const struct undo *undo = &part->undo;
-  if (part->bump.chunk) part->bump.chunk->class = CHUNK_HAS_GAPS;
+  struct run *chunk = part_chunk(part);
+  if (chunk) chunk->class = CHUNK_HAS_GAPS;
   if (part->sampling.sequence % 2 == 0) return;
   if (undo->class == UNDO_CHUNKS) {
     part->bump.allocations = undo->was[0];

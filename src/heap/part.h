@@ -192,6 +192,14 @@ HIDDEN extern _Atomic unsigned dead_parts; /* in the pool */
 HIDDEN extern _Atomic unsigned live_parts; /* that a thread has */
 HIDDEN extern unsigned parts_given_up;     /* whose lists were lost, in a fork child */
 
+/* In a fork child, of a thread that may not be there: the chunk that it filled. NULL when it was just leaving it, for
+ * then the granule may be anything by now. */
+INLINE struct run *part_chunk(const struct part *part) {
+  struct run *chunk = part->bump.chunk;
+  return chunk && chunk->kind == RUN_CHUNK && atomic_load_explicit(&chunk->part, memory_order_relaxed) == part ? chunk
+                                                                                                               : NULL;
+}
+
 /* Around a change of several numbers that a reader must see as one: a class's totals, its count and part->served, or
  * those of the chunks. What changes in between is stored with release and loaded with acquire: who sees a change sees
  * the odd sequence before it, and who sees that sees what there is to undo. The fast path changes some of these numbers

@@ -202,6 +202,16 @@ static void one_sided(void) {
   compare_calls(&c, drawn_here);
 }
 
+/* One block and then another, each freed before the next: the list is empty when the only block of it was timed. */
+static void alternating(void) {
+  uint64_t random = SEED;
+  struct calls c;
+  begin(EVERY, 0);
+  start_calls(&c);
+  for (int i = 0; i < 2000000 / TEST_SCALE; i++) tslab_free(allocate(&c, pick(&random)));
+  compare_calls(&c, drawn_here);
+}
+
 /* Each malloc comes after two frees, of which it takes the last block: none finds its list empty. */
 static void shrinking(void) {
   enum { BLOCKS = 3000, MOST = BLOCKS * 32 };
@@ -413,6 +423,7 @@ int main(void) {
   drawn_here = measure(EVERY);
   CHECK(in_child(balanced) == 0);
   CHECK(in_child(one_sided) == 0);
+  CHECK(in_child(alternating) == 0);
   CHECK(in_child(shrinking) == 0);
   CHECK(in_child(chunks_and_large) == 0);
   CHECK(in_child(none_is_forgotten) == 0);
