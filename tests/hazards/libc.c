@@ -34,8 +34,9 @@ static void locale_later(void) {
 
 static void resolve(void) {
   struct addrinfo *found;
-  CHECK(getaddrinfo("localhost", NULL, &(struct addrinfo){.ai_family = AF_INET}, &found) == 0);
-  freeaddrinfo(found);
+  const int error = getaddrinfo("localhost", NULL, &(struct addrinfo){.ai_family = AF_INET}, &found);
+  if (error == 0) freeaddrinfo(found);
+  else CHECK(access("/etc/hosts", F_OK) != 0); /* then nobody knows the name, but what libc keeps it keeps all the same */
 }
 static void resolver_first(void) { resolve(); }
 static void resolver_later(void) { resolve(); }
