@@ -196,8 +196,8 @@ HIDDEN extern unsigned parts_given_up;     /* whose lists were lost, in a fork c
  * then the granule may be anything by now. */
 INLINE struct run *part_chunk(const struct part *part) {
   struct run *chunk = part->bump.chunk;
-  return chunk && chunk->kind == RUN_CHUNK && atomic_load_explicit(&chunk->part, memory_order_relaxed) == part ? chunk
-                                                                                                               : NULL;
+  bool has = chunk && chunk->kind == RUN_CHUNK && atomic_load_explicit(&chunk->part, memory_order_relaxed) == part;
+  return has ? chunk : NULL;
 }
 
 /* Around a change of several numbers that a reader must see as one: a class's totals, its count and part->served, or
