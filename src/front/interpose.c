@@ -1,5 +1,5 @@
-/* interpose: calls of libc whose memory outlives every scope are made in epoch 0, and no library that is loaded is
- * bound to libc's own malloc.                                                                        floor: front
+/* interpose: calls of libc whose memory outlives every scope are made in epoch 0, and nobody is bound to libc's own
+ * malloc, by another of its names or by a way of loading libraries.                                  floor: front
  *
  * A thread's stack and its thread-local storage are kept for later threads, a loaded library and a list of exit
  * handlers for the process: in a request's epoch they would pin it, or dangle after its destroy. Outside a scope these
@@ -7,6 +7,7 @@
  * next definition to find. */
 #include "front/front.h"
 
+#include "tslab/tslab.h"
 #include <dlfcn.h>
 #include <pthread.h>
 
@@ -68,3 +69,21 @@ SHOWN int __cxa_atexit(void (*handler)(void *), void *argument, void *library) {
   leave_default(entered);
   return error;
 }
+
+/* What glibc calls its malloc beside: wrappers of malloc call these, and what they return goes to everybody's free; and
+ * cfree, which it keeps for programs of before 2.26. No header declares them. By our own names, for malloc itself may
+ * be the wrapper. */
+#if defined(__GLIBC__)
+#define NAME(type, name, parameters) \
+  SHOWN type name parameters;        \
+  type name parameters
+
+NAME(void *, __libc_malloc, (size_t size)) { return tslab_malloc(size); }
+NAME(void *, __libc_calloc, (size_t count, size_t size)) { return tslab_calloc(count, size); }
+NAME(void *, __libc_realloc, (void *p, size_t size)) { return tslab_realloc(p, size); }
+NAME(void *, __libc_memalign, (size_t alignment, size_t size)) { return tslab_memalign(alignment, size); }
+NAME(void *, __libc_valloc, (size_t size)) { return tslab_valloc(size); }
+NAME(void *, __libc_pvalloc, (size_t size)) { return tslab_pvalloc(size); }
+NAME(void, __libc_free, (void *p)) { tslab_free(p); }
+NAME(void, cfree, (void *p)) { tslab_free(p); }
+#endif

@@ -35,9 +35,6 @@ EXPORT int malloc_info(int options, FILE *stream) { return tslab_malloc_info(opt
 EXPORT void malloc_stats(void) { tslab_malloc_stats(); }
 EXPORT int mallopt(int parameter, int value) { return tslab_mallopt(parameter, value); }
 
-EXPORT void cfree(void *p); /* old programs' name, which glibc keeps for them and declares no more */
-void cfree(void *p) { entry_free(p); }
-
 EXPORT struct mallinfo2 mallinfo2(void) {
   struct tslab_mallinfo from = tslab_mallinfo2();
   return (struct mallinfo2){
