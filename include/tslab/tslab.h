@@ -275,7 +275,8 @@ typedef struct tslab_stats_global {
   uint64_t leaked_blocks;      /* of classes, which a fork child lost with the lists of its parent's threads */
   uint64_t leaked_bytes;
   uint64_t frozen_bytes;       /* of memory that a child which no fork handler saw left as it was: docs/design.md */
-  uint64_t reserved[8];
+  uint64_t large_cached_bytes; /* that threads keep for their next large blocks; in use, by the figures above */
+  uint64_t reserved[7];
 } tslab_stats_global;
 
 /* One size class, in all epochs. Blocks in chunks, where an epoch's small blocks lie at first, are of none.

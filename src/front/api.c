@@ -193,10 +193,11 @@ static void free_at_home(struct part *own, void *p) {
   current_part = part;
 }
 
-static void free_large(struct run *run) {
+static void free_large(struct part *own, struct run *run) {
   struct timing timing;
+  if (heap_large_keep(own, run)) return;
   sample_begin_path(&timing);
-  heap_large_free(run);
+  heap_large_free(own, run);
   sample_end_path(&timing, PATH_LARGE_FREE);
 }
 
@@ -207,7 +208,7 @@ static bool is_home(const struct part *part, const void *p) {
 static void free_elsewhere(struct run *run, void *p) {
   struct part *own = current_thread ? current_thread->home : &empty_part;
   uint32_t epoch = run->epoch;
-  if (run->kind == RUN_LARGE) free_large(run);
+  if (run->kind == RUN_LARGE) free_large(own, run);
   else if (run->kind == RUN_SLAB && own != current_part && is_home(own, p))
     free_at_home(own, p);
   else if (run->kind == RUN_SLAB) heap_free_remote(own, run, p);
@@ -248,7 +249,7 @@ static void *resize(void *p, size_t size) {
   if (!run || size > PTRDIFF_MAX) return no_memory();
   size_t old = usable_size(run, p);
   if (run->kind == RUN_LARGE && size > SMALL_MAX && size <= pages_most() && run->epoch == 0) {
-    void *block = large_resize(run, size);
+    void *block = large_resize(run, size, &tally_here()->large);
     if (LIKELY(block != NULL)) {
       scavenger_notice_malloc(current_part);
       return block;

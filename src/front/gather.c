@@ -5,6 +5,7 @@
 #include "front/front.h"
 #include "front/tables.h"
 #include "heap/label.h"
+#include "heap/large_cache.h"
 #include "heap/lists.h"
 #include "os/os.h"
 #include <string.h>
@@ -246,12 +247,12 @@ void gather_global(tslab_stats_global *out) {
   out->allocations += bumped;
   out->frees += freed;
   out->live_bytes += bumped_live_bytes;
-  struct large_totals large = large_totals();
+  struct large_counts large = tally_large();
   out->large_live_blocks = large.allocations - large.frees;
-  out->large_live_bytes = large.live_bytes;
+  out->large_live_bytes = large.allocated_bytes - large.freed_bytes;
   out->allocations += large.allocations;
   out->frees += large.frees;
-  out->live_bytes += large.live_bytes;
+  out->live_bytes += out->large_live_bytes;
   out->live_blocks = out->allocations - min_size(out->frees, out->allocations);
   struct pages_totals totals = pages_totals();
   out->reserved_bytes = totals.reserved;
@@ -265,6 +266,7 @@ void gather_global(tslab_stats_global *out) {
     lock_take(&p->lock);
     out->parts++;
     out->threads += p->live && !p->of_epochs;
+    out->large_cached_bytes += large_cache_bytes(p);
     lock_release(&p->lock);
   }
   out->misuses = misuse_count();

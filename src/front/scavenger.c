@@ -16,6 +16,7 @@
 #include "epoch/ending.h"
 #include "epoch/spare.h"
 #include "front/publish.h"
+#include "heap/large_cache.h"
 #include "os/os.h"
 #include "os/ticks.h"
 #include <errno.h>
@@ -67,7 +68,7 @@ static size_t tidy(struct part *part, bool now) {
   if (__atomic_load_n(&part->lifetime, __ATOMIC_RELAXED) == lifetime) {
     freed = heap_flush_dead(part);
     freed += now ? heap_flush_depot(part, SIZE_MAX) : heap_flush_stale(part);
-    freed += heap_trim(part, now);
+    freed += heap_trim(part, now) + large_cache_flush(part, now);
   }
   if (e) ending_finish_if_done(e);
   return freed;
@@ -224,7 +225,9 @@ static void notice(size_t depot_bytes, enum caller caller) {
   if (front_is_ready()) start_or_wake(seen);
 }
 
-static size_t depot_bytes_of(const struct part *part) { return __atomic_load_n(&part->depot_bytes, __ATOMIC_RELAXED); }
+static size_t depot_bytes_of(const struct part *part) {
+  return __atomic_load_n(&part->depot_bytes, __ATOMIC_RELAXED) + large_cache_bytes(part);
+}
 
 void scavenger_notice(const struct part *part) { notice(depot_bytes_of(part), BY_FREE); }
 

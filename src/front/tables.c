@@ -53,6 +53,7 @@ static const struct statistic process[] = {
     P(leaked_blocks, GAUGE, NONE, "blocks of classes that a fork child lost with the lists of its parent's threads"),
     P(leaked_bytes, GAUGE, BYTES, "bytes of these"),
     P(frozen_bytes, GAUGE, BYTES, "memory that a child which no fork handler saw left as it was"),
+    P(large_cached_bytes, GAUGE, BYTES, "kept by threads for their next large blocks, part of in_use_bytes"),
 };
 
 #define C(name, kind, unit, help) FIELD(tslab_class_stats, name, kind, unit, help)

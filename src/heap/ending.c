@@ -2,6 +2,7 @@
 #include "heap/bins.h"
 #include "heap/heap.h"
 #include "heap/lists.h"
+#include "heap/sample.h"
 #include "os/os.h"
 #include "slab/large.h"
 
@@ -107,37 +108,6 @@ void heap_bury(struct run *run) {
   switch (run->kind) {
   case RUN_SLAB: slab_bury(run); return;
   case RUN_CHUNK: bump_bury(run); return;
-  default: large_bury(run);
+  default: large_bury(run, &tally_here()->large);
   }
-}
-
-/* ---- large blocks ------------------------------------------------------------------------------------------------ */
-
-void *heap_large_alloc(struct part *part, size_t size, size_t alignment, bool *zero) {
-  struct lifetime *lifetime = part->lifetime;
-  size_t bytes = large_run_bytes(size);
-  struct pages_how how = {0};
-  tally_stage(part->tally, PATH_LARGE);
-  if (lifetime && !lifetime_charge(lifetime, bytes)) return NULL;
-  void *block = large_alloc(size, alignment, zero, &how);
-  tally_wait(part->tally, how.waited);
-  if (!lifetime) return block;
-  if (!block) {
-    lifetime_discharge(lifetime, bytes);
-    return NULL;
-  }
-  struct run *run = pages.runs + granule_of(block);
-  run->epoch = lifetime->index;
-  lifetime_add(lifetime, run);
-  atomic_fetch_add_explicit(&lifetime->large, 1, memory_order_relaxed);
-  return block;
-}
-
-void heap_large_free(struct run *run) {
-  if (run->epoch == 0) {
-    large_free(run);
-    return;
-  }
-  large_bury(run);
-  lifetime_release(lifetime_at(run->epoch), run, false);
 }

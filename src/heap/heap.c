@@ -6,6 +6,7 @@
 #include "heap/depot.h"
 #include "heap/fast.h"
 #include "heap/label.h"
+#include "heap/large_cache.h"
 #include "heap/lists.h"
 #include "heap/sample.h"
 #include "slab/large.h"
@@ -226,6 +227,47 @@ void heap_flush_remote(struct part *part) {
   bins_return(&part->lock, chain);
 }
 
+/* ---- large blocks ------------------------------------------------------------------------------------------------ */
+
+void *heap_large_alloc(struct part *part, size_t size, size_t alignment, bool *zero) {
+  struct lifetime *lifetime = part->lifetime;
+  size_t bytes = large_run_bytes(size);
+  struct pages_how how = {0};
+  tally_stage(part->tally, PATH_LARGE);
+  struct run *again = lifetime || alignment > GRANULE ? NULL : large_cache_take(part, large_granules(size));
+  if (again) {
+    *zero = false;
+    return large_again(again, size, &part->tally->large);
+  }
+  if (lifetime && !lifetime_charge(lifetime, bytes)) return NULL;
+  void *block = large_alloc(size, alignment, zero, &how, &part->tally->large);
+  tally_wait(part->tally, how.waited);
+  if (!lifetime) return block;
+  if (!block) {
+    lifetime_discharge(lifetime, bytes);
+    return NULL;
+  }
+  struct run *run = pages.runs + granule_of(block);
+  run->epoch = lifetime->index;
+  lifetime_add(lifetime, run);
+  atomic_fetch_add_explicit(&lifetime->large, 1, memory_order_relaxed);
+  return block;
+}
+
+bool heap_large_keep(struct part *part, struct run *run) {
+  if (run->epoch != 0 || part == &empty_part || !large_cache_has_room(part, run)) return false;
+  large_bury(run, &tally_here()->large);
+  large_cache_put(part, run);
+  return true;
+}
+
+void heap_large_free(struct part *part, struct run *run) {
+  large_bury(run, &tally_here()->large);
+  if (run->epoch != 0) lifetime_release(lifetime_at(run->epoch), run, false);
+  else if (part != &empty_part && large_cache_make_room(part, run)) large_cache_put(part, run);
+  else pages_free(run, false);
+}
+
 /* ---- in a fork child --------------------------------------------------------------------------------------------- */
 
 struct leaked leaked;
@@ -314,6 +356,7 @@ void heap_flush_lists(struct part *part) {
   heap_flush_remote(part);
   for (unsigned class = 0; class < CLASSES; class++) bins_return(&part->lock, take_list(part, class));
   heap_flush_depot(part, SIZE_MAX);
+  large_cache_flush(part, true);
 }
 
 void heap_leave(struct part *part) {

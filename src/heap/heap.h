@@ -47,7 +47,10 @@ HIDDEN size_t heap_flush_dead(struct part *part);
 
 /* A large block in the part's epoch: slab/large.h's, charged and listed where there is a lifetime. */
 HIDDEN void *heap_large_alloc(struct part *part, size_t size, size_t alignment, bool *zero);
-HIDDEN void heap_large_free(struct run *run);
+/* `part`: the thread's of epoch 0, or empty_part. The first is quick, and false when it is not possible: then nothing
+ * happened. */
+HIDDEN bool heap_large_keep(struct part *part, struct run *run);
+HIDDEN void heap_large_free(struct part *part, struct run *run);
 
 /* The epoch of the part closes, and no other thread runs on the part: its lists and depot go to the slabs, and every
  * slab without a block in use goes. Stops when `deadline_ns` is past (UINT64_MAX: no clock is read): false, to be

@@ -184,6 +184,7 @@ static void empty_bins(struct part *part) {
   __atomic_store_n(&part->depot_bytes, 0, __ATOMIC_RELAXED);
   part->free_batch = 0;
   part->unused_batch = 1;
+  part->large = (struct large_cache){.count = 0};
 }
 
 void parts_freeze(bool knows_its_thread) {

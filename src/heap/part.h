@@ -132,6 +132,15 @@ struct sampling {
   struct timed timed[TIMED];
 };
 
+/* What large blocks lay in that the thread freed: heap/large_cache.h. */
+#define LARGE_CACHE_BYTES (1 * MiB)
+#define LARGE_CACHE_RUNS  (LARGE_CACHE_BYTES / GRANULE)
+struct large_cache {
+  uint32_t granules;             /* of all; read without the lock, too */
+  uint16_t count, least;         /* runs; the latter since the scavenger's last look */
+  uint32_t runs[LARGE_CACHE_RUNS]; /* the newest last */
+};
+
 #define PART_ALIGNMENT 128
 
 struct part {
@@ -171,6 +180,7 @@ struct part {
   uint64_t visits, seen_visits; /* slow path entries now and at the scavenger's last look */
   uint64_t served;              /* mallocs of all classes up to their last visits */
   struct undo undo;
+  struct large_cache large;
   struct chain remote;          /* blocks of other parts, freed by this thread and not pushed yet; its thread's alone */
   size_t remote_bytes;
   struct part *next_part; /* every part ever made; never changes once set */

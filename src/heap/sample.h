@@ -1,7 +1,7 @@
 /* sample: how long calls take, and why.                                                              floor: heap
  *
- * Every call that leaves the fast path is timed, but for a free whose list has room and that only counts what went by:
- * two clocks would cost more than that does. Of those that the fast path serves, one in about options.sample is: each
+ * Every call that leaves the fast path is timed, but for a free whose list has room and that only counts what went by,
+ * and one of a large block that its thread keeps: two clocks would cost more than these do. Of those that the fast path serves, one in about options.sample is: each
  * class of a part, and the chunks of a thread's epochs, draw how many mallocs to let pass. When they have, a slow path,
  * which counts exactly what went by, sets the list aside for a moment, so that the next malloc finds none and comes to
  * be timed, and served from that list as it would have been. Slow calls are drawn by a countdown of their own. So each

@@ -3,7 +3,7 @@
 
 #include "os/os.h"
 
-struct tally nobodys_tally;
+struct tally nobodys_tally = {.large.is_shared = true};
 struct tally *_Atomic all_tallies = &nobodys_tally;
 struct doings departed;
 
@@ -51,6 +51,15 @@ void doings_add(struct doings *to, const struct doings *from) {
   tally_add(&to->repair_adopt, of(&from->repair_adopt));
   tally_add(&to->repair_purge, of(&from->repair_purge));
   tally_add(&to->repair_other, of(&from->repair_other));
+}
+
+struct large_counts tally_large(void) {
+  struct large_counts sum = {0};
+  struct tally *first = atomic_load_explicit(&all_tallies, memory_order_acquire);
+  for (const struct tally *t = first; t; t = t->next) large_add_freed(&sum, &t->large);
+  first = atomic_load_explicit(&all_tallies, memory_order_acquire); /* also of who allocated since what was freed */
+  for (const struct tally *t = first; t; t = t->next) large_add_allocated(&sum, &t->large);
+  return sum;
 }
 
 void tally_is_of_this_thread(struct tally *tally) {

@@ -9,6 +9,7 @@
 
 #include "os/lock.h"
 #include "slab/classes.h"
+#include "slab/large.h"
 
 /* The ways that a call can take. Of the stages that a slow malloc went through, the last in this order names it: the
  * later ones cost more. */
@@ -84,6 +85,7 @@ struct tally {
   uint64_t allocations_before, frees_before; /* its part's, by earlier threads; under parts_lock */
   struct tally *next;
   struct doings doings;
+  struct large_counts large;
   struct refill_tally refills[CLASSES];
   struct path_times paths[PATHS];
   struct class_tally classes[CLASSES];
@@ -99,6 +101,9 @@ HIDDEN struct tally *tally_make(void);
 HIDDEN void tally_begin(struct tally *tally);
 HIDDEN void tally_is_of_this_thread(struct tally *tally); /* the one thread of a fork child has another id */
 extern HIDDEN struct doings departed;
+
+/* All threads'. */
+HIDDEN struct large_counts tally_large(void);
 
 HIDDEN void times_add(struct times *to, const struct times *from);
 HIDDEN void doings_add(struct doings *to, const struct doings *from);

@@ -44,6 +44,9 @@ static _Atomic size_t free_dirty; /* granules */
 
 static struct run *run_at(size_t granule) { return pages.runs + granule; }
 
+/* Of a run in use the kind may be changing just now: heap/large_cache.c. */
+static bool is_free(const struct run *run) { return LOAD_RACING(run->kind) == RUN_FREE; }
+
 /* ---- dirty bits --------------------------------------------------------------------------------------------- */
 
 static uint64_t *dirty_word(size_t granule) { return (uint64_t *)(void *)own.dirty.start + granule / 64; }
@@ -220,7 +223,7 @@ static uint64_t older(uint64_t a, uint64_t b) { return a < b ? a : b; }
 /* `run` is in no bin and not in use: joins it with the free runs on both sides. */
 static struct run *merge_free(struct run *run) {
   size_t g = run_index(run), end = g + run->granules;
-  if (end < __atomic_load_n(&pages.count, __ATOMIC_RELAXED) && run_at(end)->kind == RUN_FREE) {
+  if (end < __atomic_load_n(&pages.count, __ATOMIC_RELAXED) && is_free(run_at(end))) {
     struct run *after = run_at(end);
     run->seen = older(dirty_since(run), dirty_since(after));
     bin_remove(after);
@@ -231,7 +234,7 @@ static struct run *merge_free(struct run *run) {
   if (g > own.frozen && back <= g - 1 - own.frozen) {
     size_t head = g - 1 - back;
     /* `back` of a granule in use may be stale, so what it leads to must agree. */
-    if (run_at(head)->kind == RUN_FREE && head + run_at(head)->granules == g) {
+    if (is_free(run_at(head)) && head + run_at(head)->granules == g) {
       struct run *before = run_at(head);
       before->seen = older(dirty_since(before), dirty_since(run));
       bin_remove(before);
@@ -369,8 +372,8 @@ static bool grow_in_place(struct run *run, size_t granules) {
   size_t end = run_index(run) + run->granules, more = granules - run->granules;
   size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
   struct run *after = end < count ? run_at(end) : NULL;
-  bool at_frontier = !after || (after->kind == RUN_FREE && end + after->granules == count);
-  if (after && after->kind != RUN_FREE) return false;
+  if (after && !is_free(after)) return false;
+  bool at_frontier = !after || end + after->granules == count;
   if (!after || after->granules < more) {
     if (!at_frontier || granules >= own.coverage) return false;
     if (!advance_frontier(more - (after ? after->granules : 0))) return false;

@@ -10,47 +10,55 @@
  * taken anew, a fault each, by whoever is next to have the source. */
 #define MOVE_ALWAYS (8 * MiB)
 
-static _Atomic uint64_t allocations, frees, live_bytes;
-
-static size_t granules_for(size_t size) { return divide_up(size, GRANULE); }
+size_t large_granules(size_t size) { return divide_up(size, GRANULE); }
 static size_t usable(size_t size) { return round_up(size, os_page_size); }
 
-static void count_live(size_t before, size_t after) {
-  atomic_fetch_add_explicit(&live_bytes, after - before, memory_order_relaxed);
+/* Release: what is freed was counted as allocated, by whoever did that, before anyone can see this. */
+static void count(const struct large_counts *counts, uint64_t *counter, uint64_t by) {
+  if (UNLIKELY(counts->is_shared)) __atomic_fetch_add(counter, by, __ATOMIC_RELEASE);
+  else __atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + by, __ATOMIC_RELEASE);
+}
+
+static void count_allocated(struct large_counts *counts, const struct run *run) {
+  count(counts, &counts->allocations, 1);
+  count(counts, &counts->allocated_bytes, run->size);
+}
+
+static void count_freed(struct large_counts *counts, const struct run *run) {
+  count(counts, &counts->frees, 1);
+  count(counts, &counts->freed_bytes, run->size);
 }
 
 static struct run *alloc_run(size_t size, size_t alignment, bool *zero, struct pages_how *how) {
   size_t guard = TSLAB_HARDENED && pages_wants_guard(false) ? 1 : 0;
-  struct run *run = pages_alloc(granules_for(size) + guard, max_size(alignment, GRANULE), RUN_LARGE, zero, how);
+  struct run *run = pages_alloc(large_granules(size) + guard, max_size(alignment, GRANULE), RUN_LARGE, zero, how);
   if (!run) return NULL;
   if (guard) pages_guard(run, size);
   run->size = usable(size);
   return run;
 }
 
-size_t large_run_bytes(size_t size) { return granules_for(size) << GRANULE_SHIFT; }
-
-void *large_alloc(size_t size, size_t alignment, bool *zero, struct pages_how *how) {
+void *large_alloc(size_t size, size_t alignment, bool *zero, struct pages_how *how, struct large_counts *counts) {
   struct run *run = alloc_run(size, alignment, zero, how);
   if (!run) return NULL;
-  atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed);
-  count_live(0, run->size);
+  count_allocated(counts, run);
   return run_start(run);
 }
 
-void large_bury(struct run *run) {
-  atomic_fetch_add_explicit(&frees, 1, memory_order_release);
-  count_live(run->size, 0);
+void *large_again(struct run *run, size_t size, struct large_counts *counts) {
+  run->size = usable(size);
+  STORE_RACING(run->kind, RUN_LARGE);
+  count_allocated(counts, run);
+  return run_start(run);
+}
+
+void large_bury(struct run *run, struct large_counts *counts) {
+  count_freed(counts, run);
   run->was = LARGE_WAS;
   if (TSLAB_HARDENED) pages_free_guard(run);
 }
 
-void large_free(struct run *run) {
-  large_bury(run);
-  pages_free(run, false);
-}
-
-static void *move(struct run *run, size_t size) {
+static void *move(struct run *run, size_t size, struct large_counts *counts) {
   bool zero;
   struct run *target = alloc_run(size, GRANULE, &zero, NULL);
   if (!target) return NULL;
@@ -65,9 +73,8 @@ static void *move(struct run *run, size_t size) {
   }
   if (how == NOT_MOVED) memcpy(run_start(target), run_start(run), keep);
   bool moved = how == MOVED;
-  atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed);
-  atomic_fetch_add_explicit(&frees, 1, memory_order_release);
-  count_live(old, target->size);
+  count_allocated(counts, target);
+  count_freed(counts, run);
   run->was = LARGE_WAS;
   if (TSLAB_HARDENED) pages_free_guard(run);
   pages_free(run, moved && keep == run_bytes(run));
@@ -75,7 +82,7 @@ static void *move(struct run *run, size_t size) {
 }
 
 static bool resize_in_place(struct run *run, size_t size) {
-  size_t granules = granules_for(size);
+  size_t granules = large_granules(size);
   bool guarded = TSLAB_HARDENED && pages_has_guard(run);
   if (granules == run->granules && (!guarded || usable(size) == run->size)) return true;
   if (!guarded) return pages_resize(run, granules);
@@ -85,17 +92,21 @@ static bool resize_in_place(struct run *run, size_t size) {
   return done;
 }
 
-void *large_resize(struct run *run, size_t size) {
+void *large_resize(struct run *run, size_t size, struct large_counts *counts) {
   size_t old = run->size;
-  if (!resize_in_place(run, size)) return move(run, size);
+  if (!resize_in_place(run, size)) return move(run, size, counts);
   run->size = usable(size);
-  count_live(old, run->size);
+  if (run->size > old) count(counts, &counts->allocated_bytes, run->size - old);
+  else count(counts, &counts->freed_bytes, old - run->size);
   return run_start(run);
 }
 
-struct large_totals large_totals(void) {
-  struct large_totals totals = {.frees = atomic_load_explicit(&frees, memory_order_acquire)}; /* never more than: */
-  totals.allocations = atomic_load_explicit(&allocations, memory_order_relaxed);
-  totals.live_bytes = atomic_load_explicit(&live_bytes, memory_order_relaxed);
-  return totals;
+void large_add_freed(struct large_counts *sum, const struct large_counts *counts) {
+  sum->frees += __atomic_load_n(&counts->frees, __ATOMIC_ACQUIRE);
+  sum->freed_bytes += __atomic_load_n(&counts->freed_bytes, __ATOMIC_ACQUIRE);
+}
+
+void large_add_allocated(struct large_counts *sum, const struct large_counts *counts) {
+  sum->allocations += __atomic_load_n(&counts->allocations, __ATOMIC_RELAXED);
+  sum->allocated_bytes += __atomic_load_n(&counts->allocated_bytes, __ATOMIC_RELAXED);
 }

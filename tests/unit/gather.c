@@ -22,13 +22,14 @@ enum { BLOCKS = 4000, FIELDS_MOST = 64, TRIES = 4000 };
 
 static const struct excuse {
   const char *table, *field, *why;
-  enum { ANYWHERE, WITHOUT_REFUSALS, EMULATED } where;
+  enum { ANYWHERE, WITHOUT_REFUSALS, EMULATED, HARDENED } where;
 } excuses[] = {
     {"process", "reserved_bytes", "one reservation of address space lasts a process of this size", ANYWHERE},
     {"class", "object_size", "says which class the row is of", ANYWHERE},
     {"process", "purge_failures", "a sanitizer's runtime needs what the filter forbids", WITHOUT_REFUSALS},
     {"thread", "repair_reason_purge", "nor a limit on what it may map", WITHOUT_REFUSALS},
     {"process", "frozen_bytes", "an emulator says that it will wipe a word in children, and does not", EMULATED},
+    {"process", "large_cached_bytes", "there a large block has a guard of its own, and is not kept", HARDENED},
 };
 
 /* Seen with two values. Shared with fork children, which make some of the events happen. */
@@ -414,7 +415,8 @@ static void without_purge(void) {
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
 static bool excused(const char *table, const char *field) {
-  const bool applies[] = {[ANYWHERE] = true, [WITHOUT_REFUSALS] = !refusals(), [EMULATED] = emulated()};
+  const bool applies[] = {[ANYWHERE] = true, [WITHOUT_REFUSALS] = !refusals(), [EMULATED] = emulated(),
+                          [HARDENED] = TSLAB_HARDENED};
   for (size_t i = 0; i < sizeof excuses / sizeof *excuses; i++)
     if (strcmp(excuses[i].table, table) == 0 && strcmp(excuses[i].field, field) == 0) return applies[excuses[i].where];
   return false;

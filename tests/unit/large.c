@@ -13,6 +13,7 @@ struct slot {
 static struct slot slots[SLOTS];
 static uint64_t random_state = 1;
 static uint64_t allocated, freed;
+static struct large_counts counts;
 
 static size_t draw(size_t n) { return check_random(&random_state) % n; }
 
@@ -39,7 +40,7 @@ static void allocate(struct slot *s) {
   const size_t alignment = (size_t)16 << draw(18);
   bool zero;
   *s = (struct slot){.size = a_size(), .fill = (char)(1 + draw(127))};
-  s->block = large_alloc(s->size, alignment, &zero, NULL);
+  s->block = large_alloc(s->size, alignment, &zero, NULL, &counts);
   CHECK(s->block != NULL);
   CHECK_COUNT((uintptr_t)s->block % alignment, ==, 0);
   if (zero)
@@ -53,7 +54,7 @@ static void allocate(struct slot *s) {
 static void resize(struct slot *s) {
   const size_t before = s->size;
   s->size = a_size();
-  char *const block = large_resize(pages_run_of(s->block), s->size);
+  char *const block = large_resize(pages_run_of(s->block), s->size, &counts);
   CHECK(block != NULL);
   if (block != s->block) allocated++, freed++;
   s->block = block;
@@ -64,8 +65,17 @@ static void resize(struct slot *s) {
 
 static void release(struct slot *s) {
   check_first(s, s->block, s->size);
-  large_free(pages_run_of(s->block));
-  CHECK_COUNT(pages.runs[granule_of(s->block)].was, ==, LARGE_WAS);
+  struct run *const run = pages_run_of(s->block);
+  large_bury(run, &counts);
+  CHECK_COUNT(run->was, ==, LARGE_WAS);
+  if (draw(4) == 0) { /* its run serves another, of as many granules */
+    s->size = large_run_bytes(s->size) - draw(GRANULE);
+    CHECK(large_again(run, s->size, &counts) == s->block);
+    check_run(s);
+    allocated++, freed++;
+    large_bury(run, &counts);
+  }
+  pages_free(run, false);
   s->block = NULL;
   freed++;
 }
@@ -73,10 +83,12 @@ static void release(struct slot *s) {
 static void check_totals(void) {
   uint64_t live = 0;
   for (int i = 0; i < SLOTS; i++) live += slots[i].block ? round_up(slots[i].size, os_page_size) : 0;
-  const struct large_totals totals = large_totals();
+  struct large_counts totals = {0};
+  large_add_freed(&totals, &counts);
+  large_add_allocated(&totals, &counts);
   CHECK_COUNT(totals.allocations, ==, allocated);
   CHECK_COUNT(totals.frees, ==, freed);
-  CHECK_COUNT(totals.live_bytes, ==, live);
+  CHECK_COUNT(totals.allocated_bytes - totals.freed_bytes, ==, live);
   CHECK_COUNT(pages_totals().moved_runs, <=, MOVED_RUNS_MOST);
 }
 
@@ -85,8 +97,8 @@ static void refused(void) {
   struct slot *const s = &slots[0];
   bool zero;
   allocate(s);
-  CHECK(large_alloc((size_t)PTRDIFF_MAX, GRANULE, &zero, NULL) == NULL);
-  CHECK(large_resize(pages_run_of(s->block), (size_t)PTRDIFF_MAX) == NULL);
+  CHECK(large_alloc((size_t)PTRDIFF_MAX, GRANULE, &zero, NULL, &counts) == NULL);
+  CHECK(large_resize(pages_run_of(s->block), (size_t)PTRDIFF_MAX, &counts) == NULL);
   check_run(s);
   check_totals();
   release(s);

@@ -9,6 +9,7 @@ enum { CLASS = 5 };
 
 static struct run *slab;
 static char *block, *large;
+static struct large_counts counts;
 static const char *call;
 static void *culprit;
 static int status;
@@ -82,7 +83,8 @@ static void late_frees(void) {
   struct run *const never = pages_alloc(1, GRANULE, RUN_META, &zero, NULL);
   call = "free";
   pages_free(slab, slab_bury(slab));
-  large_free(pages_run_of(large));
+  large_bury(pages_run_of(large), &counts);
+  pages_free(pages_run_of(large), false);
   pages_free(never, true);
   says(tell, block, "double free of ", " (96-byte class)", true);
   says(tell, large, "double free of ", " (large block)", true);
@@ -94,7 +96,7 @@ int main(void) {
   start_floors();
   slab = slab_new(CLASS, 0, NULL);
   block = slab_link(slab, 1).head;
-  large = large_alloc(100000, GRANULE, &zero, NULL);
+  large = large_alloc(100000, GRANULE, &zero, NULL, &counts);
   CHECK(setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}) == 0);
   pointers();
   if (!TSLAB_HARDENED) what_may_be_two_things();

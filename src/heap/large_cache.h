@@ -1,0 +1,32 @@
+/* large_cache: runs of large blocks that a thread freed, kept for its next ones.                      floor: heap
+ *
+ * A program that takes a buffer for each message frees one and asks for the same again. From the pages that is two cuts
+ * and joins of free memory under the one lock that all threads share; from here two looks at a few numbers under a lock
+ * that mostly nobody else wants. What stood still since the scavenger's last look goes back to the pages.
+ *
+ * A run in here is RUN_RESERVED, so a second free of its block is named, and no neighbour joins it.
+ * Threads: under part->lock. Only parts of epoch 0 have any. */
+#ifndef TSLAB_HEAP_LARGE_CACHE_H
+#define TSLAB_HEAP_LARGE_CACHE_H
+
+#include "heap/part.h"
+
+/* The run of exactly so many granules that came last, RUN_RESERVED; NULL: none. By the part's thread. */
+HIDDEN struct run *large_cache_take(struct part *part, size_t granules);
+
+/* Whether the run of a large block of epoch 0 may be put; after the second, in whose course the oldest go back. By the
+ * part's thread. */
+HIDDEN bool large_cache_has_room(const struct part *part, const struct run *run);
+HIDDEN bool large_cache_make_room(struct part *part, const struct run *run);
+
+/* Keeps the run of a buried block, for which there is room. By the part's thread. */
+HIDDEN void large_cache_put(struct part *part, struct run *run);
+
+/* Gives back what stood still since this was asked last, or all. Returns bytes. From any thread. */
+HIDDEN size_t large_cache_flush(struct part *part, bool all);
+
+INLINE size_t large_cache_bytes(const struct part *part) {
+  return (size_t)LOAD_RACING(part->large.granules) << GRANULE_SHIFT;
+}
+
+#endif

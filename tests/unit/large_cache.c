@@ -1,0 +1,134 @@
+/* large_cache: of the runs that a thread freed, the newest of exactly the right size comes out; bytes are limited; what
+ * stood still goes; and no neighbour joins what is in it. */
+#include "unit.h"
+
+#include "base/options.h"
+#include "heap/large_cache.h"
+#include "slab/large.h"
+
+enum { MOST = LARGE_CACHE_BYTES / GRANULE };
+
+static struct part part;
+static struct large_counts counts;
+
+static struct run *bury_new(size_t granules) {
+  bool zero;
+  char *block = large_alloc(granules << GRANULE_SHIFT, GRANULE, &zero, NULL, &counts);
+  CHECK(block != NULL);
+  large_bury(pages_run_of(block), &counts);
+  return pages_run_of(block);
+}
+
+static struct run *put_new(size_t granules) {
+  struct run *run = bury_new(granules);
+  CHECK(large_cache_has_room(&part, run) || large_cache_make_room(&part, run));
+  large_cache_put(&part, run);
+  CHECK_COUNT(run->kind, ==, RUN_RESERVED);
+  return run;
+}
+
+static void check_holds(size_t granules) {
+  CHECK_COUNT(large_cache_bytes(&part), ==, granules << GRANULE_SHIFT);
+  pages_check();
+}
+
+static void order(void) {
+  struct run *one = put_new(1), *three = put_new(3), *another = put_new(1), *two = put_new(2);
+  check_holds(7);
+  CHECK(large_cache_take(&part, 4) == NULL);
+  CHECK(large_cache_take(&part, 1) == another);
+  CHECK(large_cache_take(&part, 3) == three);
+  CHECK(large_cache_take(&part, 3) == NULL);
+  CHECK(large_cache_take(&part, 1) == one);
+  CHECK(large_cache_take(&part, 2) == two);
+  check_holds(0);
+  CHECK(large_cache_take(&part, 1) == NULL);
+  CHECK(large_again(two, 100 * KiB, &counts) == run_start(two) && two->kind == RUN_LARGE);
+  CHECK_COUNT(two->size, ==, round_up(100 * KiB, os_page_size));
+  large_bury(two, &counts);
+  struct run *all[] = {one, two, three, another};
+  for (size_t i = 0; i < 4; i++) pages_free(all[i], false);
+}
+
+static void limits(void) {
+  struct run *oldest = put_new(3), *old = put_new(1);
+  for (size_t i = 4; i < MOST; i++) put_new(1);
+  check_holds(MOST);
+  struct run *more = put_new(2); /* the oldest makes room for it */
+  check_holds(MOST - 1);
+  CHECK(oldest->kind == RUN_FREE && old->kind == RUN_RESERVED && large_cache_take(&part, 2) == more);
+  large_cache_put(&part, more);
+  CHECK(!large_cache_has_room(&part, bury_new(2)));
+  struct run *too_large = bury_new(MOST + 1);
+  CHECK(!large_cache_has_room(&part, too_large) && !large_cache_make_room(&part, too_large));
+  check_holds(MOST - 1);
+  pages_free(too_large, false);
+  put_new(MOST);
+  check_holds(MOST);
+  CHECK_COUNT(large_cache_flush(&part, true), ==, LARGE_CACHE_BYTES);
+  check_holds(0);
+
+  const size_t before = options.cache_bytes; /* TSLAB_CACHE limits it, too */
+  options.cache_bytes = 2 * GRANULE - 1;
+  put_new(1);
+  put_new(1);
+  check_holds(1);
+  options.cache_bytes = GRANULE - 1;
+  more = bury_new(1);
+  CHECK(!large_cache_make_room(&part, more));
+  options.cache_bytes = before;
+  CHECK_COUNT(large_cache_flush(&part, true), ==, GRANULE);
+  more->moved = true; /* it has a mapping of its own, which it must lose first */
+  CHECK(!large_cache_has_room(&part, more) && !large_cache_make_room(&part, more));
+  more->moved = false;
+  pages_free(more, false);
+}
+
+/* What the thread did not need between two looks. */
+static void staleness(void) {
+  struct run *oldest = put_new(2);
+  put_new(1);
+  CHECK_COUNT(large_cache_flush(&part, false), ==, 0);
+  struct run *taken = large_cache_take(&part, 1);
+  large_cache_put(&part, taken);
+  CHECK_COUNT(large_cache_flush(&part, false), ==, 2 * GRANULE); /* one of the two was always there */
+  CHECK_COUNT(oldest->kind, !=, RUN_RESERVED);
+  check_holds(1);
+  CHECK_COUNT(large_cache_flush(&part, false), ==, GRANULE);
+  check_holds(0);
+  CHECK_COUNT(large_cache_flush(&part, false), ==, 0);
+}
+
+/* Free memory beside it stays apart, and joins it once it is given back. */
+static void neighbours(void) {
+  struct run *runs[3];
+  bool zero;
+  struct run *whole = pages_alloc(6, GRANULE, RUN_LARGE, &zero, NULL);
+  pages_free(whole, true);
+  for (size_t i = 0; i < 3; i++) runs[i] = bury_new(2);
+  CHECK(runs[1] == runs[0] + 2 && runs[2] == runs[1] + 2);
+  large_cache_put(&part, runs[1]);
+  pages_free(runs[0], false);
+  pages_free(runs[2], false);
+  pages_check();
+  CHECK_COUNT(large_cache_flush(&part, true), ==, 2 * GRANULE);
+  pages_check();
+  struct run *again = pages_alloc(6, GRANULE, RUN_LARGE, &zero, NULL);
+  CHECK(again == whole);
+  pages_free(again, false);
+}
+
+int main(void) {
+  start_floors();
+  if (TSLAB_HARDENED) { /* there a large block has a guard of its own */
+    struct run *run = bury_new(1);
+    CHECK(!large_cache_has_room(&part, run));
+    pages_free(run, false);
+    return 0;
+  }
+  order();
+  limits();
+  staleness();
+  neighbours();
+  return 0;
+}
