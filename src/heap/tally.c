@@ -3,7 +3,7 @@
 
 #include "os/os.h"
 
-struct tally nobodys_tally = {.large.is_shared = true};
+struct tally nobodys_tally;
 struct tally *_Atomic all_tallies = &nobodys_tally;
 struct doings departed;
 
@@ -20,6 +20,7 @@ struct tally *tally_make(void) {
   if (own.first_is_taken) tally = pages_cut(&own.cuttings, round_up(sizeof(struct tally), CACHE_LINE));
   own.first_is_taken = true;
   if (!tally) return NULL;
+  tally->large.is_own = true;
   tally->random = (os_random() ^ (uintptr_t)tally) | 1;
   tally->slow_countdown = (uint32_t)(tally->random / 2 % SOON) + 1;
   tally->bump_countdown = (int64_t)(tally->random / 2 / SOON % SOON) + 1;

@@ -15,7 +15,7 @@ static size_t usable(size_t size) { return round_up(size, os_page_size); }
 
 /* Release: what is freed was counted as allocated, by whoever did that, before anyone can see this. */
 static void count(const struct large_counts *counts, uint64_t *counter, uint64_t by) {
-  if (UNLIKELY(counts->is_shared)) __atomic_fetch_add(counter, by, __ATOMIC_RELEASE);
+  if (UNLIKELY(!counts->is_own)) __atomic_fetch_add(counter, by, __ATOMIC_RELEASE);
   else __atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + by, __ATOMIC_RELEASE);
 }
 

@@ -6,10 +6,10 @@
 
 #include "pages/pages.h"
 
-/* Written by one thread, or, where `is_shared`, by any; read by anyone. */
+/* Written by one thread where it is_own, else by any; read by anyone. */
 struct large_counts {
   uint64_t allocations, frees, allocated_bytes, freed_bytes;
-  bool is_shared;
+  bool is_own;
 };
 
 /* At least `size` bytes on a multiple of `alignment` (a power of two); *zero says whether they read as zero. NULL

@@ -9,7 +9,7 @@
 enum { MOST = LARGE_CACHE_BYTES / GRANULE };
 
 static struct part part;
-static struct large_counts counts;
+static struct large_counts counts = {.is_own = true};
 
 static struct run *bury_new(size_t granules) {
   bool zero;
