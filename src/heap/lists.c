@@ -34,8 +34,8 @@ unsigned list_lose(struct part *part, unsigned class, unsigned lost) { return ad
 
 /* ---- a list aside ------------------------------------------------------------------------------------------------ */
 
-/* So many frees may bury what waits to be timed, before a visit looks after it. When there were mallocs too, each had one
- * of these frees before it, as where more is freed than allocated. Then the list is held: no free goes by. */
+/* So many frees may bury what waits to be timed, before a visit looks after it. When there were mallocs too, each had
+ * one of these frees before it, as where more is freed than allocated. Then the list is held: no free goes by. */
 #define ARMED_ROOM 32
 
 /* Blocks that were freed since are on top, ARMED_ROOM at the most. One that is there twice would make a ring of them,

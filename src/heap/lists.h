@@ -23,8 +23,8 @@ INLINE struct chain list_chain(const struct part *part, unsigned class) {
 HIDDEN unsigned list_lose(struct part *part, unsigned class, unsigned lost);
 
 /* The class's list goes aside, and what else is there comes back: list_join_aside puts it under its class's list, as
- * list_settle of that class does; list_take_back returns it, to be that list, which is empty. Until then some frees may go
- * onto that list; or none when it is `held`, but for so many already: the next one comes to visit. */
+ * list_settle of that class does; list_take_back returns it, to be that list, which is empty. Until then some frees may
+ * go onto that list; or none when it is `held`, but for so many already: the next one comes to visit. */
 HIDDEN void list_set_aside(struct part *part, unsigned class, unsigned held);
 HIDDEN unsigned list_join_aside(struct part *part); /* mallocs that it added up on the way */
 

@@ -305,8 +305,8 @@ struct run *pages_alloc(size_t granules, size_t alignment, enum run_kind kind, b
   return run;
 }
 
-/* What a table holds, `bytes` each, of granules whose memory went back goes back too: pages of it that no granule outside
- * `merged` shares. */
+/* What a table holds, `bytes` each, of granules whose memory went back goes back too: pages of it that no granule
+ * outside `merged` shares. */
 static void return_entries(const struct table *table, size_t bytes, const struct run *merged, size_t from, size_t to) {
   uintptr_t entries = (uintptr_t)table->start, start = run_index(merged), end = start + merged->granules;
   uintptr_t first = max_size(round_down(entries + from * bytes, os_page_size),
