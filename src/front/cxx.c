@@ -21,14 +21,20 @@ static void *allocate(size_t size, size_t alignment) {
   return alignment <= 16 ? entry_malloc(size) : front_aligned(alignment, size);
 }
 
-static COLD void *new_retry(size_t size, size_t alignment) {
+/* Calls the handler until there is memory, it throws, or there is none. */
+static COLD void *new_handled(size_t size, size_t alignment) {
   for (;;) {
     new_handler handler = get_new_handler ? get_new_handler() : NULL;
-    if (!handler) break;
+    if (!handler) return NULL;
     handler();
     void *block = allocate(size, alignment);
     if (block) return block;
   }
+}
+
+static COLD void *new_retry(size_t size, size_t alignment) {
+  void *block = new_handled(size, alignment);
+  if (block) return block;
   if (throw_bad_alloc) throw_bad_alloc();
   log_line("operator new: no memory for %zu bytes, and no C++ runtime to throw std::bad_alloc", size);
   abort();
@@ -50,7 +56,18 @@ OPERATOR(void *, _Znam, (size_t size)) { return _Znwm(size); }
 OPERATOR(void *, _ZnamSt11align_val_t, (size_t size, size_t alignment)) {
   return _ZnwmSt11align_val_t(size, alignment);
 }
-/* Those that may not throw are in cxx_nothrow.cc. */
+
+/* For those that may not throw, in cxx_nothrow.cc: what the library's own allocate, and these themselves, whatever the
+ * program replaced. */
+HIDDEN void *new_or_null(size_t size, size_t alignment);
+void *new_or_null(size_t size, size_t alignment) {
+  void *block = allocate(size, alignment);
+  return LIKELY(block != NULL) ? block : new_handled(size, alignment);
+}
+HIDDEN void *own_new(size_t) __attribute__((alias("_Znwm")));
+HIDDEN void *own_new_array(size_t) __attribute__((alias("_Znam")));
+HIDDEN void *own_new_aligned(size_t, size_t) __attribute__((alias("_ZnwmSt11align_val_t")));
+HIDDEN void *own_new_aligned_array(size_t, size_t) __attribute__((alias("_ZnamSt11align_val_t")));
 
 /* delete. Sizes, and the mark of what goes with a new that may not throw, come in further registers; nobody needs them.
  */

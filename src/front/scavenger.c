@@ -121,7 +121,7 @@ static void sleep_until_woken(void) {
   uint32_t busy = BUSY;
   if (!atomic_compare_exchange_strong(&state, &busy, ASLEEP)) return;
   uint32_t asleep = ASLEEP; /* a notice given between the last look and the exchange was lost */
-  if (pages_free_dirty() > NOTICE) atomic_compare_exchange_strong(&state, &asleep, BUSY);
+  if (pages_free_dirty() + large_cache_total() > NOTICE) atomic_compare_exchange_strong(&state, &asleep, BUSY);
   while (atomic_load(&state) == ASLEEP) os_wait(&state, ASLEEP, 0);
 }
 
@@ -129,7 +129,8 @@ static void *run(void *unused) {
   for (int idle = 0; atomic_load(&state) != LEAVING;) {
     os_wait(&state, BUSY, TICK_MS);
     bool freed = tick_once() != 0, seen = publish();
-    if (freed || seen || pages_free_dirty() != 0 || reserve_bytes() != 0) idle = 0;
+    bool waits = pages_free_dirty() + large_cache_total() + reserve_bytes() != 0;
+    if (freed || seen || waits) idle = 0;
     else idle++;
     if (idle < IDLE_TICKS) continue;
     sleep_until_woken();
@@ -173,6 +174,12 @@ static COLD bool is_wanted(void) {
   return wanted;
 }
 
+static void purge_inline(void) {
+  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
+    large_cache_flush(p, true);
+  pages_purge(UINT64_MAX, SIZE_MAX);
+}
+
 static COLD void start_or_wake(uint32_t seen) {
   int kept = errno;
   if (seen == ASLEEP) {
@@ -189,7 +196,7 @@ static COLD void start_or_wake(uint32_t seen) {
     current_part = part;
   } else if (seen == IMPOSSIBLE) {
     atomic_store_explicit(&due, UINT64_MAX, memory_order_relaxed);
-    if (pages_free_dirty() > INLINE_NOTICE) pages_purge(UINT64_MAX, SIZE_MAX);
+    if (pages_free_dirty() + large_cache_total() > INLINE_NOTICE) purge_inline();
     uint64_t when = atomic_load_explicit(&try_again_ns, memory_order_relaxed);
     if (when != 0 && os_now_coarse_ns() >= when) atomic_compare_exchange_strong(&state, &seen, UNBORN);
   }
@@ -220,14 +227,12 @@ static void notice(size_t depot_bytes, enum caller caller) {
   bool is_locked = seen == UNBORN && may_be_under_stack_lock();
   if (is_locked && caller == BY_FREE) return;
   bool publishes = (caller == BY_MALLOC || seen != UNBORN) && is_due() && is_wanted();
-  bool enough = depot_bytes > DEPOT_NOTICE || pages_free_dirty() + reserve_bytes() > NOTICE;
+  bool enough = depot_bytes > DEPOT_NOTICE || pages_free_dirty() + large_cache_total() + reserve_bytes() > NOTICE;
   if (!publishes && !enough && !(is_locked && holds_much())) return;
   if (front_is_ready()) start_or_wake(seen);
 }
 
-static size_t depot_bytes_of(const struct part *part) {
-  return __atomic_load_n(&part->depot_bytes, __ATOMIC_RELAXED) + large_cache_bytes(part);
-}
+static size_t depot_bytes_of(const struct part *part) { return __atomic_load_n(&part->depot_bytes, __ATOMIC_RELAXED); }
 
 void scavenger_notice(const struct part *part) { notice(depot_bytes_of(part), BY_FREE); }
 

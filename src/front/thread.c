@@ -50,11 +50,8 @@ bool front_start(void) {
   return front_has_started();
 }
 
-struct part *front_part(void) {
-  struct part *part = current_part;
-  if (LIKELY(part != &empty_part)) return part;
-  if (!front_start()) return NULL;
-  part = part_acquire();
+static struct part *be_born(void) {
+  struct part *part = part_acquire();
   if (!part) return NULL;
   current_thread = thread_acquire(part);
   if (!current_thread) {
@@ -65,6 +62,16 @@ struct part *front_part(void) {
   current_part = part; /* before setspecific, which may allocate */
   if (has_key) pthread_setspecific(key, part);
   return part;
+}
+
+struct part *front_part(void) {
+  struct part *part = current_part;
+  if (LIKELY(part != &empty_part)) return part;
+  if (!front_start()) return NULL;
+  part = be_born();
+  if (LIKELY(part != NULL)) return part;
+  front_purge(); /* what others keep free may be all that is missing */
+  return be_born();
 }
 
 /* The process's, as a constructor finds it. glibc hands it to each, to ours before it knows of it itself; musl hands

@@ -4,6 +4,17 @@
 #include "base/options.h"
 #include "pages/pages.h"
 
+/* Granules. Added to only when a part keeps more than it did since the scavenger's last look, so that threads that take
+ * and free by turns do not meet here. */
+static _Atomic size_t total;
+
+size_t large_cache_total(void) { return atomic_load_explicit(&total, memory_order_relaxed) << GRANULE_SHIFT; }
+
+static void set_most(struct large_cache *cache, uint32_t most) {
+  atomic_fetch_add_explicit(&total, (size_t)most - cache->most, memory_order_relaxed);
+  cache->most = most;
+}
+
 /* The run at that place, which the later ones close up to. */
 static struct run *take_at(struct large_cache *cache, unsigned at) {
   struct run *run = pages.runs + cache->runs[at];
@@ -36,29 +47,36 @@ static size_t give_back(struct run *const *runs, unsigned count) {
 
 static size_t most_granules(void) { return min_size(LARGE_CACHE_BYTES, options.cache_bytes) >> GRANULE_SHIFT; }
 
+/* Whether it may be kept at all: one that has a mapping of its own must lose it first. */
+static bool is_wanted(const struct run *run) {
+  return !TSLAB_HARDENED && !run->moved && run->granules <= most_granules();
+}
+
 bool large_cache_has_room(const struct part *part, const struct run *run) {
-  return !TSLAB_HARDENED && LOAD_RACING(part->large.granules) + run->granules <= most_granules() && !run->moved &&
-         !pages_is_frozen(run);
+  return is_wanted(run) && LOAD_RACING(part->large.granules) + run->granules <= most_granules();
 }
 
 bool large_cache_make_room(struct part *part, const struct run *run) {
   struct large_cache *cache = &part->large;
   struct run *going[LARGE_CACHE_RUNS];
   unsigned count = 0;
-  if (run->granules > most_granules()) return false;
+  if (!is_wanted(run)) return false;
   lock_take(&part->lock);
   while (cache->granules + run->granules > most_granules()) going[count++] = take_at(cache, 0);
   lock_release(&part->lock);
   give_back(going, count);
-  return large_cache_has_room(part, run);
+  return true;
 }
 
 void large_cache_put(struct part *part, struct run *run) {
   struct large_cache *cache = &part->large;
-  lock_take(&part->lock);
-  STORE_RACING(run->kind, RUN_RESERVED);
-  cache->runs[cache->count++] = (uint32_t)run_index(run);
-  STORE_RACING(cache->granules, cache->granules + run->granules);
+  lock_take(&part->lock); /* here a child finds out that it is one, and that its memory is frozen */
+  if (!pages_is_frozen(run)) {
+    STORE_RACING(run->kind, RUN_RESERVED);
+    cache->runs[cache->count++] = (uint32_t)run_index(run);
+    STORE_RACING(cache->granules, cache->granules + run->granules);
+    if (cache->granules > cache->most) set_most(cache, cache->granules);
+  }
   lock_release(&part->lock);
 }
 
@@ -69,6 +87,12 @@ size_t large_cache_flush(struct part *part, bool all) {
   unsigned count = all ? cache->count : cache->least;
   for (unsigned i = 0; i < count; i++) going[i] = take_at(cache, 0);
   cache->least = cache->count;
+  set_most(cache, cache->granules);
   lock_release(&part->lock);
   return give_back(going, count);
+}
+
+void large_cache_forget(struct part *part) {
+  set_most(&part->large, 0);
+  part->large = (struct large_cache){.count = 0};
 }

@@ -25,6 +25,12 @@ HIDDEN void large_cache_put(struct part *part, struct run *run);
 /* Gives back what stood still since this was asked last, or all. Returns bytes. From any thread. */
 HIDDEN size_t large_cache_flush(struct part *part, bool all);
 
+/* In a fork child, whose memory is frozen: what the part kept is nobody's. */
+HIDDEN void large_cache_forget(struct part *part);
+
+/* Of all parts: bytes, the most that each kept at a time since it was asked last to give back what stood still. */
+HIDDEN size_t large_cache_total(void);
+
 INLINE size_t large_cache_bytes(const struct part *part) {
   return (size_t)LOAD_RACING(part->large.granules) << GRANULE_SHIFT;
 }

@@ -2,6 +2,7 @@
 #include "heap/part.h"
 
 #include "heap/fast.h"
+#include "heap/large_cache.h"
 #include "heap/lists.h"
 #include "heap/quarantine.h"
 #include <string.h>
@@ -184,7 +185,7 @@ static void empty_bins(struct part *part) {
   __atomic_store_n(&part->depot_bytes, 0, __ATOMIC_RELAXED);
   part->free_batch = 0;
   part->unused_batch = 1;
-  part->large = (struct large_cache){.count = 0};
+  large_cache_forget(part);
 }
 
 void parts_freeze(bool knows_its_thread) {

@@ -136,8 +136,9 @@ struct sampling {
 #define LARGE_CACHE_BYTES (1 * MiB)
 #define LARGE_CACHE_RUNS  (LARGE_CACHE_BYTES / GRANULE)
 struct large_cache {
-  uint32_t granules;             /* of all; read without the lock, too */
-  uint16_t count, least;         /* runs; the latter since the scavenger's last look */
+  uint32_t granules;               /* of all; read without the lock, too */
+  uint32_t most;                   /* granules, and */
+  uint16_t count, least;           /* runs, and how few there were, since the scavenger's last look */
   uint32_t runs[LARGE_CACHE_RUNS]; /* the newest last */
 };
 

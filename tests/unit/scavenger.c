@@ -5,10 +5,11 @@
 #include "base/options.h"
 #include "front/front.h"
 #include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <time.h>
 
-enum { SMALL = 20000, LARGE = 8 };
+enum { SMALL = 20000, LARGE = 8, KEEPERS = 10, KEPT = 8, DELAYS = 22 };
 
 static void *blocks[SMALL], *larges[LARGE];
 
@@ -88,6 +89,68 @@ static void unwanted(void) {
   CHECK_COUNT(pages_totals().returned, >, 0);
 }
 
+/* Large blocks that threads keep which sleep go as well, whenever these freed them, and where there is no scavenger. */
+static pthread_barrier_t all_have, all_give, all_gave;
+
+static void *keeps(void *unused) {
+  void *kept[KEPT];
+  for (int i = 0; i < KEPT; i++) kept[i] = must(100000);
+  pthread_barrier_wait(&all_have);
+  pthread_barrier_wait(&all_give);
+  for (int i = 0; i < KEPT; i++) tslab_free(kept[i]);
+  pthread_barrier_wait(&all_gave);
+  pause();
+  return unused;
+}
+
+static void keep(unsigned keepers, long after_ms) {
+  pthread_t thread;
+  pthread_barrier_t *const barriers[] = {&all_have, &all_give, &all_gave};
+  for (int i = 0; i < 3; i++) CHECK(pthread_barrier_init(barriers[i], NULL, keepers + 1) == 0);
+  for (unsigned i = 0; i < keepers; i++) CHECK(pthread_create(&thread, NULL, keeps, NULL) == 0);
+  pthread_barrier_wait(&all_have);
+  nanosleep(&(struct timespec){.tv_sec = after_ms / 1000, .tv_nsec = after_ms % 1000 * 1000000}, NULL);
+  pthread_barrier_wait(&all_give);
+  pthread_barrier_wait(&all_gave);
+}
+
+/* As the kernel has it: to ask the library would wake the scavenger. */
+static size_t resident(void) {
+  char text[64] = "";
+  size_t count;
+  const int file = open("/proc/self/statm", O_RDONLY);
+  CHECK(file >= 0 && read(file, text, sizeof text - 1) > 0 && close(file) == 0);
+  CHECK(sscanf(text, "%*u %zu", &count) == 1);
+  return count * os_page_size;
+}
+
+/* Side by side, so that some free in the last tick before the scavenger, which has nothing else to do, sleeps. */
+static void sleepers(void) {
+  pid_t children[DELAYS];
+  for (int i = 0; i < DELAYS; i++) {
+    children[i] = fork();
+    if (children[i] != 0) continue;
+    const size_t before = resident();
+    keep(KEEPERS, 500 + 50 * i);
+    while (resident() > before + KEEPERS * KEPT * (size_t)100000 / 2)
+      nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    _exit(0);
+  }
+  for (int i = 0; i < DELAYS; i++) {
+    int status;
+    CHECK(children[i] > 0 && waitpid(children[i], &status, 0) == children[i] && status == 0);
+  }
+}
+
+static void sleepers_unwanted(void) {
+  options.scavenger = 0;
+  keep(4 * KEEPERS, 0);
+  tslab_free(must(100000)); /* a slow path gives back what is more */
+  tslab_stats_global stats;
+  CHECK(tslab_stats(&stats, sizeof stats) == 0);
+  CHECK_COUNT(stats.large_cached_bytes + stats.free_dirty_bytes, <=, 32 * MiB);
+}
+
 /* Ends the scavenger as the last thread's end does. */
 static void stops_and_is_born_again(unsigned before) {
   scavenger_stop();
@@ -103,6 +166,8 @@ static void *nothing(void *unused) { return unused; }
 int main(void) {
   pthread_t first;
   CHECK(in_child(unwanted) == 0);
+  if (!emulated() && !SANITIZED) sleepers(); /* whose memory is the process's, too */
+  if (!TSLAB_HARDENED) CHECK(in_child(sleepers_unwanted) == 0);
   CHECK(pthread_create(&first, NULL, nothing, NULL) == 0 && pthread_join(first, NULL) == 0);
   const unsigned before = threads(); /* with a sanitizer's own, which the first thread starts */
   tslab_free(must(100));

@@ -47,6 +47,38 @@ static void live_as_child(void) {
   CHECK_COUNT(live_parts, ==, 1);
 }
 
+/* Threads are born of what another keeps free, where there is nothing else. */
+enum { LATE = 8 };
+static pthread_barrier_t nothing_left;
+
+static void *be_born_late(void *unused) {
+  pthread_barrier_wait(&nothing_left);
+  CHECK(current_part == &empty_part);
+  CHECK(front_part() != NULL); /* what a malloc does first, and then it might find the memory itself */
+  pthread_barrier_wait(&nothing_left); /* so that none has another's part */
+  return unused;
+}
+
+static void live_on_what_others_keep(void) {
+  static void *larges[4096];
+  unsigned count = 0;
+  pthread_t threads[LATE];
+  struct rlimit limit = {512 * MiB, 512 * MiB};
+  CHECK(pthread_barrier_init(&nothing_left, NULL, LATE + 1) == 0);
+  for (int i = 0; i < LATE; i++) CHECK(pthread_create(&threads[i], NULL, be_born_late, NULL) == 0);
+  options.scavenger = 0;
+  CHECK(setrlimit(RLIMIT_DATA, &limit) == 0);
+  while (count < 4096 && (larges[count] = tslab_malloc(500000)) != NULL) count++;
+  CHECK(count < 4096);
+  for (unsigned size = 60000; size >= 16; size /= 2) /* all that is left in between */
+    while (tslab_malloc(size)) {}
+  tslab_free(larges[0]);
+  tslab_free(larges[1]);
+  pthread_barrier_wait(&nothing_left);
+  pthread_barrier_wait(&nothing_left);
+  for (int i = 0; i < LATE; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
 int main(void) {
   CHECK(front_has_started() && front_is_ready() && current_part->live);
   CHECK_COUNT(live_parts, ==, 1);
@@ -62,6 +94,7 @@ int main(void) {
   run_thread(live_beside_another, &seen[0]);
   CHECK(front_part() == current_part);
 
+  if (!SANITIZED && !emulated()) CHECK(in_child(live_on_what_others_keep) == 0);
   options.stats_at_exit = "/nonexistent/stats";
   CHECK(in_child(live_as_child) == 0);
   CHECK(options.stats_at_exit != NULL);
