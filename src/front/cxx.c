@@ -5,17 +5,12 @@
  * name, wherever that leads to, and are weak, so that in a static link the program's are no second definition.
  *
  * When memory is short, new calls the program's new_handler until there is memory, the handler throws, or there is
- * none: then bad_alloc is thrown, by the program's own C++ runtime, found by weak reference. */
+ * none: then bad_alloc is thrown, by the program's own C++ runtime. */
+#include "front/cxx.h"
+
 #include "front/entry.h"
 
-#include "base/log.h"
-#include <stdlib.h>
-
 #define EXPORT __attribute__((visibility("default")))
-
-typedef void (*new_handler)(void);
-extern __attribute__((weak)) new_handler get_new_handler(void) __asm__("_ZSt15get_new_handlerv");
-extern __attribute__((weak)) NORETURN void throw_bad_alloc(void) __asm__("_ZSt17__throw_bad_allocv");
 
 static void *allocate(size_t size, size_t alignment) {
   return alignment <= 16 ? entry_malloc(size) : front_aligned(alignment, size);
@@ -24,7 +19,7 @@ static void *allocate(size_t size, size_t alignment) {
 /* Calls the handler until there is memory, it throws, or there is none. */
 static COLD void *new_handled(size_t size, size_t alignment) {
   for (;;) {
-    new_handler handler = get_new_handler ? get_new_handler() : NULL;
+    new_handler handler = cxx_new_handler();
     if (!handler) return NULL;
     handler();
     void *block = allocate(size, alignment);
@@ -35,9 +30,7 @@ static COLD void *new_handled(size_t size, size_t alignment) {
 static COLD void *new_retry(size_t size, size_t alignment) {
   void *block = new_handled(size, alignment);
   if (block) return block;
-  if (throw_bad_alloc) throw_bad_alloc();
-  log_line("operator new: no memory for %zu bytes, and no C++ runtime to throw std::bad_alloc", size);
-  abort();
+  cxx_throw_bad_alloc(size);
 }
 
 #define OPERATOR(type, name, parameters)             \

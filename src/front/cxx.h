@@ -1,0 +1,18 @@
+/* cxx: what operator new asks of the program's own C++ runtime.                                      floor: front
+ *
+ * Twice: a static link must name it, or the linker leaves it out (cxx_static.c); the shared library may not, because a
+ * process may have none, or get it with a library that it loads later (cxx_shared.c). Threads: any. */
+#ifndef TSLAB_FRONT_CXX_H
+#define TSLAB_FRONT_CXX_H
+
+#include "base/attr.h"
+#include <stddef.h>
+
+typedef void (*new_handler)(void);
+
+HIDDEN new_handler cxx_new_handler(void); /* NULL: none is set */
+
+/* For that many bytes there is no memory. Aborts, with a line that says so, where there is no C++ runtime. */
+HIDDEN NORETURN void cxx_throw_bad_alloc(size_t size);
+
+#endif

@@ -1,0 +1,22 @@
+/* A C program that loads a C++ library for itself, as scripting languages do: new there throws bad_alloc, and calls its
+ * handler first, though nobody has the C++ runtime in his search order; and it may be loaded after the allocator. */
+#include "../check.h"
+
+#include <dlfcn.h>
+
+static int (*function_of(void *library, const char *name))(size_t) {
+  int (*function)(size_t) = (int (*)(size_t))dlsym(library, name);
+  CHECK(function != NULL);
+  return function;
+}
+
+int main(void) {
+  CHECK(dlsym(RTLD_DEFAULT, "_ZSt17__throw_bad_allocv") == NULL);
+  void *library = dlopen(PLUGIN, RTLD_NOW | RTLD_LOCAL);
+  CHECK(library != NULL);
+  const size_t huge = (size_t)1 << 61;
+  CHECK(function_of(library, "throws")(100) == 0);
+  CHECK(function_of(library, "throws")(huge) == 1);
+  CHECK(function_of(library, "calls_handler")(huge) == 1);
+  return 0;
+}
