@@ -17,9 +17,9 @@ static void *allocate(size_t size, size_t alignment) {
 }
 
 /* Calls the handler until there is memory, it throws, or there is none. */
-static COLD void *new_handled(size_t size, size_t alignment) {
+static COLD void *new_handled(size_t size, size_t alignment, bool is_caught_here) {
   for (;;) {
-    new_handler handler = cxx_new_handler();
+    new_handler handler = cxx_new_handler(is_caught_here);
     if (!handler) return NULL;
     handler();
     void *block = allocate(size, alignment);
@@ -28,7 +28,7 @@ static COLD void *new_handled(size_t size, size_t alignment) {
 }
 
 static COLD void *new_retry(size_t size, size_t alignment) {
-  void *block = new_handled(size, alignment);
+  void *block = new_handled(size, alignment, false);
   if (block) return block;
   cxx_throw_bad_alloc(size);
 }
@@ -55,7 +55,7 @@ OPERATOR(void *, _ZnamSt11align_val_t, (size_t size, size_t alignment)) {
 HIDDEN void *new_or_null(size_t size, size_t alignment);
 void *new_or_null(size_t size, size_t alignment) {
   void *block = allocate(size, alignment);
-  return LIKELY(block != NULL) ? block : new_handled(size, alignment);
+  return LIKELY(block != NULL) ? block : new_handled(size, alignment, true);
 }
 HIDDEN void *own_new(size_t) __attribute__((alias("_Znwm")));
 HIDDEN void *own_new_array(size_t) __attribute__((alias("_Znam")));

@@ -23,8 +23,9 @@ static void *find(const char *name) {
   return NULL;
 }
 
-new_handler cxx_new_handler(void) {
+new_handler cxx_new_handler(bool is_caught_here) {
   if (get_new_handler) return get_new_handler();
+  if (is_caught_here) return NULL;
   __typeof__(get_new_handler) *found = (__typeof__(found))find(GET_NEW_HANDLER);
   return found ? found() : NULL;
 }

@@ -18,5 +18,6 @@ int main(void) {
   CHECK(function_of(library, "throws")(100) == 0);
   CHECK(function_of(library, "throws")(huge) == 1);
   CHECK(function_of(library, "calls_handler")(huge) == 1);
+  CHECK(function_of(library, "nothrow_is_null")(huge) == 1);
   return 0;
 }

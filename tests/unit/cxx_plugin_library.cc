@@ -19,6 +19,18 @@ extern "C" int throws(std::size_t size) {
   }
 }
 
+static void refuse() {
+  handled++;
+  throw std::bad_alloc();
+}
+
+extern "C" int nothrow_is_null(std::size_t size) {
+  std::set_new_handler(refuse);
+  void *volatile block = ::operator new(size, std::nothrow);
+  std::set_new_handler(nullptr);
+  return block == nullptr;
+}
+
 extern "C" int calls_handler(std::size_t size) {
   std::set_new_handler(give_up);
   return throws(size) ? handled : -1;
