@@ -61,6 +61,11 @@ HIDDEN void fork_start(void); /* once, by the library's constructor: children ar
  * end with it, whatever locks it held. A system call. */
 HIDDEN bool fork_is_visitor(void);
 
+/* Whatever any thread, epoch or size keeps that is free, this thread's lists included, becomes free pages, for a call
+ * that found none. These stay as they are: to give them back to the system takes them from other calls meanwhile, and
+ * no limit that refuses memory counts what is resident. */
+HIDDEN void front_reclaim(void);
+
 /* Gives back everything that is free, this thread's lists included. Returns bytes. */
 HIDDEN size_t front_purge(void);
 

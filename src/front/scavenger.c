@@ -177,7 +177,7 @@ static COLD bool is_wanted(void) {
 static void purge_inline(void) {
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
     large_cache_flush(p, true);
-  pages_purge(UINT64_MAX, SIZE_MAX);
+  if (pages_free_dirty() > INLINE_NOTICE) pages_purge(UINT64_MAX, SIZE_MAX); /* else the next thread takes it as it is */
 }
 
 static COLD void start_or_wake(uint32_t seen) {
@@ -260,14 +260,23 @@ void scavenger_after_fork_child(void) {
   atomic_store(&state, UNBORN);
 }
 
-size_t front_purge(void) {
-  if (!front_has_started()) return 0;
-  size_t before = pages_totals().returned;
+static void gather_free(void) {
   if (current_part != &empty_part) heap_flush_lists(current_part);
   for (int turn = 0; turn < 2; turn++) /* what one part held may be the last of another's slab */
     for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) tidy(p, true);
   spares_age(true);
   reserve_empty();
+}
+
+void front_reclaim(void) {
+  large_cache_suspend();
+  gather_free();
+}
+
+size_t front_purge(void) {
+  if (!front_has_started()) return 0;
+  size_t before = pages_totals().returned;
+  gather_free();
   pages_purge(UINT64_MAX, SIZE_MAX);
   if (TSLAB_CHECK_LEVEL >= 2) pages_check();
   return pages_totals().returned - before;

@@ -8,11 +8,13 @@
  * and free by turns do not meet here. */
 static _Atomic size_t total;
 
+static uint32_t suspended; /* so many frees keep nothing yet */
+
 size_t large_cache_total(void) { return atomic_load_explicit(&total, memory_order_relaxed) << GRANULE_SHIFT; }
 
 static void set_most(struct large_cache *cache, uint32_t most) {
   atomic_fetch_add_explicit(&total, (size_t)most - cache->most, memory_order_relaxed);
-  cache->most = most;
+  STORE_RACING(cache->most, most);
 }
 
 /* The run at that place, which the later ones close up to. */
@@ -45,24 +47,38 @@ static size_t give_back(struct run *const *runs, unsigned count) {
   return bytes;
 }
 
-static size_t most_granules(void) { return min_size(LARGE_CACHE_BYTES, options.cache_bytes) >> GRANULE_SHIFT; }
+void large_cache_suspend(void) { STORE_RACING(suspended, LARGE_CACHE_SUSPENDED); }
+
+/* Granules that the part may keep: what it kept before, and of what all may keep the rest. */
+static size_t share(const struct large_cache *cache) {
+  if (UNLIKELY(LOAD_RACING(suspended) != 0)) return 0;
+  size_t all = atomic_load_explicit(&total, memory_order_relaxed), most = LARGE_CACHES_BYTES >> GRANULE_SHIFT;
+  size_t rest = all < most ? most - all : 0;
+  return min_size(LOAD_RACING(cache->most) + rest, min_size(LARGE_CACHE_BYTES, options.cache_bytes) >> GRANULE_SHIFT);
+}
 
 /* Whether it may be kept at all: one that has a mapping of its own must lose it first. */
-static bool is_wanted(const struct run *run) {
-  return !TSLAB_HARDENED && !run->moved && run->granules <= most_granules();
+static bool is_wanted(const struct run *run, size_t most) {
+  return !TSLAB_HARDENED && !run->moved && run->granules <= most;
 }
 
 bool large_cache_has_room(const struct part *part, const struct run *run) {
-  return is_wanted(run) && LOAD_RACING(part->large.granules) + run->granules <= most_granules();
+  const size_t most = share(&part->large);
+  return is_wanted(run, most) && LOAD_RACING(part->large.granules) + run->granules <= most;
 }
 
 bool large_cache_make_room(struct part *part, const struct run *run) {
   struct large_cache *cache = &part->large;
   struct run *going[LARGE_CACHE_RUNS];
   unsigned count = 0;
-  if (!is_wanted(run)) return false;
+  const size_t most = share(cache);
+  if (!is_wanted(run, most)) {
+    uint32_t left = LOAD_RACING(suspended);
+    if (UNLIKELY(left != 0)) STORE_RACING(suspended, left - 1);
+    return false;
+  }
   lock_take(&part->lock);
-  while (cache->granules + run->granules > most_granules()) going[count++] = take_at(cache, 0);
+  while (cache->granules + run->granules > most) going[count++] = take_at(cache, 0);
   lock_release(&part->lock);
   give_back(going, count);
   return true;
@@ -93,6 +109,6 @@ size_t large_cache_flush(struct part *part, bool all) {
 }
 
 void large_cache_forget(struct part *part) {
-  set_most(&part->large, 0);
+  atomic_store_explicit(&total, 0, memory_order_relaxed);
   part->large = (struct large_cache){.count = 0};
 }

@@ -25,6 +25,11 @@ HIDDEN void large_cache_put(struct part *part, struct run *run);
 /* Gives back what stood still since this was asked last, or all. Returns bytes. From any thread. */
 HIDDEN size_t large_cache_flush(struct part *part, bool all);
 
+/* Memory was refused: the next frees, of whatever thread, are for all, or a process at its limit would be refused again
+ * and again what its threads keep by turns. From any thread. */
+#define LARGE_CACHE_SUSPENDED 1000000 /* frees: about a second of a thread that does nothing else */
+HIDDEN void large_cache_suspend(void);
+
 /* In a fork child, whose memory is frozen: what the part kept is nobody's. */
 HIDDEN void large_cache_forget(struct part *part);
 

@@ -133,8 +133,9 @@ struct sampling {
 };
 
 /* What large blocks lay in that the thread freed: heap/large_cache.h. */
-#define LARGE_CACHE_BYTES (1 * MiB)
-#define LARGE_CACHE_RUNS  (LARGE_CACHE_BYTES / GRANULE)
+#define LARGE_CACHE_BYTES  (1 * MiB)
+#define LARGE_CACHE_RUNS   (LARGE_CACHE_BYTES / GRANULE)
+#define LARGE_CACHES_BYTES (16 * MiB) /* about: of all parts, the most that each kept since the scavenger's last look */
 struct large_cache {
   uint32_t granules;               /* of all; read without the lock, too */
   uint32_t most;                   /* granules, and */

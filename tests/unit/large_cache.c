@@ -1,5 +1,5 @@
 /* large_cache: of the runs that a thread freed, the newest of exactly the right size comes out; bytes are limited; what
- * stood still goes; and no neighbour joins what is in it. */
+ * stood still goes; no neighbour joins what is in it; and all parts together keep so much, or nothing for a while. */
 #include "unit.h"
 
 #include "base/options.h"
@@ -118,6 +118,46 @@ static void neighbours(void) {
   pages_free(again, false);
 }
 
+/* All parts together keep so much, and what one did not need since the last look another may have. */
+static void all(void) {
+  enum { OTHERS = LARGE_CACHES_BYTES / LARGE_CACHE_BYTES };
+  static struct part others[OTHERS];
+  for (size_t i = 0; i < OTHERS; i++) {
+    struct run *whole = bury_new(MOST);
+    CHECK(large_cache_has_room(&others[i], whole));
+    large_cache_put(&others[i], whole);
+  }
+  CHECK_COUNT(large_cache_total(), ==, LARGE_CACHES_BYTES);
+  struct run *more = bury_new(1);
+  CHECK(!large_cache_has_room(&part, more) && !large_cache_make_room(&part, more));
+  CHECK(!large_cache_has_room(&others[0], more) && large_cache_make_room(&others[0], more));
+  large_cache_put(&others[0], more); /* in its own place */
+  CHECK_COUNT(large_cache_bytes(&others[0]), ==, GRANULE);
+  CHECK_COUNT(large_cache_total(), ==, LARGE_CACHES_BYTES);
+  CHECK_COUNT(large_cache_flush(&others[0], true), ==, GRANULE);
+  CHECK_COUNT(large_cache_total(), ==, LARGE_CACHES_BYTES - LARGE_CACHE_BYTES);
+  put_new(MOST);
+  large_cache_flush(&part, true);
+
+  others[1].large.most++; /* a child forked between the two places where that is counted */
+  for (size_t i = 0; i < OTHERS; i++) {
+    struct run *run = large_cache_take(&others[i], MOST);
+    if (run) pages_free(run, false);
+    large_cache_forget(&others[i]);
+  }
+  CHECK_COUNT(large_cache_total(), ==, 0);
+}
+
+/* After memory was refused. */
+static void suspension(void) {
+  struct run *run = bury_new(1);
+  large_cache_suspend();
+  for (int i = 0; i < LARGE_CACHE_SUSPENDED; i++)
+    CHECK(!large_cache_has_room(&part, run) && !large_cache_make_room(&part, run));
+  CHECK(large_cache_has_room(&part, run));
+  pages_free(run, false);
+}
+
 int main(void) {
   start_floors();
   if (TSLAB_HARDENED) { /* there a large block has a guard of its own */
@@ -130,5 +170,7 @@ int main(void) {
   limits();
   staleness();
   neighbours();
+  all();
+  suspension();
   return 0;
 }

@@ -4,6 +4,7 @@
 
 #include "base/options.h"
 #include "front/front.h"
+#include "heap/large_cache.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -103,13 +104,15 @@ static void *keeps(void *unused) {
   return unused;
 }
 
-static void keep(unsigned keepers, long after_ms) {
+static void start_keepers(unsigned keepers) {
   pthread_t thread;
   pthread_barrier_t *const barriers[] = {&all_have, &all_give, &all_gave};
   for (int i = 0; i < 3; i++) CHECK(pthread_barrier_init(barriers[i], NULL, keepers + 1) == 0);
   for (unsigned i = 0; i < keepers; i++) CHECK(pthread_create(&thread, NULL, keeps, NULL) == 0);
   pthread_barrier_wait(&all_have);
-  nanosleep(&(struct timespec){.tv_sec = after_ms / 1000, .tv_nsec = after_ms % 1000 * 1000000}, NULL);
+}
+
+static void let_keepers_free(void) {
   pthread_barrier_wait(&all_give);
   pthread_barrier_wait(&all_gave);
 }
@@ -131,7 +134,9 @@ static void sleepers(void) {
     children[i] = fork();
     if (children[i] != 0) continue;
     const size_t before = resident();
-    keep(KEEPERS, 500 + 50 * i);
+    start_keepers(KEEPERS);
+    nanosleep(&(struct timespec){.tv_sec = (10 + i) / 20, .tv_nsec = (10 + i) % 20 * 50000000L}, NULL);
+    let_keepers_free();
     while (resident() > before + KEEPERS * KEPT * (size_t)100000 / 2)
       nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
     _exit(0);
@@ -144,17 +149,38 @@ static void sleepers(void) {
 
 static void sleepers_unwanted(void) {
   options.scavenger = 0;
-  keep(4 * KEEPERS, 0);
+  start_keepers(4 * KEEPERS);
+  let_keepers_free();
   tslab_free(must(100000)); /* a slow path gives back what is more */
   tslab_stats_global stats;
   CHECK(tslab_stats(&stats, sizeof stats) == 0);
   CHECK_COUNT(stats.large_cached_bytes + stats.free_dirty_bytes, <=, 32 * MiB);
 }
 
+/* What a thread keeps that sleeps is found by who is refused memory, an epoch, too. */
+static void shortage(void) {
+  const struct rlimit limit = {512 * MiB, 512 * MiB};
+  void *block, *last = NULL;
+  options.scavenger = 0;
+  start_keepers(1);
+  CHECK(setrlimit(RLIMIT_DATA, &limit) == 0);
+  while ((block = tslab_malloc(500000)) != NULL) last = block;
+  for (unsigned size = 60000; size >= 16; size /= 2)
+    while (tslab_malloc(size)) {}
+  while (tslab_epoch_open("fill")) {}
+  for (int i = 0; i < LARGE_CACHE_SUSPENDED; i++) { /* that was a refusal, after which threads keep nothing */
+    tslab_free(last);
+    last = tslab_malloc(500000);
+  }
+  let_keepers_free();
+  CHECK(tslab_epoch_open("after") != TSLAB_EPOCH_DEFAULT);
+  CHECK(tslab_malloc(100000) != NULL);
+}
+
 /* Ends the scavenger as the last thread's end does. */
 static void stops_and_is_born_again(unsigned before) {
   scavenger_stop();
-  CHECK_COUNT(threads(), ==, before);
+  while (threads() != before) sched_yield(); /* the kernel tells who joins it before it takes it off its list */
   scavenger_stop(); /* nothing to stop */
   burst();
   CHECK_COUNT(threads(), ==, before + 1);
@@ -168,6 +194,7 @@ int main(void) {
   CHECK(in_child(unwanted) == 0);
   if (!emulated() && !SANITIZED) sleepers(); /* whose memory is the process's, too */
   if (!TSLAB_HARDENED) CHECK(in_child(sleepers_unwanted) == 0);
+  if (!emulated() && !SANITIZED) CHECK(in_child(shortage) == 0);
   CHECK(pthread_create(&first, NULL, nothing, NULL) == 0 && pthread_join(first, NULL) == 0);
   const unsigned before = threads(); /* with a sanitizer's own, which the first thread starts */
   tslab_free(must(100));
