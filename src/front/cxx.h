@@ -11,8 +11,8 @@
 
 typedef void (*new_handler)(void);
 
-/* NULL: none is set. Where the runtime came after the library, this catches nothing (cxx_nothrow.cc): a handler that may
- * throw through it is not to be called then. */
+/* NULL: none is set. Where the runtime came after the library, this catches nothing (cxx_nothrow.cc): a handler that
+ * may throw through it is not to be called then. */
 HIDDEN new_handler cxx_new_handler(bool is_caught_here);
 
 /* For that many bytes there is no memory. Aborts, with a line that says so, where there is no C++ runtime. */

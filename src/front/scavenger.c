@@ -177,7 +177,7 @@ static COLD bool is_wanted(void) {
 static void purge_inline(void) {
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
     large_cache_flush(p, true);
-  if (pages_free_dirty() > INLINE_NOTICE) pages_purge(UINT64_MAX, SIZE_MAX); /* else the next thread takes it as it is */
+  if (pages_free_dirty() > INLINE_NOTICE) pages_purge(UINT64_MAX, SIZE_MAX); /* else it is ready for the next */
 }
 
 static COLD void start_or_wake(uint32_t seen) {
