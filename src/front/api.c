@@ -66,10 +66,17 @@ static void *refill(unsigned class, size_t size) {
   return block;
 }
 
+/* Who needs no refill is seen, too, now and then. */
+static NOINLINE void *take_aside(struct part *part, unsigned class, size_t size) {
+  void *block = sample_aside(part, class, size);
+  if (UNLIKELY(part->sampling.timings == TIMED)) scavenger_notice_malloc(part);
+  return block;
+}
+
 /* The list is empty or bad; or aside, for this call to be timed. */
 INLINE void *miss(unsigned class, size_t size) {
   struct part *part = current_part;
-  void *block = LIKELY(sample_is_due(part, class)) ? sample_aside(part, class, size) : NULL; /* the rarer, as if not */
+  void *block = LIKELY(sample_is_due(part, class)) ? take_aside(part, class, size) : NULL; /* the rarer, as if not */
   return LIKELY(block != NULL) ? block : refill(class, size);
 }
 

@@ -22,9 +22,10 @@ static void account(struct part *part, unsigned class, int blocks) {
   __atomic_store_n(&part->depot_bytes, bytes, __ATOMIC_RELAXED);
 }
 
-static bool join(struct part *part, struct bin *bin, struct chain chain) {
+static bool join(struct part *part, unsigned class, struct chain chain) {
+  const struct bin *bin = &part->bins[class];
   struct batch *newest = &part->batches[bin->newest];
-  unsigned most = (unsigned)bin->cap + JOIN_MOST;
+  unsigned most = list_cap(bin, class) + JOIN_MOST;
   if (!bin->newest || chain.count > JOIN_MOST || newest->count + chain.count > most) return false;
   void *tail = chain.head;
   for (unsigned i = 1; i < chain.count && block_next(tail) != CHAIN_END; i++) tail = block_next(tail);
@@ -44,7 +45,7 @@ bool depot_is_full(const struct part *part, unsigned class, unsigned count) {
 bool depot_put(struct part *part, unsigned class, struct chain chain) {
   struct bin *bin = &part->bins[class];
   if (depot_is_full(part, class, chain.count)) return false;
-  if (!join(part, bin, chain)) {
+  if (!join(part, class, chain)) {
     uint16_t index = take_record(part);
     if (!index) return false;
     part->batches[index] = (struct batch){chain.head, (uint16_t)chain.count, 0, bin->newest, (uint16_t)class};

@@ -55,7 +55,9 @@ void *heap_refill(struct part *part, unsigned class) {
   if (bin->cap == 0) list_open(part, class);
   if (LIKELY(part->list[class] == CHAIN_END)) { /* else settling it brought back what was aside */
     struct chain chain = depot_take(part, class);
-    if (chain.count == 0) chain = bins_take(part, class, bin->cap / 4u);
+    if (bin->halvings) bin->halvings = 0;
+    else if (chain.count > 0) list_grow(part, class, true); /* the list was too short for it */
+    if (chain.count == 0) chain = bins_take(part, class, list_cap(bin, class) / 4u);
     else tally_stage(part->tally, PATH_DEPOT);
     list_set(part, class, chain);
   }
@@ -161,7 +163,7 @@ void heap_overflow(struct part *part, unsigned class, void *block) {
   bump(&bin->overflows, 1);
   struct chain chain = list_chain(part, class);
   /* Mostly the frees between two visits were balanced by mallocs, and the list is nowhere near full. */
-  unsigned most = was_aside ? bin->cap : bin->cap - bin->cap / 4u;
+  unsigned cap = list_cap(bin, class), most = was_aside ? cap : cap - cap / 4u;
   bool has_room = (was_aside || mallocs > 0) && chain.count <= most;
   if (has_room) {
     if (!was_aside) list_grow(part, class, false);

@@ -105,13 +105,14 @@ unsigned list_settle(struct part *part, unsigned class) {
 }
 
 /* A quarter of the cap stays open even on a long list, so that no pattern of calls visits every time. */
-static unsigned room_for(const struct bin *bin, unsigned length) {
-  unsigned least = bin->cap / 4u + 1;
-  return bin->cap > length + least ? bin->cap - length : least;
+static unsigned room_for(unsigned cap, unsigned length) {
+  unsigned least = cap / 4u + 1;
+  return cap > length + least ? cap - length : least;
 }
 
 void list_set(struct part *part, unsigned class, struct chain chain) {
-  uint32_t count = count_of(room_for(&part->bins[class], chain.count), chain.count + quarantine_of(part, class));
+  unsigned room = room_for(list_cap(&part->bins[class], class), chain.count);
+  uint32_t count = count_of(room, chain.count + quarantine_of(part, class));
   part->list[class] = chain.head;
   part_begin_list_change(part, class);
   __atomic_store_n(&part->count[class].now, count, __ATOMIC_RELEASE);
@@ -161,9 +162,8 @@ uint64_t list_served(const struct part *part) {
 
 /* ---- caps -------------------------------------------------------------------------------------------------------- */
 
-/* Blocks of the class in `bytes`, at least one and at most `most`. */
-static unsigned blocks_in(unsigned class, size_t bytes, unsigned most) {
-  return (unsigned)min_size(max_size(bytes / class_size(class), 1), most);
+static unsigned most_blocks(unsigned class) {
+  return (unsigned)max_size(blocks_in(class, LIST_FULL_BYTES, LIST_MOST), LIST_FULL_LEAST);
 }
 
 static void set_cap(struct part *part, unsigned class, unsigned cap) {
@@ -192,8 +192,12 @@ static void take_back(struct part *part, unsigned victim) {
 }
 
 void list_grow(struct part *part, unsigned class, bool locked) {
-  unsigned cap = part->bins[class].cap;
-  unsigned more = (unsigned)min_size(cap * 2, blocks_in(class, LIST_FULL_BYTES, LIST_MOST));
+  struct bin *bin = &part->bins[class];
+  if (bin->halvings) {
+    bin->halvings--;
+    return;
+  }
+  unsigned cap = bin->cap, more = (unsigned)min_size(cap * 2, most_blocks(class));
   size_t bytes = (more - cap) * class_size(class);
   if (more <= cap) return;
   if (locked && part->granted_bytes + bytes > GRANTED_MOST) {
@@ -204,6 +208,5 @@ void list_grow(struct part *part, unsigned class, bool locked) {
 }
 
 void list_shrink(struct part *part, unsigned class) {
-  unsigned cap = part->bins[class].cap, drained = blocks_in(class, LIST_DRAIN_BYTES, LIST_DRAIN);
-  if (cap > drained) set_cap(part, class, (unsigned)max_size(cap / 2, drained));
+  if (list_cap(&part->bins[class], class) > list_drained_cap(class)) part->bins[class].halvings++;
 }

@@ -51,12 +51,12 @@ INLINE bool list_is_settled(const struct part *part, unsigned class) {
 /* The class's first cap. */
 HIDDEN void list_open(struct part *part, unsigned class);
 
-/* More cap for a list that its thread both allocates from and frees into, if the part may hold more; when `locked`, at
- * the cost of a class that rests. */
-HIDDEN void list_grow(struct part *part, unsigned class, bool locked);
-
-/* Less for one that its thread only frees into. */
+/* Halves list_cap, for a list that its thread only frees into. */
 HIDDEN void list_shrink(struct part *part, unsigned class);
+
+/* Undoes that once. Or more cap, for a list that its thread both allocates from and frees into, or that was too short,
+ * if the part may hold more; when `locked`, at the cost of a class that rests. */
+HIDDEN void list_grow(struct part *part, unsigned class, bool locked);
 
 /* The class's calls up to this moment and the length of its list. From any thread. */
 struct list_totals {

@@ -28,13 +28,15 @@
 #include "slab/chunk.h"
 #include "slab/slab.h"
 
-/* How many blocks a list may hold grows by doubling while its thread both allocates and frees in the class, from FIRST
- * to FULL, as long as all caps of the part together stay within GRANTED_MOST: that is what an idle thread can hide.
- * While a thread only frees, it halves down to DRAIN, because each block then left behind pins a page. What is more is
- * the depot's, until more goes on coming: docs/decisions/0018. */
+/* How many blocks a list may hold grows by doubling while its thread both allocates and frees in the class, or wants
+ * back what the list was too short for, from FIRST to FULL, as long as all caps of the part together stay within
+ * GRANTED_MOST: that is what an idle thread can hide. While a thread only frees, it is halved down to DRAIN, because
+ * each block then left behind pins a page; each refill undoes one of these halvings. What is more is the depot's, until
+ * more goes on coming: docs/decisions/0018, 0020. */
 #define LIST_FIRST_BYTES (4 * KiB)
 #define LIST_FIRST       32
 #define LIST_FULL_BYTES (192 * KiB)
+#define LIST_FULL_LEAST  16   /* at least, so that a handful of buffers is a list */
 #define LIST_MOST        1500 /* so that fewer than one free in a thousand visits, and p99.9 is the fast path's */
 #define LIST_DRAIN_BYTES (16 * KiB)
 #define LIST_DRAIN       12
@@ -92,10 +94,24 @@ struct bin {
   uint32_t depot_blocks, depot_least; /* the latter since the scavenger's last look */
   uint32_t drained; /* blocks that the depot let pass since a refill, or a full list that was not only freed to */
   uint16_t newest, oldest; /* batches */
-  uint16_t cap;            /* blocks that the list should not exceed now; 0 until the class is used */
+  uint16_t cap;            /* blocks that the list should not exceed; 0 until the class is used */
+  uint8_t halvings;        /* of that cap, for now */
   uint8_t due;             /* samples to be taken, as soon as may be; without the one that the list is aside for */
   int32_t countdown;       /* mallocs that the list serves until one more is */
 };
+
+/* Blocks of the class in `bytes`, at least one and at most `most`. */
+INLINE unsigned blocks_in(unsigned class, size_t bytes, unsigned most) {
+  return (unsigned)min_size(max_size(bytes / class_size(class), 1), most);
+}
+
+INLINE unsigned list_drained_cap(unsigned class) { return blocks_in(class, LIST_DRAIN_BYTES, LIST_DRAIN); }
+
+/* How many blocks the list should not exceed now. */
+INLINE unsigned list_cap(const struct bin *bin, unsigned class) {
+  if (LIKELY(bin->halvings == 0)) return bin->cap;
+  return (unsigned)min_size(bin->cap, max_size((size_t)bin->cap >> bin->halvings, list_drained_cap(class)));
+}
 
 #define TIMED 16
 

@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "heap/fast.h"
 #include "heap/heap.h"
+#include "heap/lists.h"
 
 enum { SLOTS = 6000, KINDS = 5 };
 
@@ -199,14 +200,42 @@ static void long_drains_empty_the_depot(void) {
 
   for (int i = 0; i < FEW; i++) blocks[i] = allocate(CLASS);
   for (int i = 0; i < FEW; i++) release(blocks[i], CLASS);
-  CHECK_COUNT(bin->depot_blocks, >, 0); /* for the next malloc: one that allocates is believed to go on with that */
+  /* For the next malloc: one that allocates is believed to go on with that. */
+  CHECK_COUNT(bin->depot_blocks + list_length(parts[0], CLASS), >, FEW / 2);
   heap_flush_lists(parts[0]);
+}
+
+/* Who takes some blocks and frees them all, again and again, as for each request, soon has them on a list that is long
+ * enough. */
+static void bursts_become_lists(void) {
+  static void *blocks[LIST_MOST];
+  const struct { size_t size; unsigned count; } bursts[] = {
+      {64, 1000}, {64, 100}, {512, 300}, {4 * KiB, 40}, {12 * KiB, 15}, {SMALL_MAX, 4}, {SMALL_MAX, 15}};
+  if (TSLAB_HARDENED) return; /* there a block rests before it is on the list again */
+  const size_t sample = options.sample;
+  options.sample = 0; /* a list that is aside is nothing that allocate() knows of */
+  be(0);
+  for (size_t i = 0; i < sizeof bursts / sizeof *bursts; i++) {
+    const unsigned class = class_of(bursts[i].size), count = bursts[i].count;
+    const struct bin *const bin = &parts[0]->bins[class];
+    uint64_t refills = 0;
+    for (int round = 0; round < 100; round++) {
+      if (round == 50) refills = bin->refills;
+      for (unsigned j = 0; j < count; j++) blocks[j] = allocate(class);
+      for (unsigned j = 0; j < count; j++) release(blocks[j], class);
+    }
+    CHECK_COUNT(bin->refills - refills, <, 10);
+    heap_flush_lists(parts[0]);
+  }
+  options.sample = sample;
+  part_check(parts[0]);
 }
 
 int main(void) {
   start_floors();
   parts[0] = part_acquire();
   parts[1] = part_acquire();
+  bursts_become_lists();
   against_a_shadow();
   nothing_is_left();
   remote_frees_wait_for_company();

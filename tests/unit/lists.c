@@ -126,7 +126,7 @@ static void check_grant(void) {
   for (unsigned class = 0; class < CLASSES; class++) {
     const size_t cap = part.bins[class].cap;
     CHECK_COUNT(cap, <=, LIST_MOST);
-    CHECK(cap <= 1 || cap * class_size(class) <= LIST_FULL_BYTES);
+    CHECK(cap <= LIST_FULL_LEAST || cap * class_size(class) <= LIST_FULL_BYTES);
     bytes += cap * class_size(class);
   }
   CHECK_COUNT(part.granted_bytes, ==, bytes);
@@ -148,7 +148,7 @@ static void caps(void) {
   CHECK_COUNT(part.bins[0].cap, ==, LIST_MOST);
   const unsigned last = CLASSES - 1, full = (unsigned)min_size(LIST_FULL_BYTES / class_size(CLASS), LIST_MOST);
   CHECK_COUNT(part.bins[CLASS].cap, ==, full);
-  CHECK_COUNT(part.bins[last].cap, <, LIST_FULL_BYTES / class_size(last)); /* the grant was spent when it came */
+  CHECK_COUNT(part.bins[last].cap, <, LIST_FULL_LEAST); /* the grant was spent when it came */
 
   /* Who rests gives half, again and again, and what its list held then goes to the depot. */
   list_set(&part, CLASS, chain_of(full));
@@ -156,14 +156,24 @@ static void caps(void) {
     part.visits += IDLE_VISITS;
     grow_fully(class, true);
   }
-  CHECK_COUNT(part.bins[last].cap, ==, LIST_FULL_BYTES / class_size(last));
+  for (int i = 0; i < 10; i++) {
+    part.visits += IDLE_VISITS;
+    grow_fully(last, true);
+  }
+  CHECK_COUNT(part.bins[last].cap, ==, LIST_FULL_LEAST);
   CHECK_COUNT(part.bins[CLASS].cap, <, full);
   CHECK_COUNT(list_chain(&part, CLASS).count, ==, 0);
   CHECK_COUNT(part.bins[CLASS].depot_blocks, ==, full);
 
+  const struct bin *const bin = &part.bins[0];
+  const unsigned cap = bin->cap;
   for (int i = 0; i < 20; i++) list_shrink(&part, 0);
-  CHECK_COUNT(part.bins[0].cap, ==, LIST_DRAIN);
-  list_shrink(&part, last);
+  CHECK_COUNT(list_cap(bin, 0), ==, LIST_DRAIN);
+  CHECK_COUNT(bin->cap, ==, cap);
+  for (unsigned halvings = bin->halvings; halvings > 0; halvings--) list_grow(&part, 0, false);
+  CHECK_COUNT(list_cap(bin, 0), ==, cap);
+  for (int i = 0; i < 20; i++) list_shrink(&part, last);
+  CHECK_COUNT(list_cap(&part.bins[last], last), ==, 1);
   check_grant();
 }
 

@@ -34,12 +34,14 @@ static void burst(void) {
   for (int i = 0; i < 8; i++) tslab_free(memset(blocks[i], 1, 2 * MiB));
 }
 
-/* Little enough that nothing lies free for long, and slow paths are visited. */
-static void work(void) {
+static void work_in(size_t size) {
   static void *blocks[500];
-  for (int i = 0; i < 500; i++) CHECK((blocks[i] = tslab_malloc(64)) != NULL);
+  for (int i = 0; i < 500; i++) CHECK((blocks[i] = tslab_malloc(size)) != NULL);
   for (int i = 0; i < 500; i++) tslab_free(blocks[i]);
 }
+
+/* Little enough that nothing lies free for long, and more than a list takes, so that slow paths are visited. */
+static void work(void) { work_in(512); }
 
 /* How long that takes is the machine's affair; that it never comes is what the test's own limit is for. */
 static void work_until_published(void) {
@@ -327,6 +329,11 @@ static void live_long(void) {
   for (; number_of(getpid()) < before + 3; pause_shortly()) work();
 }
 
+/* What its lists serve; what is sampled of that is seen. */
+static void live_fast(void) {
+  for (; !is_published(getpid()); pause_shortly()) work_in(64);
+}
+
 static void *work_as_thread(void *unused) {
   burst();
   work_until_published();
@@ -532,6 +539,7 @@ static const struct scenario {
     {"filtered", filtered, BARE, "CALL", {"-1", "0", "1", "2", "3", "4"}},
     {"linger", linger, HELPER, NULL, {""}},
     {"live_long", live_long, 0, NULL, {""}},
+    {"live_fast", live_fast, 0, NULL, {""}},
     {"leave_main", leave_main, BARE, NULL, {""}},
     {"unwanted", unwanted, 0, "TSLAB_PUBLISH", {"0"}},
     {"without_scavenger", unwanted, 0, "TSLAB_SCAVENGER", {"0"}},
