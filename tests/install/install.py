@@ -75,6 +75,22 @@ def by_cmake(prefix: Path, work: Path) -> None:
     expect("optional.h, preloaded", run([built / "optional"], LD_PRELOAD=library), "available=1", "routed=1")
 
 
+def takes_no_names(prefix: Path) -> None:
+    """What an archive defines is what the shared library exports, begins with tslab_, or is the compiler's."""
+
+    def names(file: Path, *options: str) -> set[str]:
+        lines = run(["nm", "--defined-only", "--format=posix", *options, file]).splitlines()
+        return {words[0].split("@")[0] for words in map(str.split, lines) if len(words) > 1}
+
+    exported = names(only(prefix.rglob("libtslab.so"), "libtslab.so"), "-D")
+    for archive, allowed in [("libtslab_prefixed.a", set[str]()), ("libtslab.a", exported)]:
+        defined = names(only(prefix.rglob(archive), archive), "-g")
+        taken = {name for name in defined - allowed if not name.startswith(("tslab_", "__", "DW.ref."))}
+        if taken or not defined:
+            raise Failure(f"{archive} takes {len(taken)} names of programs: {' '.join(sorted(taken)[:9])}")
+    print("archives: no name of a program's")
+
+
 def refuses_other_versions(prefix: Path, work: Path) -> None:
     source = work / "newer"
     source.mkdir()
@@ -106,6 +122,7 @@ def main() -> int:
         first.rename(prefix)
         try:
             knows_no_place(prefix, [build, first])
+            takes_no_names(prefix)
             by_pkg_config(prefix, work)
             by_cmake(prefix, work)
             refuses_other_versions(prefix, work)
