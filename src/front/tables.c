@@ -36,7 +36,7 @@ static const struct statistic process[] = {
     P(leaked_at_fork, COUNTER, NONE, "threads of the parent whose lists a fork child gave up"),
     P(free_clean_bytes, GAUGE, BYTES, "free runs that the operating system has back, or never gave"),
     P(reserve_bytes, GAUGE, BYTES, "kept ready for the next epochs, part of in_use_bytes"),
-    P(resident_bytes, GAUGE, BYTES, "resident memory of the whole process, 0 where /proc does not say"),
+    P(resident_bytes, GAUGE, BYTES, "resident memory; 0 where /proc does not say, and as published: tslab looks"),
     P(slow_allocations, COUNTER, NONE, "allocations that the fast path did not serve"),
     P(slow_frees, COUNTER, NONE, "visits of a slow path by free that did more than put the block by"),
     P(samples, COUNTER, NONE, "allocations timed end to end, one in about TSLAB_SAMPLE"),

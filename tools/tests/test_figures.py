@@ -292,7 +292,9 @@ def test_two_lives_have_no_rate(saved: Path, tmp_path: Path, capsys: pytest.Capt
 
 def test_nothing_changed(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diff", str(saved), str(saved)]) == 0
-    assert "nothing changed" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "nothing changed" in text
+    assert "process 4711: B is not later than A, so nothing is per second" in text
 
 
 # ---- misuse ----------------------------------------------------------------------------------------------------------
@@ -305,7 +307,7 @@ def test_nothing_changed(saved: Path, capsys: pytest.CaptureFixture[str]) -> Non
         (["stats", "99999999999999999999999"], 2, "is no process number"),
         (["stats", "nowhere.seg"], 2, "'nowhere.seg' is neither the number of a process nor a file"),
         (["stats", "-1"], 2, ""),
-        (["stats", "/"], 5, "cannot read /: Is a directory"),
+        (["stats", "/"], 5, "/ is no regular file"),
         (["stats", "/dev/zero"], 5, "is no regular file"),
         (["stats", "1", "--watch", "0"], 2, "--watch takes 0.1 to 86400 seconds"),
         (["stats", "1", "--watch", "nan"], 2, "--watch takes 0.1 to 86400 seconds"),

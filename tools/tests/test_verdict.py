@@ -58,6 +58,14 @@ def test_files_that_cannot_be_judged(tmp_path: Path, text: str, message: str) ->
         measured.read(file)
 
 
+@pytest.mark.parametrize("value", ["inf", "nan", "1e308", "0", "-1"])
+def test_what_is_no_measurement(tmp_path: Path, value: str) -> None:
+    file = tmp_path / "runs.csv"
+    file.write_text(f"a,b\n1,1\n2,{value}\n")
+    with pytest.raises(LabError, match=r"series 'b' has a value that is not above zero, or no number at all"):
+        measured.read(file)
+
+
 def test_a_missing_file_is_a_clear_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verdict", "/no/such/file"]) == 2
     assert "tslab verdict: cannot read /no/such/file" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 
@@ -14,6 +15,7 @@ from tslab.commands import COMMANDS, load
 from tslab.errors import LabError
 
 PIPE_WIDTH = 320
+TAKE_PROGRAMS = ("run", "ab")
 
 
 def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
@@ -35,18 +37,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     cut = words.index("--") if "--" in words else len(words)
     named = [name for name in words[:1] if name in COMMANDS]
-    arguments = build_parser(named or COMMANDS).parse_args(words[:cut])
+    if sys.stdout is None:  # closed
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    parser = build_parser(named or COMMANDS)
+    arguments, unknown = parser.parse_known_args(words[:cut])
+    if unknown:
+        hint = "; a command and its options come after --" if named and named[0] in TAKE_PROGRAMS else ""
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     arguments.program = words[cut + 1 :]
     # In a file or a pipe there is no screen to fit, and a table keeps all of its columns.
     console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=PIPE_WIDTH)
     try:
-        return int(arguments.module.run(arguments, console))
+        status = int(arguments.module.run(arguments, console))
+        sys.stdout.flush()
+        return status
     except LabError as error:
         print(f"tslab {arguments.command}: {error}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:  # whoever read our output has seen enough, as head has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
+    except OSError as error:
+        where = f" {error.filename}" if error.filename else ""
+        print(f"tslab {arguments.command}: cannot go on:{where} {error.strerror}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing more can be said there
+        return 2
     except KeyboardInterrupt:
         print(f"tslab {arguments.command}: interrupted; nothing was written", file=sys.stderr)
         return 130

@@ -50,8 +50,8 @@ class Source:
     def __init__(self, text: str) -> None:
         self.text = text
         self.pid = _pid(text)
-        if self.pid is None and not Path(text).exists():
-            raise LabError(f"'{text}' is neither the number of a process nor a file")
+        if self.pid is None and not _exists(text):
+            raise LabError(f"'{text:.100}' is neither the number of a process nor a file")
 
     def read(self) -> Document:
         return self._read()[0]
@@ -102,7 +102,10 @@ def read_process(pid: int) -> tuple[Document, bytes]:
                 f"{path} was left by an earlier process with the number {pid}, which was killed; "
                 + processes.why_no_segment(found, path)
             )
-        return document(layout, snapshot, found, pid), saved(fetch, layout, snapshot)
+        figures = document(layout, snapshot, found, pid)
+        if found and "resident_bytes" in figures["process"]:  # the library publishes what it knows without a call
+            figures["process"]["resident_bytes"] = processes.resident_bytes(pid)
+        return figures, saved(fetch, layout, snapshot)
 
 
 def _both(fetch: Fetch, size: int) -> tuple[Layout, Snapshot]:
@@ -148,12 +151,19 @@ def _pid(text: str) -> int | None:
     return int(text)
 
 
+def _exists(text: str) -> bool:
+    try:
+        return text != "" and Path(text).exists()
+    except OSError:  # a name too long
+        return False
+
+
 def _file(path: Path) -> bytes:
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
+            raise Unreadable(f"{path} is no regular file")
         with path.open("rb") as stream:
             facts = os.fstat(stream.fileno())
-            if not stat.S_ISREG(facts.st_mode):
-                raise Unreadable(f"{path} is no regular file")
             if facts.st_size > _MOST_JSON:
                 raise Unreadable(f"{path} has {facts.st_size} bytes: too much for figures of a process")
             return stream.read(_MOST_JSON)

@@ -41,8 +41,8 @@ def read(path: Path) -> TwoSeries:
             raise LabError(
                 f"{path}: series '{name}' has {len(values)} run(s); a verdict needs two or more on each side"
             )
-        if min(values) <= 0:
-            raise LabError(f"{path}: series '{name}' has a value that is not above zero; ratios need positive values")
+        if not all(1e-100 < value < 1e100 for value in values):  # whose squares are numbers, too
+            raise LabError(f"{path}: series '{name}' has a value that is not above zero, or no number at all")
     return found
 
 

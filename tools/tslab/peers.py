@@ -413,7 +413,7 @@ def table(peers: Sequence[Peer]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="tslab peers", description="Makes the peers' libraries and lists them.")
+    parser = argparse.ArgumentParser(prog="./dev peers", description="Makes the peers' libraries and lists them.")
     parser.add_argument("names", nargs="*", help=f"which ones; all by default: {', '.join(PEERS)}")
     parser.add_argument("--again", action="store_true", help="make them anew, even where they are there")
     parser.add_argument("--list", action="store_true", help="list what is there and make nothing")

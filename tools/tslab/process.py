@@ -62,6 +62,14 @@ def look(pid: int) -> Process | None:
     )
 
 
+def resident_bytes(pid: int) -> int:
+    """0 where /proc does not say, and of a process that has ended."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
 def _boot_time() -> float:
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
@@ -149,6 +157,8 @@ def why_no_segment(process: Process, path: str) -> str:
             return f"{here} is yours, but the system does not let you look into it: try sudo, or from its container"
         return f"{here} belongs to {owner_names(process.users)}: run this as that user, or with sudo"
     except OSError:
+        if process.command.startswith("["):
+            return f"{here} has no memory of its own: it ends just now, or is the kernel's"
         return f"process {process.pid} ended while it was looked at"
     if not mapped:
         return f"{here} runs without temporal-slab (libtslab is not in its memory map): {HOW_TO_START}"

@@ -167,8 +167,8 @@ def load(path: Path, baseline: str) -> Result:
         return Result(json.loads(path.read_text(encoding="utf-8")), baseline)
     except OSError as error:
         raise LabError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, AttributeError, KeyError) as error:
-        raise LabError(f"{path} is no result of tslab bench: {error}") from error
+    except (ValueError, AttributeError, KeyError, TypeError) as error:
+        raise LabError(f"{path} is no result of tslab bench, or of an older one ({type(error).__name__})") from error
 
 
 def merge(results: list[Result]) -> Result:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from tslab import calibrate, ledger, machine, profile, project, stepping
+from tslab import calibrate, given, ledger, machine, profile, project, stepping
 from tslab.arms import Arm, Fingerprints, check_knobs, check_preload, parse_arm, steering_variables
 from tslab.errors import LabError
 from tslab.experiment import Experiment, Outcome
@@ -38,7 +38,9 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         default=Kind.FEATURE.value,
         help="what the change is for: threshold 1.0 %%, 0.5 %% or 3.0 %% (default: %(default)s)",
     )
-    parser.add_argument("--budget", type=float, metavar="MINUTES", help=f"time for the runs (default: {MINUTES:g})")
+    parser.add_argument(
+        "--budget", type=given.minutes, metavar="MINUTES", help=f"time for the runs (default: {MINUTES:g})"
+    )
     parser.add_argument("--metric", help="what is judged (default: the workload's throughput, a command's time)")
     parser.add_argument("--variant", default="", help="part of the row's variant, where a workload prints several rows")
     parser.add_argument("--library", default=project.TSLAB, help="for sides that are settings only (default: tslab)")

@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from tslab import project, suite
+from tslab import given, project, suite
 from tslab.arms import GLIBC
 from tslab.benchmark import Benchmark, default_output
 from tslab.errors import LabError
@@ -27,7 +27,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="short forms of the workloads")
     parser.add_argument(
         "--budget",
-        type=float,
+        type=given.minutes,
         metavar="MINUTES",
         help=f"time for all rounds (default: {FULL_MINUTES:g}, with --quick {QUICK_MINUTES:g})",
     )
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         allocators = [by_name[name] for name in dict.fromkeys(arguments.allocator)]
     cases = suite.choose(arguments.quick, arguments.workload)
     minutes = arguments.budget or (QUICK_MINUTES if arguments.quick else FULL_MINUTES)
-    out = arguments.out or default_output(place)
+    out = given.place_for(arguments.out) if arguments.out else default_output(place)
     benchmark = Benchmark(place, cases, allocators, 60 * minutes)
     with Progress(
         TextColumn("{task.description:60.60}"),

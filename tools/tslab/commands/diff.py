@@ -47,10 +47,13 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     first, second = Source(arguments.a).read(), Source(arguments.b).read()
     seconds = (second["timestamp_ns"] - first["timestamp_ns"]) / 1e9
     # What a counter has grown by is a rate only where both looks were at one life of one process.
-    one = first["pid"] == second["pid"] and first.get("started_ns") == second.get("started_ns") and seconds > 0
+    same = first["pid"] == second["pid"] and first.get("started_ns") == second.get("started_ns")
+    one = same and seconds > 0
     console.print(
         f"process {first['pid']}, {time_text(seconds * 1e9)} between the figures"
         if one
+        else f"process {first['pid']}: B is not later than A, so nothing is per second"
+        if same
         else f"A is process {first['pid']}, B is process {second['pid']}: two lives, so nothing is per second",
         markup=False,
     )

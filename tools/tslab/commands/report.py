@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from tslab import given
 from tslab import result as results
 from tslab.arms import GLIBC
 from tslab.reporters import html, sections, tables
@@ -37,7 +38,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.markdown:
         print(tables.markdown(merged), end="")
         return 0
-    target = arguments.out or arguments.files[0].with_suffix(".html")
+    target = given.place_for(arguments.out or arguments.files[0].with_suffix(".html"))
     html.write(merged, target, arguments.files)
     console.print(f"report in {target}")
     return 0

@@ -31,7 +31,6 @@ from tslab import process as processes
 from tslab.attribution import CsvWriter, samples_of
 from tslab.errors import LabError, Unreadable
 from tslab.figures import Document, Source
-from tslab.process import HOW_TO_START
 from tslab.reporters.figures import changes, duration, size
 from tslab.reporters.quantities import bytes_text, share_text, time_text
 
@@ -55,7 +54,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     del console  # standard output is the command's
-    if not arguments.program:
+    if not arguments.program or not arguments.program[0]:
         raise LabError("no command: tslab run [options] -- COMMAND...")
     if arguments.stats_interval is not None and not 0.1 <= arguments.stats_interval <= 86400:
         raise LabError(f"--stats-interval takes 0.1 to 86400 seconds, not {arguments.stats_interval:g}")
@@ -222,7 +221,7 @@ def summary(command: list[str], status: int, watch: Watch) -> list[str]:
         if os.WIFSIGNALED(status)
         else f"exit status {os.waitstatus_to_exitcode(status)}"
     )
-    peak = f", peak resident {bytes_text(watch.usage.ru_maxrss * 1024)}" if watch.usage else ""
+    peak = f", {_peak(watch.usage.ru_maxrss * 1024)}" if watch.usage else ""
     lines = [f"tslab run: {shlex.join(command):.100}: {how} after {time_text(watch.seconds * 1e9)}{peak}"]
     found = watch.last
     if found is None:
@@ -254,6 +253,12 @@ def summary(command: list[str], status: int, watch: Watch) -> list[str]:
     return lines
 
 
+def _peak(resident: int) -> str:
+    """The kernel counts in what this process had when it started the command."""
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return f"peak resident {'' if resident > own else 'at most '}{bytes_text(resident)}"
+
+
 def _slow_lines(found: Document) -> list[str]:
     slow = [row for row in found["paths"] if row["name"] != "fast" and row.get("entries")]
     slow.sort(key=lambda row: -row.get("wall_ns_sum", 0))
@@ -276,7 +281,7 @@ def why_nothing(command: list[str], status: int) -> str:
         return "no figures: it was killed before it published, which it does after its first second"
     return (
         "no figures: the library was not loaded, could not write them, or the program ended without its exit handlers "
-        f"(_exit, exec of another program) within its first second; what served it is not known. {HOW_TO_START}"
+        "(_exit, exec of another program) within its first second; what served it is not known"
     )
 
 

@@ -1,0 +1,33 @@
+"""What a person gives: numbers, and places for what takes long to make."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from pathlib import Path
+
+from tslab.errors import LabError
+
+
+def minutes(text: str) -> float:
+    """For argparse: a time that ends."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not (0 < number <= 7 * 24 * 60):
+        raise argparse.ArgumentTypeError(f"a number of minutes, above 0 and a week at most, not '{text}'")
+    return number
+
+
+def place_for(path: Path) -> Path:
+    """The path, if a file can be written there; asked before what it is for is made."""
+    folder = path.parent
+    if path.is_dir():
+        raise LabError(f"{path} is a directory: name a file in it")
+    if not folder.is_dir():
+        raise LabError(f"cannot write {path}: there is no directory {folder}")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise LabError(f"cannot write {path}: it is not yours to write")
+    return path
