@@ -7,7 +7,9 @@
  *                                        and close return 0; reports are zero but for the epoch's id
  *   what allocates                       is malloc, calloc or aligned_alloc; tslab_free is free
  *   what asks                            answers truly: the current epoch is 0, every block's is 0, no block is ours
- *   what would have to free, or to know  fails with ENOSYS: destroy, reset, info, statistics, handles
+ *   what would have to free, or to know  fails with ENOSYS: destroy, reset, info, tslab_stats, _class, handles
+ *
+ * The other statistics (by label, path, lock, thread, epoch; JSON) are not here: link the library for them.
  *
  * destroy and reset are the ones to mind. Success would be a lie, for nobody has freed the blocks: a program that
  * leaves freeing to them looks at their result, or asks tslab_available(), and frees by hand.

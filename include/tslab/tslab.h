@@ -30,7 +30,8 @@ extern "C" {
 /* ---- malloc's family ------------------------------------------------------------------------------------------ As in
  * malloc(3), posix_memalign(3), malloc_usable_size(3), malloc_trim(3), mallinfo(3), malloc_info(3), malloc_stats(3) and
  * mallopt(3). Sizes and alignments are in bytes; blocks are aligned to 16 bytes, or to what was asked. A failing call
- * returns NULL with errno ENOMEM (EINVAL for a bad alignment) and changes nothing. */
+ * returns NULL with errno ENOMEM and changes nothing. An alignment that is no power of two is rounded up to the next,
+ * and refused with EINVAL by posix_memalign; one above SIZE_MAX / 2 + 1 is EINVAL everywhere. */
 TSLAB_API TSLAB_ALLOC void *tslab_malloc(size_t size);
 TSLAB_API TSLAB_ALLOC void *tslab_calloc(size_t count, size_t size);
 TSLAB_API void *tslab_realloc(void *block, size_t size);                    /* size 0 frees and returns NULL */
@@ -46,7 +47,7 @@ TSLAB_API TSLAB_ALLOC void *tslab_pvalloc(size_t size);
 TSLAB_API size_t tslab_malloc_usable_size(const void *block);               /* 0 for NULL; misuse when not ours */
 
 /* Gives every byte of unused memory back to the operating system now, the callers' own caches included; other running
- * threads keep their hot lists. 1 when something was given back, else 0. `pad` is the number of bytes that may stay. */
+ * threads keep their hot lists. 1 when something was given back, else 0. `pad` is ignored: nothing stays for it. */
 TSLAB_API int tslab_malloc_trim(size_t pad);
 
 /* Field for field the struct that glibc's mallinfo2 fills (<malloc.h> names it mallinfo2). */
@@ -56,7 +57,7 @@ struct tslab_mallinfo {
 TSLAB_API struct tslab_mallinfo tslab_mallinfo2(void);
 TSLAB_API int tslab_malloc_info(int options, FILE *stream);                 /* XML; EINVAL when options is not 0 */
 TSLAB_API void tslab_malloc_stats(void);                                    /* a table on standard error */
-TSLAB_API int tslab_mallopt(int parameter, int value);                      /* 1 when it has an effect here, else 0 */
+TSLAB_API int tslab_mallopt(int parameter, int value);                      /* 0: no parameter has an effect here  */
 
 /* ---- asking about a pointer or the process ------------------------------------------------------------------- */
 
