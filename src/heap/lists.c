@@ -174,6 +174,7 @@ static void set_cap(struct part *part, unsigned class, unsigned cap) {
 
 void list_open(struct part *part, unsigned class) {
   set_cap(part, class, blocks_in(class, LIST_FIRST_BYTES, LIST_FIRST));
+  part->bins[class].halvings = 0;
   part->bins[class].countdown = sample_draw(part);
 }
 

@@ -31,8 +31,8 @@
 /* How many blocks a list may hold grows by doubling while its thread both allocates and frees in the class, or wants
  * back what the list was too short for, from FIRST to FULL, as long as all caps of the part together stay within
  * GRANTED_MOST: that is what an idle thread can hide. While a thread only frees, it is halved down to DRAIN, because
- * each block then left behind pins a page; each refill undoes one of these halvings. What is more is the depot's, until
- * more goes on coming: docs/decisions/0018, 0020. */
+ * each block then left behind pins a page; a refill ends that. What is more is the depot's, until more goes on coming:
+ * docs/decisions/0018, 0020. */
 #define LIST_FIRST_BYTES (4 * KiB)
 #define LIST_FIRST       32
 #define LIST_FULL_BYTES (192 * KiB)
