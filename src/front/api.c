@@ -41,7 +41,7 @@ static void *refill_again(unsigned class) {
   if (LIKELY(block != NULL) || epoch_refuses(part, slab_bytes(class))) return block;
   /* What other sizes hold free may be what is missing. */
   tally_stage(tally_here(), PATH_PURGE);
-  front_reclaim();
+  front_reclaim(part->lifetime ? SIZE_MAX : slab_bytes(class));
   return heap_refill(part, class);
 }
 
@@ -88,7 +88,7 @@ static void *large(size_t size, size_t alignment, bool *zero) {
   void *block = heap_large_alloc(part, size, alignment, zero);
   if (UNLIKELY(!block) && !epoch_refuses(part, large_run_bytes(size))) {
     tally_stage(tally_here(), PATH_PURGE);
-    front_reclaim();
+    front_reclaim(part->lifetime ? SIZE_MAX : large_run_bytes(size));
     block = heap_large_alloc(part, size, alignment, zero);
   }
   sample_end(&timing, size, block ? large_run_bytes(size) : 0);

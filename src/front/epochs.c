@@ -35,8 +35,8 @@ tslab_epoch tslab_epoch_open_with(const tslab_epoch_options *options) {
     bool plain = options->parent == 0 && options->budget_bytes == 0 && options->prefault_bytes == 0;
     uint64_t id = plain ? spare_open(thread, options->label, options->flags) : 0;
     if (!id) id = epoch_open(options, &error);
-    if (!id && error == ENOMEM) {
-      front_reclaim();
+    if (!id && error == ENOMEM && options->prefault_bytes == 0) { /* which a budget may refuse */
+      front_reclaim(GRANULE);
       id = epoch_open(options, &error);
     }
     if (id) return id;

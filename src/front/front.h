@@ -63,8 +63,9 @@ HIDDEN bool fork_is_visitor(void);
 
 /* Whatever any thread, epoch or size keeps that is free, this thread's lists included, becomes free pages, for a call
  * that found none. These stay as they are: to give them back to the system takes them from other calls meanwhile, and
- * no limit that refuses memory counts what is resident. */
-HIDDEN void front_reclaim(void);
+ * no limit that refuses memory counts what is resident. `wanted` is how many bytes it was, SIZE_MAX where a budget may
+ * have refused them. */
+HIDDEN void front_reclaim(size_t wanted);
 
 /* Gives back everything that is free, this thread's lists included. Returns bytes. */
 HIDDEN size_t front_purge(void);

@@ -177,7 +177,7 @@ static COLD bool is_wanted(void) {
 static void purge_inline(void) {
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
     large_cache_flush(p, true);
-  if (pages_free_dirty() > INLINE_NOTICE) pages_purge(UINT64_MAX, SIZE_MAX); /* else it is ready for the next */
+  pages_purge(UINT64_MAX, SIZE_MAX);
 }
 
 static COLD void start_or_wake(uint32_t seen) {
@@ -196,7 +196,7 @@ static COLD void start_or_wake(uint32_t seen) {
     current_part = part;
   } else if (seen == IMPOSSIBLE) {
     atomic_store_explicit(&due, UINT64_MAX, memory_order_relaxed);
-    if (pages_free_dirty() + large_cache_total() > INLINE_NOTICE) purge_inline();
+    if (pages_free_dirty() > INLINE_NOTICE) purge_inline();
     uint64_t when = atomic_load_explicit(&try_again_ns, memory_order_relaxed);
     if (when != 0 && os_now_coarse_ns() >= when) atomic_compare_exchange_strong(&state, &seen, UNBORN);
   }
@@ -268,8 +268,8 @@ static void gather_free(void) {
   reserve_empty();
 }
 
-void front_reclaim(void) {
-  large_cache_suspend();
+void front_reclaim(size_t wanted) {
+  if (wanted <= large_cache_total()) large_cache_suspend(); /* else they are not why */
   gather_free();
 }
 

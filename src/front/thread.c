@@ -70,7 +70,7 @@ struct part *front_part(void) {
   if (!front_start()) return NULL;
   part = be_born();
   if (LIKELY(part != NULL)) return part;
-  front_reclaim(); /* what others keep free may be all that is missing */
+  front_reclaim(GRANULE); /* what others keep free may be all that is missing */
   return be_born();
 }
 
