@@ -196,7 +196,7 @@ static COLD void start_or_wake(uint32_t seen) {
     current_part = part;
   } else if (seen == IMPOSSIBLE) {
     atomic_store_explicit(&due, UINT64_MAX, memory_order_relaxed);
-    if (pages_free_dirty() > INLINE_NOTICE) purge_inline();
+    if (pages_free_dirty() + large_cache_total() > INLINE_NOTICE) purge_inline();
     uint64_t when = atomic_load_explicit(&try_again_ns, memory_order_relaxed);
     if (when != 0 && os_now_coarse_ns() >= when) atomic_compare_exchange_strong(&state, &seen, UNBORN);
   }

@@ -4,7 +4,6 @@
 
 #include "base/options.h"
 #include "front/front.h"
-#include "heap/large_cache.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -154,7 +153,7 @@ static void sleepers_unwanted(void) {
   tslab_free(must(100000)); /* a slow path gives back what is more */
   tslab_stats_global stats;
   CHECK(tslab_stats(&stats, sizeof stats) == 0);
-  CHECK_COUNT(stats.large_cached_bytes + stats.free_dirty_bytes, <=, 32 * MiB + LARGE_CACHES_BYTES);
+  CHECK_COUNT(stats.large_cached_bytes + stats.free_dirty_bytes, <=, 32 * MiB);
 }
 
 /* What a thread keeps that sleeps is found by who is refused memory, an epoch, too. */
