@@ -10,8 +10,8 @@
  * are known from their addresses. One is drained when no live block is left in it; the batch, when all are. Recycled
  * are granules that an earlier batch had used too. Retention is resident bytes over live bytes, both counted from
  * before the first session; the slope is that of resident bytes over the requests after the first fifth, with its 95 %
- * interval. `since_tenth_ratio` is what the process holds at the end, the workload's tables left out, over what it
- * held after a tenth of the run.
+ * interval. `since_tenth_ratio` is what the process held in the last tenth of the run, the workload's tables left out,
+ * over what it held in the second: means, for what is kept for the next batch comes and goes.
  *
  * Routing says who shares slabs. `none`: all are plain malloc's. `isolated`: each batch's requests have an epoch of
  * their own, and the sessions and the blocks left behind one that is never closed. `mixed`: those go to the epoch of
@@ -308,6 +308,13 @@ static void make_sessions(void) {
   leave_epoch_of(0);
 }
 
+static double mean(const double *values, long count) {
+  double total = 0;
+  for (long i = 0; i < count; i++)
+    total += values[i];
+  return total / (double)count;
+}
+
 int main(int argc, char **argv) {
   lab_start(argc, argv, &workload);
   long batches = requests / batch;
@@ -357,7 +364,9 @@ int main(int argc, char **argv) {
   lab_metric("growth_per_request_half_width_bytes", slope.half_width);
   if (leaked_count)
     lab_metric("growth_per_leaked_block_bytes", slope.slope * (double)(batches * batch) / (double)leaked_count);
-  lab_metric("since_tenth_ratio", (rss[batches - 1] + (double)start) / (rss[batches / 10] + (double)start));
+  long tenth = (batches + 9) / 10;
+  double last = mean(rss + batches - tenth, tenth), second = mean(rss + tenth, tenth);
+  lab_metric("since_tenth_ratio", (last + (double)start) / (second + (double)start));
   lab_metric("granules_of_a_batch_count", sum.granules / sum.closes);
   lab_metric("drained_granules_pct", 100 * sum.drained / sum.granules);
   lab_metric("drained_batches_pct", 100 * sum.drained_closes / sum.closes);

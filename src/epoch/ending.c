@@ -498,12 +498,19 @@ int ending_destroy(uint64_t id, tslab_epoch_report *out) {
   return 0;
 }
 
+INLINE void begin_era(struct epoch *e) {
+  e->era++;
+  e->lifetime.novel = false;
+  atomic_store_explicit(&e->lifetime.bumped, 0, memory_order_relaxed);
+  atomic_store_explicit(&e->lifetime.freed, 0, memory_order_relaxed);
+}
+
 /* As ends_as_spare, but the epoch stays, and its thread may be inside. */
 static bool rewinds(struct epoch *e, struct chunk_live *given_up) {
   struct part *part = lone_part(e);
   if (!part) return false;
   empty_lone(e, part, given_up);
-  bump_restart(part);
+  part->bump.off = false;
   return true;
 }
 
@@ -529,7 +536,7 @@ static NOINLINE int reset_any(struct epoch *e, uint64_t id, tslab_epoch_report *
     report_bytes(out, &e->lifetime);
     epoch_count_bytes(e);
   }
-  e->era++;
+  begin_era(e);
   reopen(e, id);
   epoch_unlock(e);
   report_end(out, 0);
@@ -541,8 +548,8 @@ int ending_reset(uint64_t id, tslab_epoch_report *out) {
   struct part *part = take_lone(e, id, true, out);
   if (UNLIKELY(!part)) return reset_any(e, id, out);
   empty_lone(e, part, NULL);
-  bump_restart(part);
-  e->era++;
+  part->bump.off = false;
+  begin_era(e);
   epoch_unlock(e);
   return 0;
 }

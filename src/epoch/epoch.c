@@ -100,6 +100,8 @@ static void count_refusals(struct epoch *e) {
 
 void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
   set_label(e, label ? label : "");
+  e->lifetime.novel = e->opened_here == 0 && atomic_load_explicit(&labels[e->lifetime.label].opened,
+                                                                  memory_order_relaxed) == 0;
   STORE_RACING(e->opened_here, e->opened_here + 1);
   STORE_RACING(e->flags, flags); /* a destroy that comes too late may be looking */
   e->era = 0;
@@ -159,6 +161,7 @@ uint64_t epoch_open(const tslab_epoch_options *wanted, int *error) {
     return 0;
   }
   uint64_t id = epoch_id(e); /* locked until it is whole */
+  if (wanted->prefault_bytes) lifetime->novel = false; /* so much will be used at once */
   if (lifetime_prepare(lifetime, wanted->prefault_bytes)) {
     epoch_unlock(e);
     return id;

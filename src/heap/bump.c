@@ -51,12 +51,6 @@ static void stop(struct bump *bump) {
   __atomic_store_n(&bump->end, NULL, __ATOMIC_RELAXED);
 }
 
-void bump_restart(struct part *part) {
-  part->bump.off = false;
-  atomic_store_explicit(&part->lifetime->bumped, 0, memory_order_relaxed);
-  atomic_store_explicit(&part->lifetime->freed, 0, memory_order_relaxed);
-}
-
 void bump_start(struct part *part) {
   struct bump *bump = &part->bump;
   stop(bump);
@@ -218,12 +212,11 @@ static bool new_chunk(struct part *part, size_t size) {
   return true;
 }
 
-/* Over BUMP_LEAST bytes handed out and over a quarter of the blocks freed: the epoch reuses memory. */
+/* Over a quarter of the blocks of full chunks freed: the epoch reuses memory. */
 static bool reuses(const struct lifetime *lifetime) {
   return atomic_load_explicit(&lifetime->freed, memory_order_relaxed) * 4 >
          atomic_load_explicit(&lifetime->bumped, memory_order_relaxed);
 }
-_Static_assert(CHUNK_CAPACITY + CHUNK_UNIT >= BUMP_LEAST, "a full chunk is reason enough to ask");
 
 /* Room for blocks, or false. */
 static bool refill(struct part *part, size_t size) {
@@ -238,7 +231,7 @@ static bool refill(struct part *part, size_t size) {
   bool drained = seal(part);
   stop(bump);
   if (drained) release(full);
-  bump->off = reuses(part->lifetime);
+  bump->off = part->lifetime->novel || reuses(part->lifetime);
   return !bump->off && new_chunk(part, round_up(size, CHUNK_UNIT));
 }
 

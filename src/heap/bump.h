@@ -3,8 +3,8 @@
  * A part of an epoch puts blocks of up to BUMP_MOST bytes one after the other into chunks (slab/chunk.h), so that a
  * request touches few pages and its end is O(1) for each chunk. Its lists stay empty meanwhile, and malloc and free
  * are the same instructions as ever: malloc finds an empty list, free no home, and both come here.
- * Once more than BUMP_LEAST bytes were handed out and over a quarter of the epoch's blocks freed, the part turns to
- * slabs.
+ * When a chunk is full and over a quarter of the epoch's blocks are free, the part turns to slabs. So it does when no
+ * epoch of the label is known to have ended: this one may be there for good (docs/decisions/0021).
  *
  * Threads: a part's bump belongs to the thread whose part it is; free of a sealed chunk to anyone. */
 #ifndef TSLAB_HEAP_BUMP_H
@@ -13,8 +13,7 @@
 #include "heap/part.h"
 #include "slab/chunk.h"
 
-#define BUMP_MOST  (16 * KiB)
-#define BUMP_LEAST (64 * KiB)
+#define BUMP_MOST (16 * KiB)
 
 /* Where the bits of an address of the current chunk are: bump.starts and bump.freed are where those of address 0 would
  * be, if the chunk began there. */
@@ -69,10 +68,8 @@ HIDDEN void *bump_aligned(struct part *part, size_t alignment, size_t size);
 /* A block of any chunk, by any thread. False: p is no live block, and nothing happened. */
 HIDDEN bool bump_free(struct run *chunk, void *p);
 
-/* The part has a new epoch, or none of its chunks any more: starts over. bump_restart: its epoch does, in the part's
- * empty chunk. */
+/* The part has a new epoch, or none of its chunks any more: starts over. */
 HIDDEN void bump_start(struct part *part);
-HIDDEN void bump_restart(struct part *part);
 
 /* Whatever thread the part serves finds its chunk full at the next malloc. From any thread, under the epoch's lock. */
 HIDDEN void bump_halt(struct part *part);

@@ -413,7 +413,8 @@ static void detaching_2(void) { close_it(); }
 static void halting_setup(void) {
   all_born();
   explore_as(1);
-  epoch = open_epoch(0, 0);
+  epoch = open_epoch(TSLAB_EPOCH_DESTROYABLE, 0);
+  EXPECT(tslab_epoch_reset(epoch, NULL) == 0); /* or it would turn to slabs */
   explore_as(0);
   EXPECT(tslab_epoch_enter(epoch) == 0);
   for (unsigned i = 0; i < 3; i++) take(i, 15 * KiB);

@@ -31,6 +31,36 @@ static void check_moved(const tslab_stats_global *before, uint64_t blocks, uint6
   CHECK_COUNT(now.live_bytes - before->live_bytes, ==, bytes);
 }
 
+/* Whether an epoch that holds more than a chunk still fills chunks, where blocks of different sizes are neighbours. All
+ * that it holds is freed again. */
+static bool fills_chunks(tslab_epoch e) {
+  enum { BLOCKS = 100 };
+  char *blocks[BLOCKS];
+  for (int i = 0; i < BLOCKS; i++) blocks[i] = block_in(e, i % 2 ? 1000 : 500);
+  const bool neighbours = blocks[BLOCKS - 1] - blocks[BLOCKS - 2] == 512;
+  for (int i = 0; i < BLOCKS; i++) tslab_free(blocks[i]);
+  return neighbours;
+}
+
+/* The first epoch of a label may be there for good; one that was reset, or follows one that ended, is not. */
+static void first_of_a_label(void) {
+  const tslab_epoch first = open_epoch("novel", 0), beside = open_epoch("novel", 0);
+  CHECK(!fills_chunks(first) && !fills_chunks(beside));
+  CHECK_COUNT(tslab_epoch_close(first, NULL), ==, 0);
+  const tslab_epoch second = open_epoch("novel", 0);
+  CHECK(fills_chunks(second));
+  CHECK_COUNT(tslab_epoch_close(second, NULL), ==, 0);
+  CHECK_COUNT(tslab_epoch_close(beside, NULL), ==, 0);
+  const tslab_epoch other = open_epoch("another", TSLAB_EPOCH_DESTROYABLE);
+  CHECK(!fills_chunks(other));
+  CHECK_COUNT(tslab_epoch_reset(other, NULL), ==, 0);
+  CHECK(fills_chunks(other));
+  CHECK_COUNT(tslab_epoch_close(other, NULL), ==, 0);
+  const tslab_epoch again = open_epoch("novel", 0); /* in a slot that had another label meanwhile */
+  CHECK(fills_chunks(again));
+  CHECK_COUNT(tslab_epoch_close(again, NULL), ==, 0);
+}
+
 static void totals_are_exact(void) {
   static struct counted counted;
   const tslab_epoch freed = open_epoch("freed", 0), destroyed = open_epoch("destroyed", TSLAB_EPOCH_DESTROYABLE);
@@ -171,6 +201,7 @@ int main(int argc, char **argv) {
     reported();
     return 0;
   }
+  first_of_a_label();
   totals_are_exact();
   const size_t sizes[] = {64, 1000, 20000, 500000};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {

@@ -1,5 +1,5 @@
 /* bump: blocks lie one after the other; a chunk whose blocks are all freed goes, at once when it is sealed; a part
- * that reuses memory turns to slabs; what one part leaves another continues. Each count against what was handed out. */
+ * that reuses memory turns to slabs, as does a label's first; what one part leaves another continues. Each count against what was handed out. */
 #include "unit.h"
 
 #include "base/options.h"
@@ -160,6 +160,16 @@ static void turning(bool over) {
   end();
 }
 
+static void turning_at_once(void) {
+  begin();
+  lifetime->novel = true;
+  unsigned count = fill(part, 1000);
+  CHECK(bump_refill(part, 1000) == NULL && bump_refill(part, 10) == NULL);
+  struct run *const chunk = chunk_of(blocks[0]);
+  while (count) CHECK(bump_free(chunk, blocks[--count]));
+  end();
+}
+
 /* The rest of a chunk is the next part's, unless the epoch is closing; its frees are everybody's. */
 static void leaving(bool to_continue) {
   begin();
@@ -208,6 +218,7 @@ int main(void) {
   emptied();
   turning(false);
   turning(true);
+  turning_at_once();
   leaving(true);
   leaving(false);
   halted();
