@@ -77,6 +77,26 @@ INLINE void empty_lone(struct epoch *e, struct part *part, struct chunk_live *gi
   handle_forget_all(e);
 }
 
+INLINE int destroyable(const struct epoch *e, uint64_t id) {
+  int error = epoch_error(e, id);
+  if (error == 0 && !(LOAD_RACING(e->flags) & TSLAB_EPOCH_DESTROYABLE)) error = EPERM;
+  return error;
+}
+
+/* What ends most requests: nobody wants a report, and the epoch is one part, this thread's, with its chunk, and nothing
+ * more. That part, with the lock held; or NULL, and it is not. */
+enum ending { CLOSE, DESTROY, RESET };
+INLINE struct part *take_lone(struct epoch *e, uint64_t id, enum ending how, const tslab_epoch_report *out) {
+  if (UNLIKELY(!e || out || epoch_has_children(e) || options.on_destroy != DESTROY_DESTROYS)) return NULL;
+  handle_lock_quiet(e);
+  int error = how == CLOSE ? epoch_error(e, id) : destroyable(e, id);
+  struct part *part = error == 0 ? lone_part(e) : NULL;
+  if (how == CLOSE && part && bump_has_live(part)) part = NULL;
+  if (LIKELY(part && (how == RESET || (!scope_is_inside(part) && spare_may_keep(current_thread, e))))) return part;
+  epoch_unlock(e);
+  return NULL;
+}
+
 static bool ends_as_spare(struct epoch *e, struct chunk_live *given_up, bool may_give_up) {
   struct part *part = lone_part(e);
   if (!part || scope_is_inside(part) || !spare_may_keep(current_thread, e)) return false;
@@ -170,8 +190,7 @@ static void close_open(struct epoch *e, tslab_epoch_report *out) {
   end_closing(e, out);
 }
 
-int ending_close(uint64_t id, tslab_epoch_report *out) {
-  struct epoch *e = epoch_slot(id);
+static NOINLINE int close_any(struct epoch *e, uint64_t id, tslab_epoch_report *out) {
   int error = epoch_error(e, id);
   if (error == ESTALE) return error;
   report_begin(out, id);
@@ -185,6 +204,15 @@ int ending_close(uint64_t id, tslab_epoch_report *out) {
   }
   report_end(out, error);
   return error;
+}
+
+int ending_close(uint64_t id, tslab_epoch_report *out) {
+  struct epoch *e = epoch_slot(id);
+  struct part *part = take_lone(e, id, CLOSE, out);
+  if (UNLIKELY(!part)) return close_any(e, id, out);
+  empty_lone(e, part, NULL);
+  spare_keep(current_thread, e);
+  return 0;
 }
 
 /* One piece of purging: what may come after the deadline. */
@@ -344,12 +372,6 @@ static bool clear_of_threads(struct epoch *e, bool caller_may_be_inside) {
 
 static void reopen(struct epoch *e, uint64_t id) { atomic_store_explicit(&e->open_id, id, memory_order_release); }
 
-INLINE int destroyable(const struct epoch *e, uint64_t id) {
-  int error = epoch_error(e, id);
-  if (error == 0 && !(LOAD_RACING(e->flags) & TSLAB_EPOCH_DESTROYABLE)) error = EPERM;
-  return error;
-}
-
 /* Whether nothing speaks against it, as far as one can know before: then the children go first. */
 static int tree_destroyable(const struct epoch *e, bool caller_may_be_inside) {
   epoch_lock(e);
@@ -457,17 +479,6 @@ static int take(struct epoch *e, uint64_t id, bool reset, tslab_epoch_report *ou
   return error;
 }
 
-/* What ends most requests: nobody wants a report, and the epoch is one part, this thread's, with its chunk, and nothing
- * more. That part, with the lock held; or NULL, and it is not. */
-INLINE struct part *take_lone(struct epoch *e, uint64_t id, bool reset, const tslab_epoch_report *out) {
-  if (UNLIKELY(!e || out || epoch_has_children(e) || options.on_destroy != DESTROY_DESTROYS)) return NULL;
-  handle_lock_quiet(e);
-  struct part *part = destroyable(e, id) == 0 ? lone_part(e) : NULL;
-  if (LIKELY(part && (reset || (!scope_is_inside(part) && spare_may_keep(current_thread, e))))) return part;
-  epoch_unlock(e);
-  return NULL;
-}
-
 static NOINLINE int destroy_any(struct epoch *e, uint64_t id, tslab_epoch_report *out) {
   struct chunk_live given_up = {0, 0};
   int error = take(e, id, false, out);
@@ -491,7 +502,7 @@ static NOINLINE int destroy_any(struct epoch *e, uint64_t id, tslab_epoch_report
 
 int ending_destroy(uint64_t id, tslab_epoch_report *out) {
   struct epoch *e = epoch_slot(id);
-  struct part *part = take_lone(e, id, false, out);
+  struct part *part = take_lone(e, id, DESTROY, out);
   if (UNLIKELY(!part)) return destroy_any(e, id, out);
   empty_lone(e, part, NULL);
   spare_keep(current_thread, e);
@@ -545,7 +556,7 @@ static NOINLINE int reset_any(struct epoch *e, uint64_t id, tslab_epoch_report *
 
 int ending_reset(uint64_t id, tslab_epoch_report *out) {
   struct epoch *e = epoch_slot(id);
-  struct part *part = take_lone(e, id, true, out);
+  struct part *part = take_lone(e, id, RESET, out);
   if (UNLIKELY(!part)) return reset_any(e, id, out);
   empty_lone(e, part, NULL);
   part->bump.off = false;
