@@ -58,16 +58,28 @@ static void report_bytes(tslab_epoch_report *out, struct lifetime *lifetime) {
 
 static bool is_mine(const struct part *part) { return part->attached && part->thread == current_thread; }
 
-/* The epoch's only part, when it is attached to this thread and holds nothing but its chunk: the end of most requests.
- * NULL when it is not so. Under the lock. */
+/* The epoch's only part, when it is attached to this thread and holds nothing but its chunk, or slabs: the end of most
+ * requests. NULL when it is not so. Under the lock. */
 INLINE struct part *lone_part(const struct epoch *e) {
   struct part *part = e->parts;
   if (!part || part->next_of_epoch || !is_mine(part) || options.on_destroy == DESTROY_TRAPS) return NULL;
-  return atomic_load_explicit(&part->slabs, memory_order_relaxed) == 0 && bump_is_all(part) ? part : NULL;
+  return bump_is_all(part) ? part : NULL;
 }
 
-/* What a spare recycles. */
-static size_t chunk_bytes(const struct epoch *e) { return e->parts && LOAD_RACING(e->parts->bump.chunk) ? GRANULE : 0; }
+static bool has_slabs(const struct part *part) {
+  return atomic_load_explicit(&part->slab_granules, memory_order_relaxed) != 0;
+}
+
+/* Of a lone part: whether each of its blocks was freed, by its thread where they lie in slabs. */
+INLINE bool is_drained(const struct part *part, uint64_t *handed_out) {
+  struct list_sums sums = list_sums(part);
+  *handed_out = part->bump.allocations + part->bump.sealed + part->bump.count + sums.allocations;
+  return !bump_has_live(part) && (!has_slabs(part) || list_unfreed(sums) == part->lost);
+}
+
+static size_t own_bytes(const struct epoch *e) {
+  return atomic_load_explicit(&e->lifetime.own, memory_order_relaxed);
+}
 
 INLINE void empty_lone(struct epoch *e, struct part *part, struct chunk_live *given_up) {
   if (part->bump.chunk && part->bump.count > 0) {
@@ -83,15 +95,18 @@ INLINE int destroyable(const struct epoch *e, uint64_t id) {
   return error;
 }
 
-/* What ends most requests: nobody wants a report, and the epoch is one part, this thread's, with its chunk, and nothing
- * more. That part, with the lock held; or NULL, and it is not. */
+/* What ends most requests: nobody wants a report, and the epoch is one part, this thread's, with its chunk or slabs,
+ * and nothing more. That part, with the lock held, and what it handed out; or NULL, and it is not. */
 enum ending { CLOSE, DESTROY, RESET };
-INLINE struct part *take_lone(struct epoch *e, uint64_t id, enum ending how, const tslab_epoch_report *out) {
+INLINE struct part *take_lone(struct epoch *e, uint64_t id, enum ending how, uint64_t *handed_out,
+                              const tslab_epoch_report *out) {
   if (UNLIKELY(!e || out || epoch_has_children(e) || options.on_destroy != DESTROY_DESTROYS)) return NULL;
-  handle_lock_quiet(e);
+  if (how == CLOSE) epoch_lock(e);
+  else handle_lock_quiet(e);
   int error = how == CLOSE ? epoch_error(e, id) : destroyable(e, id);
   struct part *part = error == 0 ? lone_part(e) : NULL;
-  if (how == CLOSE && part && bump_has_live(part)) part = NULL;
+  bool drained = part && how != RESET && is_drained(part, handed_out);
+  if (part && (how == CLOSE ? !drained : has_slabs(part))) part = NULL;
   if (LIKELY(part && (how == RESET || (!scope_is_inside(part) && spare_may_keep(current_thread, e))))) return part;
   epoch_unlock(e);
   return NULL;
@@ -99,10 +114,13 @@ INLINE struct part *take_lone(struct epoch *e, uint64_t id, enum ending how, con
 
 static bool ends_as_spare(struct epoch *e, struct chunk_live *given_up, bool may_give_up) {
   struct part *part = lone_part(e);
-  if (!part || scope_is_inside(part) || !spare_may_keep(current_thread, e)) return false;
-  if (!may_give_up && bump_has_live(part)) return false;
+  uint64_t handed_out = 0;
+  if (!part || scope_is_inside(part)) return false;
+  bool drained = is_drained(part, &handed_out);
+  if ((may_give_up ? has_slabs(part) : !drained) || !spare_may_keep(current_thread, e)) return false;
+  if (handed_out != part->before) spare_learn(e, !may_give_up);
   empty_lone(e, part, given_up);
-  spare_keep(current_thread, e);
+  spare_keep(current_thread, e, handed_out);
   return true;
 }
 
@@ -176,16 +194,19 @@ static void close_children_first(struct epoch *e) {
 
 /* An open epoch. Under the lock, which this releases. */
 static void close_open(struct epoch *e, tslab_epoch_report *out) {
-  size_t chunk = chunk_bytes(e);
+  size_t own = own_bytes(e);
   if (ends_as_spare(e, NULL, false)) {
-    if (out) out->bytes_recycled = chunk;
+    if (out) out->bytes_recycled = own;
     return;
   }
+  bool might_learn = e->parts && !has_slabs(e->parts) && own != 0 && spare_is_plain(e);
   begin_closing(e);
   close_children_first(e);
   close_parts(e, UINT64_MAX);
   lifetime_drop_ready(&e->lifetime);
   lifetime_return_spilled(&e->lifetime, SIZE_MAX);
+  if (own_bytes(e) != 0 || e->lifetime.by_slabs) spare_learn(e, false);
+  else if (might_learn) spare_learn(e, true);
   report_live(out, e);
   end_closing(e, out);
 }
@@ -208,10 +229,12 @@ static NOINLINE int close_any(struct epoch *e, uint64_t id, tslab_epoch_report *
 
 int ending_close(uint64_t id, tslab_epoch_report *out) {
   struct epoch *e = epoch_slot(id);
-  struct part *part = take_lone(e, id, CLOSE, out);
+  uint64_t handed_out = 0;
+  struct part *part = take_lone(e, id, CLOSE, &handed_out, out);
   if (UNLIKELY(!part)) return close_any(e, id, out);
+  if (handed_out != part->before) spare_learn(e, true);
   empty_lone(e, part, NULL);
-  spare_keep(current_thread, e);
+  spare_keep(current_thread, e, handed_out);
   return 0;
 }
 
@@ -327,8 +350,7 @@ void endings_go_on(void) {
 
 /* ---- destroying -------------------------------------------------------------------------------------------------- */
 
-/* Every run of the epoch, whatever it holds, goes. */
-static void take_apart(struct epoch *e) {
+void ending_take_apart(struct epoch *e) {
   struct lifetime *lifetime = &e->lifetime;
   struct returning returning = {0};
   size_t collected = 0;
@@ -352,11 +374,11 @@ static void take_apart(struct epoch *e) {
 static void destroy_all(struct epoch *e) {
   handle_forget_all(e); /* now: a closing child may keep the epoch */
   for (struct part *p = e->parts; p; p = p->next_of_epoch) {
-    heap_abandon(p);
+    heap_abandon(p, false);
     bump_leave(p, false);
     bump_start(p);
   }
-  take_apart(e);
+  ending_take_apart(e);
   lifetime_drop_ready(&e->lifetime);
   lifetime_return_spilled(&e->lifetime, SIZE_MAX);
 }
@@ -483,12 +505,13 @@ static NOINLINE int destroy_any(struct epoch *e, uint64_t id, tslab_epoch_report
   struct chunk_live given_up = {0, 0};
   int error = take(e, id, false, out);
   if (error != 0) return error;
-  size_t chunk = chunk_bytes(e);
+  size_t own = own_bytes(e);
+  spare_learn(e, false);
   if (options.on_destroy == DESTROY_CHECKS) {
     destroy_checked(e, out);
   } else if (ends_as_spare(e, out ? &given_up : NULL, true)) {
     report_given_up(out, given_up);
-    if (out) out->bytes_recycled = chunk;
+    if (out) out->bytes_recycled = own;
   } else {
     report_live(out, e);
     begin_closing(e);
@@ -502,16 +525,19 @@ static NOINLINE int destroy_any(struct epoch *e, uint64_t id, tslab_epoch_report
 
 int ending_destroy(uint64_t id, tslab_epoch_report *out) {
   struct epoch *e = epoch_slot(id);
-  struct part *part = take_lone(e, id, DESTROY, out);
+  uint64_t handed_out = 0;
+  struct part *part = take_lone(e, id, DESTROY, &handed_out, out);
   if (UNLIKELY(!part)) return destroy_any(e, id, out);
+  spare_learn(e, false);
   empty_lone(e, part, NULL);
-  spare_keep(current_thread, e);
+  spare_keep(current_thread, e, handed_out);
   return 0;
 }
 
 INLINE void begin_era(struct epoch *e) {
   e->era++;
   e->lifetime.novel = false;
+  spare_learn(e, false);
   atomic_store_explicit(&e->lifetime.bumped, 0, memory_order_relaxed);
   atomic_store_explicit(&e->lifetime.freed, 0, memory_order_relaxed);
 }
@@ -519,7 +545,7 @@ INLINE void begin_era(struct epoch *e) {
 /* As ends_as_spare, but the epoch stays, and its thread may be inside. */
 static bool rewinds(struct epoch *e, struct chunk_live *given_up) {
   struct part *part = lone_part(e);
-  if (!part) return false;
+  if (!part || has_slabs(part)) return false;
   empty_lone(e, part, given_up);
   part->bump.off = false;
   return true;
@@ -529,6 +555,7 @@ static NOINLINE int reset_any(struct epoch *e, uint64_t id, tslab_epoch_report *
   struct chunk_live given_up = {0, 0};
   int error = take(e, id, true, out);
   if (error != 0) return error;
+  spare_learn(e, false);
   if (options.on_destroy == DESTROY_CHECKS) {
     for (struct part *p = e->parts; p; p = p->next_of_epoch) {
       heap_rest(p);
@@ -556,7 +583,7 @@ static NOINLINE int reset_any(struct epoch *e, uint64_t id, tslab_epoch_report *
 
 int ending_reset(uint64_t id, tslab_epoch_report *out) {
   struct epoch *e = epoch_slot(id);
-  struct part *part = take_lone(e, id, RESET, out);
+  struct part *part = take_lone(e, id, RESET, NULL, out);
   if (UNLIKELY(!part)) return reset_any(e, id, out);
   empty_lone(e, part, NULL);
   part->bump.off = false;

@@ -3,6 +3,7 @@
 
 #include "base/options.h"
 #include "epoch/ending.h"
+#include "epoch/spare.h"
 #include "heap/label.h"
 #include "os/os.h"
 #include <errno.h>
@@ -70,6 +71,7 @@ static void set_label(struct epoch *e, const char *label) {
   STORE_RACING(e->opened_here, 0); /* first: a reader may miss them for a moment, but not see them twice */
   STORE_RACING(e->allocated_here, 0);
   STORE_RACING(e->recycled_here, 0);
+  e->drained = e->doubts = 0;
   shared_add(&before->opened, opened);
   shared_add(&before->allocations, allocated);
   shared_add(&before->recycled, recycled);
@@ -113,6 +115,7 @@ void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
   atomic_store_explicit(&e->lifetime.closing, false, memory_order_relaxed);
   atomic_store_explicit(&e->lifetime.late, false, memory_order_relaxed);
   uint64_t id = epoch_id(e);
+  e->lifetime.by_slabs = spare_learned(e);
   id = ((id >> EPOCH_INDEX_BITS) + 1) << EPOCH_INDEX_BITS | e->lifetime.index;
   atomic_store_explicit(&e->id, id, memory_order_relaxed);
   atomic_store_explicit(&e->state, EPOCH_OPEN, memory_order_release);
@@ -162,6 +165,7 @@ uint64_t epoch_open(const tslab_epoch_options *wanted, int *error) {
   }
   uint64_t id = epoch_id(e); /* locked until it is whole */
   if (wanted->prefault_bytes) lifetime->novel = false; /* so much will be used at once */
+  if (!spare_is_plain(e) || wanted->prefault_bytes) lifetime->by_slabs = false; /* they could not be kept */
   if (lifetime_prepare(lifetime, wanted->prefault_bytes)) {
     epoch_unlock(e);
     return id;
@@ -180,15 +184,15 @@ static struct epoch *leave_for_good(struct epoch *e) {
 }
 
 struct epoch *epoch_end(struct epoch *e) {
-  epoch_count_allocations(e);
+  epoch_count_allocations(e, NULL, 0);
   epoch_count_bytes(e);
   count_refusals(e);
   INVARIANT(1, e->parts == NULL && atomic_load(&e->lifetime.own) == 0 && e->lifetime.first == 0);
   atomic_store_explicit(&e->state, EPOCH_ENDED, memory_order_relaxed);
-  bool was_lent = e->lent;
-  e->lent = false;
+  if (e->lent) reserve_lend(-(int)e->lent);
+  e->lent = 0;
+  e->slab_granules = 0;
   epoch_unlock(e); /* tree_lock comes first; nobody else can find an ended epoch but as somebody's child */
-  if (was_lent) reserve_lend(-1);
   return leave_for_good(e);
 }
 
@@ -212,7 +216,8 @@ static void freeze(struct epoch *e) {
     atomic_store_explicit(&lifetime->own, GRANULE, memory_order_relaxed);
   __atomic_store_n(&e->children, 0, __ATOMIC_RELAXED);
   e->next_sibling = e->previous_sibling = e->roomy = 0;
-  e->stepping = e->descending = e->lent = false;
+  e->stepping = e->descending = false;
+  e->lent = 0;
 }
 
 void epochs_freeze(void) {

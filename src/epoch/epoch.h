@@ -33,8 +33,10 @@ struct epoch {
   _Atomic uint8_t state;
   bool stepping;     /* closing by close_step */
   bool descending;   /* who closes it has given up the lock for its children, and comes back: nobody else may end it */
-  bool lent;         /* its chunk counts as reserve while it is spare (epoch/spare.h) */
-  uint8_t spare_age; /* ticks of the scavenger */
+  uint8_t doubts;    /* times that it was taken wrongly for one that frees what it takes: epoch/spare.h */
+  uint16_t drained;  /* closes of this label in a row at which each block had been freed */
+  uint16_t lent;     /* granules of it that count as reserve while it is spare */
+  uint32_t lent_at, slab_granules; /* part->visits, and its slabs, when that was reckoned */
   _Atomic bool left; /* TSLAB_EPOCH_AUTO_CLOSE: a scope of it has ended, so the last thread to go closes it */
   struct part *parts;
   uint64_t era, opened_ns;
@@ -89,13 +91,13 @@ HIDDEN uint64_t epoch_open(const tslab_epoch_options *wanted, int *error);
 /* Blocks handed out in it since it was opened. Under the lock. */
 HIDDEN uint64_t epoch_allocations(const struct epoch *e);
 
-/* At the end of an incarnation. Under the lock: what it handed out counts for its label, its parts begin anew. */
-INLINE void epoch_count_allocations(struct epoch *e) {
+/* At the end of an incarnation with one part, under the lock: what it handed out counts for its label, the part, whose
+ * list_handed_out() is given, begins anew. */
+INLINE void epoch_count_allocations(struct epoch *e, struct part *part, uint64_t handed_out) {
   uint64_t sum = e->allocations + atomic_load_explicit(&e->lifetime.large, memory_order_relaxed);
-  for (struct part *p = e->parts; p; p = p->next_of_epoch) {
-    uint64_t handed_out = list_handed_out(p);
-    sum += handed_out - p->before;
-    p->before = handed_out;
+  if (part) {
+    sum += handed_out - part->before;
+    part->before = handed_out;
   }
   STORE_RACING(e->allocated_here, e->allocated_here + sum);
   STORE_RACING(e->allocations, 0);

@@ -76,7 +76,7 @@ static void forget_attached(struct attached *a) {
 
 void thread_release(struct thread *thread) {
   leave_all(thread);
-  spare_give_up(thread);
+  spare_give_up(thread, false);
   for (unsigned i = 0; i < thread->attached_count; i++) {
     struct attached *a = &thread->attached[i];
     while (atomic_load_explicit(&a->id, memory_order_acquire) == ATTACHED_SPARE) os_yield(); /* the scavenger ends it */
@@ -203,11 +203,11 @@ struct attached *scope_attach(struct thread *thread, struct epoch *e, uint64_t i
 }
 
 void scope_detach(struct epoch *e, struct part *part) {
-  if (atomic_load_explicit(&part->slabs, memory_order_relaxed) != 0 && part->thread == current_thread && !part->closing)
-    heap_rest(part);
+  bool has_slabs = atomic_load_explicit(&part->slab_granules, memory_order_relaxed) != 0;
+  if (has_slabs && part->thread == current_thread && !part->closing) heap_rest(part);
   bump_leave(part, true);
   STORE_RACING(part->attached, NULL);
-  if (atomic_load_explicit(&part->slabs, memory_order_relaxed) != 0) {
+  if (atomic_load_explicit(&part->slab_granules, memory_order_relaxed) != 0) {
     lock_take(&part->lock);
     part->live = false;
     part->thread = NULL;
@@ -327,8 +327,8 @@ int scope_switch(struct thread *thread, uint64_t id) {
 
 /* A spare that is lost counts as reserve no more. */
 static void forget_lent(struct epoch *e) {
-  if (e->lent) reserve_lend(-1);
-  e->lent = false;
+  if (e->lent) reserve_lend(-(int)e->lent);
+  e->lent = 0;
 }
 
 static void free_thread(struct thread *thread) {
@@ -338,7 +338,7 @@ static void free_thread(struct thread *thread) {
 
 /* What the thread was inside of, nobody is any more. Its spare ends, unless it was being used just then. */
 static void bury_thread(struct thread *thread) {
-  spare_give_up(thread);
+  spare_give_up(thread, true);
   for (unsigned i = 0; i < thread->attached_count; i++) {
     struct attached *a = &thread->attached[i];
     atomic_store_explicit(&a->entered, 0, memory_order_relaxed);

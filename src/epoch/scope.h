@@ -40,6 +40,8 @@ struct thread {
   bool visiting;     /* current_part is no scope's, but that of one call that names its epoch */
   uint64_t advanced; /* what tslab_epoch_advance opened last; 0: nothing */
   struct epoch *_Atomic spare;
+  uint64_t spare_seen; /* its id when the scavenger looked last, and */
+  uint8_t spare_age;   /* how many looks ago it was so first */
   struct thread *next_free;
   struct thread *next; /* every thread ever made */
   struct scope scopes[TSLAB_SCOPES + 1]; /* [0]: outside all scopes */

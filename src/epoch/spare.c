@@ -2,34 +2,81 @@
 #include "epoch/spare.h"
 
 #include "base/options.h"
+#include "epoch/ending.h"
+#include "os/os.h"
 
 #define SPARE_TICKS 4 /* a second */
 
-/* Nothing that the next incarnation would inherit. */
-static bool is_plain(const struct epoch *e) {
-  return !e->lifetime.parent && !epoch_has_children(e) && e->lifetime.budget == SIZE_MAX && e->lifetime.ready == 0 &&
-         atomic_load_explicit(&e->lifetime.spilled, memory_order_relaxed) == 0;
+bool spare_is_plain(const struct epoch *e) {
+  return !e->lifetime.parent && !epoch_has_children(e) && e->lifetime.budget == SIZE_MAX;
 }
 
-bool spare_may_keep(const struct thread *thread, const struct epoch *e) {
-  return is_plain(e) && !atomic_load_explicit(&thread->spare, memory_order_relaxed) &&
-         (e->lent || options.reserve_bytes >= GRANULE);
+/* Of what it took, nothing is elsewhere. */
+static bool is_whole(const struct epoch *e) {
+  return e->lifetime.ready == 0 && atomic_load_explicit(&e->lifetime.spilled, memory_order_relaxed) == 0;
 }
 
-void spare_keep(struct thread *thread, struct epoch *e) {
-  struct part *part = e->parts;
-  epoch_count_allocations(e);
-  if (part->bump.chunk) STORE_RACING(e->recycled_here, e->recycled_here + GRANULE);
-  if (part->bump.chunk && !e->lent) {
-    reserve_lend(1);
-    e->lent = true;
+/* Bytes of the slabs, up to pages, that were ever handed out. */
+static size_t touched_bytes(const struct epoch *e) {
+  size_t bytes = 0;
+  lifetime_lock(&e->lifetime);
+  for (struct run *run = lifetime_first(&e->lifetime); run; run = lifetime_next(run)) {
+    uint64_t word = atomic_load_explicit(&run->word, memory_order_relaxed);
+    bytes += round_up(slab_linked(word) * class_size(run->class), os_page_size);
   }
+  lifetime_unlock(&e->lifetime);
+  return bytes;
+}
+
+/* Reckoned anew when a slow path ran since, for no other touches more. Slabs that are new may lie in granules of the
+ * reserve, which are resident as a whole: what they did not hand out goes back first. */
+static bool lend_slabs(struct epoch *e, struct part *part) {
+  if (LIKELY(e->lent && e->lent_at == (uint32_t)part->visits)) return true;
+  if (atomic_load_explicit(&part->slab_granules, memory_order_relaxed) > e->slab_granules) heap_trim(part, true);
+  size_t granules = round_up(max_size(touched_bytes(e), 1), GRANULE) / GRANULE;
+  if (granules > UINT16_MAX || !reserve_lend_within((int)granules - (int)e->lent)) return false;
+  e->lent = (uint16_t)granules;
+  e->lent_at = (uint32_t)part->visits;
+  e->slab_granules = atomic_load_explicit(&part->slab_granules, memory_order_relaxed);
+  return true;
+}
+
+static void lend_chunk(struct epoch *e, unsigned granules) {
+  reserve_lend((int)granules - (int)e->lent);
+  e->lent = (uint16_t)granules;
+  e->slab_granules = 0;
+}
+
+static bool has_slabs(const struct part *part) {
+  return atomic_load_explicit(&part->slab_granules, memory_order_relaxed) != 0;
+}
+
+bool spare_may_keep(const struct thread *thread, struct epoch *e) {
+  if (!spare_is_plain(e) || !is_whole(e) || atomic_load_explicit(&thread->spare, memory_order_relaxed)) return false;
+  if (has_slabs(e->parts)) return e->lifetime.by_slabs && lend_slabs(e, e->parts);
+  return e->lent || options.reserve_bytes >= GRANULE;
+}
+
+/* Into the reserve, where there is room. */
+static void drop_chunk(struct epoch *e, struct part *part) {
+  bump_leave(part, false);
+  lifetime_return_spilled(&e->lifetime, SIZE_MAX);
+}
+
+void spare_keep(struct thread *thread, struct epoch *e, uint64_t handed_out) {
+  struct part *part = e->parts;
+  epoch_count_allocations(e, part, handed_out);
+  STORE_RACING(e->recycled_here,
+               e->recycled_here + atomic_load_explicit(&e->lifetime.own, memory_order_relaxed));
+  part->bump.off = spare_learned(e); /* now: once it is open, others may be looking */
+  unsigned chunks = part->bump.chunk && !part->bump.off;
+  if (UNLIKELY(e->lent != chunks) && !has_slabs(part)) lend_chunk(e, chunks);
+  if (UNLIKELY(part->bump.chunk && part->bump.off)) drop_chunk(e, part);
   atomic_store_explicit(&part->attached->id, ATTACHED_SPARE, memory_order_relaxed);
-  e->spare_age = 0;
   atomic_store_explicit(&e->open_id, 0, memory_order_relaxed);
   atomic_store_explicit(&e->state, EPOCH_SPARE, memory_order_relaxed);
-  epoch_unlock(e);
-  atomic_store_explicit(&thread->spare, e, memory_order_release); /* pairs with take */
+  epoch_unlock(e); /* whoever takes it from another thread locks it */
+  atomic_store_explicit(&thread->spare, e, memory_order_relaxed);
 }
 
 static struct epoch *take(struct thread *thread) {
@@ -41,7 +88,6 @@ uint64_t spare_open(struct thread *thread, const char *label, uint32_t flags) {
   struct epoch *e = take(thread);
   if (!e) return 0;
   struct attached *a = e->parts->attached;
-  e->parts->bump.off = false;
   epoch_begin(e, label, flags);
   uint64_t id = epoch_id(e);
   atomic_store_explicit(&a->id, id, memory_order_relaxed);
@@ -49,28 +95,40 @@ uint64_t spare_open(struct thread *thread, const char *label, uint32_t flags) {
   return id;
 }
 
-static void end(struct epoch *e) {
+/* As a close does it, so that what misuse left alive in its slabs stays. */
+static void end(struct epoch *e, bool lists_are_lost) {
   epoch_lock(e);
   struct part *part = e->parts;
   struct attached *a = part->attached;
   atomic_store_explicit(&e->lifetime.closing, true, memory_order_relaxed);
   atomic_store_explicit(&e->lifetime.late, true, memory_order_relaxed);
+  if (lists_are_lost && has_slabs(part)) {
+    heap_abandon(part, true);
+    ending_take_apart(e);
+  }
+  heap_close(part, UINT64_MAX);
+  lifetime_return_spilled(&e->lifetime, SIZE_MAX);
   scope_detach(e, part);
   atomic_store_explicit(&a->id, 0, memory_order_release); /* pairs with its thread's look for an unused entry */
-  epoch_end(e);
+  atomic_store_explicit(&e->state, EPOCH_CLOSING, memory_order_seq_cst);
+  ending_finish_if_done(e);
 }
 
-void spare_give_up(struct thread *thread) {
+void spare_give_up(struct thread *thread, bool lists_are_lost) {
   struct epoch *e = take(thread);
-  if (e) end(e);
+  if (e) end(e, lists_are_lost);
 }
 
+/* One that was not used since the last look has the same id. */
 static void age(struct thread *thread, bool now) {
-  struct epoch *e = take(thread), *none = NULL;
-  if (!e) return;
-  if (now || ++e->spare_age > SPARE_TICKS ||
-      !atomic_compare_exchange_strong_explicit(&thread->spare, &none, e, memory_order_release, memory_order_relaxed))
-    end(e);
+  const struct epoch *e = atomic_load_explicit(&thread->spare, memory_order_relaxed);
+  uint64_t id = e ? epoch_id(e) : 0;
+  if (!now && (id == 0 || id != thread->spare_seen)) {
+    thread->spare_seen = id;
+    thread->spare_age = 0;
+  } else if (now || ++thread->spare_age == SPARE_TICKS) {
+    spare_give_up(thread, false);
+  }
 }
 
 void spares_age(bool now) {

@@ -1,21 +1,57 @@
 /* spare: an epoch that ended empty, kept by its thread for the next one that it opens.                floor: epoch
  *
  * So a request in its own epoch takes no lock but its epoch's and touches the memory that the last one left hot. Its
- * chunk counts as reserve. The scavenger ends spares that were not used for a second. */
+ * chunk counts as reserve. The scavenger ends spares that were not used for a second.
+ *
+ * An epoch whose blocks are freed one by one has nothing of its chunk but the slow way of malloc and free. So where a
+ * label's epochs end drained again and again, the next ones fill slabs from the start (lifetime.by_slabs), and a spare
+ * keeps these, with free blocks in its part's lists: what they ever touched counts as reserve. Whenever that turns out
+ * wrong - blocks were given up, others freed some, or it is too much to keep - it takes twice as many such ends until
+ * it is tried again. docs/decisions/0022. */
 #ifndef TSLAB_EPOCH_SPARE_H
 #define TSLAB_EPOCH_SPARE_H
 
 #include "epoch/scope.h"
 
-/* Under the lock: whether the epoch, whose one part is attached to the thread, could become its spare; and making it so
- * once it is empty, which releases the lock. */
-HIDDEN bool spare_may_keep(const struct thread *thread, const struct epoch *e);
-HIDDEN void spare_keep(struct thread *thread, struct epoch *e);
+/* Under the lock: nothing about it that the next incarnation would inherit. */
+HIDDEN bool spare_is_plain(const struct epoch *e);
+
+/* Under the lock: whether the epoch, whose one part is attached to the thread, could become its spare, and has room in
+ * the reserve; and making it so once it is empty, which releases the lock. `handed_out`: the part's list_handed_out().
+ */
+HIDDEN bool spare_may_keep(const struct thread *thread, struct epoch *e);
+HIDDEN void spare_keep(struct thread *thread, struct epoch *e, uint64_t handed_out);
 
 /* The id of an open epoch made of the thread's spare, or 0. */
 HIDDEN uint64_t spare_open(struct thread *thread, const char *label, uint32_t flags);
 
-HIDDEN void spare_give_up(struct thread *thread); /* from any thread */
-HIDDEN void spares_age(bool now);                 /* each tick of the scavenger; all of them, when `now` */
+/* Whether the thread's spare was that epoch. */
+INLINE bool spare_is(const struct thread *thread, uint64_t id) {
+  const struct epoch *e = atomic_load_explicit(&thread->spare, memory_order_relaxed);
+  return e && epoch_id(e) == id;
+}
+
+/* From any thread; in a fork child, of a thread that it does not have, whose lists are lost. */
+HIDDEN void spare_give_up(struct thread *thread, bool lists_are_lost);
+HIDDEN void spares_age(bool now); /* each tick of the scavenger; all of them, when `now` */
+
+/* Ends in a row: some ten slabs are born after them, in a microsecond or two. Where invariants are checked it is so few
+ * that tests come by it in whatever they do. */
+#define SPARE_DRAINS      (TSLAB_CHECK_LEVEL >= 2 ? 2 : 64)
+#define SPARE_DOUBTS_MOST (TSLAB_CHECK_LEVEL >= 2 ? 1 : 9)
+
+/* Under the lock, at an end or a reset of an epoch that was used: whether each block had been freed before. */
+INLINE void spare_learn(struct epoch *e, bool drained) {
+  if (drained) {
+    if (e->drained < UINT16_MAX) e->drained++;
+    return;
+  }
+  e->drained = 0;
+  if (LIKELY(!e->lifetime.by_slabs)) return;
+  e->lifetime.by_slabs = false;
+  if (e->doubts < SPARE_DOUBTS_MOST) e->doubts++;
+}
+INLINE bool spare_learned(const struct epoch *e) { return e->drained >= (unsigned)SPARE_DRAINS << e->doubts; }
+_Static_assert(SPARE_DRAINS << SPARE_DOUBTS_MOST <= UINT16_MAX, "can be counted up to");
 
 #endif

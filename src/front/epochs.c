@@ -46,6 +46,8 @@ tslab_epoch tslab_epoch_open_with(const tslab_epoch_options *options) {
 }
 
 tslab_epoch tslab_epoch_open(const char *label) {
+  uint64_t id = LIKELY(current_thread != NULL) ? spare_open(current_thread, label, 0) : 0;
+  if (LIKELY(id != 0)) return id;
   tslab_epoch_options options = {.struct_size = sizeof options, .label = label};
   return tslab_epoch_open_with(&options);
 }
@@ -199,10 +201,17 @@ static int prepare_report(tslab_epoch id, tslab_epoch_report *out) {
   return self() ? 0 : ENOMEM;
 }
 
+/* After an end. One that left the thread its spare gave nothing up, so that a look now and then is enough. */
+static void notice_end(tslab_epoch epoch) {
+  if (spare_is(current_thread, epoch) && (epoch >> EPOCH_INDEX_BITS) % 64 != 0) return;
+  scavenger_notice(current_part);
+}
+
 int tslab_epoch_close(tslab_epoch epoch, tslab_epoch_report *out) {
   int error = prepare_report(epoch, out);
-  if (error == 0) error = ending_close(epoch, out);
-  scavenger_notice(current_part);
+  if (error != 0) return error;
+  error = ending_close(epoch, out);
+  notice_end(epoch);
   return error;
 }
 
@@ -213,8 +222,9 @@ int tslab_epoch_close_step(tslab_epoch epoch, uint64_t max_ns, tslab_epoch_repor
 
 int tslab_epoch_destroy(tslab_epoch epoch, tslab_epoch_report *out) {
   int error = prepare_report(epoch, out);
-  if (error == 0) error = ending_destroy(epoch, out);
-  scavenger_notice(current_part);
+  if (error != 0) return error;
+  error = ending_destroy(epoch, out);
+  notice_end(epoch);
   return error;
 }
 

@@ -50,12 +50,12 @@ static void give_home(struct part *part, struct run *slab) {
   atomic_store_explicit(&slab->part, part, memory_order_relaxed);
   slab_set_home(slab, part_home(part, slab->class));
   part->bins[slab->class].slabs++;
-  atomic_fetch_add_explicit(&part->slabs, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&part->slab_granules, slab->granules, memory_order_relaxed);
 }
 
 static void lose(struct part *part, struct run *slab) {
   part->bins[slab->class].slabs--;
-  atomic_fetch_sub_explicit(&part->slabs, 1, memory_order_relaxed);
+  atomic_fetch_sub_explicit(&part->slab_granules, slab->granules, memory_order_relaxed);
 }
 
 /* ---- taking ------------------------------------------------------------------------------------------------------ */

@@ -56,7 +56,7 @@ void bump_start(struct part *part) {
   stop(bump);
   STORE_RACING(bump->count, 0);
   bump->gone = 0;
-  bump->off = false;
+  bump->off = part->lifetime && part->lifetime->by_slabs;
 }
 
 /* ---- emptying ---------------------------------------------------------------------------------------------------- */

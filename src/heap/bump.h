@@ -81,10 +81,12 @@ HIDDEN void bump_forsake(struct part *part);
  * be continued by another part when `to_continue`. By the part's thread, or when it cannot run here. */
 HIDDEN void bump_leave(struct part *part, bool to_continue);
 
-/* Whether the epoch holds nothing but the part's current chunk, or nothing at all. */
+/* Whether the epoch holds nothing but the part's current chunk and slabs. What it owns is asked first: a slab that is
+ * being retired is taken off the part before it is off the epoch, and may never stand for something else. */
 INLINE bool bump_is_all(const struct part *part) {
-  size_t own = atomic_load_explicit(&part->lifetime->own, memory_order_acquire);
-  return part->bump.chunk ? own == GRANULE : own == 0;
+  size_t own = atomic_load_explicit(&part->lifetime->own, memory_order_acquire); /* pairs with discharge */
+  size_t granules = atomic_load_explicit(&part->slab_granules, memory_order_relaxed) + (part->bump.chunk != NULL);
+  return own == granules * GRANULE;
 }
 
 HIDDEN bool bump_has_live(const struct part *part); /* in the current chunk */

@@ -27,7 +27,7 @@ bool heap_close(struct part *part, uint64_t deadline_ns) {
   lock_take(&part->lock);
   part->closing = true;
   lock_release(&part->lock);
-  if (atomic_load_explicit(&part->slabs, memory_order_relaxed) == 0) return true;
+  if (atomic_load_explicit(&part->slab_granules, memory_order_relaxed) == 0) return true;
   if (TSLAB_HARDENED) quarantine_empty(part);
   /* The clock is asked after each piece of work, so that every call does one. */
   for (unsigned class = 0; class < CLASSES; class++) {
@@ -43,7 +43,7 @@ bool heap_close(struct part *part, uint64_t deadline_ns) {
 }
 
 void heap_rest(struct part *part) {
-  if (atomic_load_explicit(&part->slabs, memory_order_relaxed) == 0) return;
+  if (atomic_load_explicit(&part->slab_granules, memory_order_relaxed) == 0) return;
   if (TSLAB_HARDENED) quarantine_empty(part);
   for (unsigned class = 0; class < CLASSES; class++)
     if (!list_is_settled(part, class)) bins_return(&part->lock, take_list(part, class));
@@ -76,6 +76,7 @@ static void count_used(const struct part *part, uint64_t used[CLASSES]) {
 static void forget(struct part *part, unsigned class, uint64_t live) {
   struct bin *bin = &part->bins[class];
   bump(&bin->frees, live);
+  bump(&part->freed, live);
   bin->retired += bin->slabs;
   __atomic_store_n(&bin->first, 0, __ATOMIC_RELAXED); /* for the look of bins.c without the lock */
   bin->last = bin->listed = bin->slabs = 0;
@@ -85,22 +86,25 @@ static void forget(struct part *part, unsigned class, uint64_t live) {
   list_set(part, class, EMPTY_CHAIN);
 }
 
-void heap_abandon(struct part *part) {
-  if (atomic_load_explicit(&part->slabs, memory_order_relaxed) == 0) return;
+void heap_abandon(struct part *part, bool drained) {
+  if (atomic_load_explicit(&part->slab_granules, memory_order_relaxed) == 0) return;
   uint64_t used[CLASSES] = {0};
   if (TSLAB_HARDENED) quarantine_empty(part);
   while (has_pending(part->lifetime)) os_yield();
-  count_used(part, used);
+  if (!drained) count_used(part, used);
   lock_take(&part->lock);
   for (unsigned class = 0; class < CLASSES; class++) {
     list_settle(part, class);
-    forget(part, class, used[class] - part->bins[class].depot_blocks - list_chain(part, class).count);
+    uint64_t cached = part->bins[class].depot_blocks + list_chain(part, class).count;
+    forget(part, class, drained ? 0 : used[class] - cached);
   }
   __atomic_store_n(&part->depot_bytes, 0, __ATOMIC_RELAXED);
   STORE_RACING(part->granted_bytes, 0);
+  part->opened = 0;
   part->free_batch = 0;
   part->unused_batch = 1;
-  atomic_store_explicit(&part->slabs, 0, memory_order_relaxed);
+  part->lost = part->served - part->freed; /* lists that a fork child lost made it less */
+  atomic_store_explicit(&part->slab_granules, 0, memory_order_relaxed);
   lock_release(&part->lock);
 }
 

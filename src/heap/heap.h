@@ -60,9 +60,9 @@ HIDDEN bool heap_close(struct part *part, uint64_t deadline_ns);
 /* The part's own thread leaves it for a while: its lists go to the slabs. */
 HIDDEN void heap_rest(struct part *part);
 
-/* The epoch of the part is destroyed or reset, and nobody runs on it: its blocks are counted as freed, and it forgets
- * its slabs, which are the caller's: to be taken apart by heap_bury. */
-HIDDEN void heap_abandon(struct part *part);
+/* The epoch of the part is destroyed or reset, and nobody runs on it: its blocks, unless it is known to be `drained`,
+ * are counted as freed, and it forgets its slabs, which are the caller's: to be taken apart by heap_bury. */
+HIDDEN void heap_abandon(struct part *part, bool drained);
 
 /* Any run of an epoch whose parts were abandoned: it is counted and leads nowhere any more. */
 HIDDEN void heap_bury(struct run *run);

@@ -19,6 +19,7 @@ struct lifetime {
   uint32_t ready;       /* runs prefaulted and not used yet, through next; charged, and not in the list */
   _Atomic bool closing; /* no new runs */
   _Atomic bool late;    /* the close has returned: memory that comes free now goes back at once */
+  bool by_slabs;        /* it frees what it takes, so its parts fill no chunks: epoch/spare.h */
   bool novel;           /* not reset, and none of its label has ended before, as far as is known */
   _Atomic size_t own, charged;
   _Atomic size_t spilled;  /* bytes that it gave back for common use */

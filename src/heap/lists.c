@@ -23,6 +23,7 @@ INLINE unsigned add_up(struct part *part, unsigned class, unsigned lost) {
   bump(&bin->frees, passed.frees);
   bump(&bin->allocations, passed.mallocs);
   bump(&part->served, passed.mallocs);
+  bump(&part->freed, passed.frees);
   if (lost) __atomic_store_n(&count->now, seen.now - lost, __ATOMIC_RELEASE);
   set_then(count, seen.now - lost);
   part_end_change(part);
@@ -149,6 +150,26 @@ struct list_totals list_totals(struct part *part, unsigned class) {
   }
 }
 
+/* What count_passed decodes, added up before it is decoded: then - now = mallocs - frees + frees * ROOM_ONE, and for each
+ * class alone the difference fits into the lower half. */
+struct list_sums list_sums(const struct part *part) {
+  struct list_sums sums = {part->served, part->freed};
+  if (part->opened == 0) return sums;
+  uint64_t changes = 0;
+  int64_t shorter = 0;
+  unsigned last = log2_floor(part->opened);
+#pragma GCC unroll 4
+  for (unsigned class = lowest_bit(part->opened); class <= last; class++) {
+    struct count seen = count_look(&part->count[class]);
+    changes += seen.then - seen.now;
+    shorter += (int16_t)(seen.then - seen.now);
+  }
+  uint64_t frees = (changes - (uint64_t)shorter) >> LENGTH_BITS;
+  sums.frees += frees;
+  sums.allocations += frees + (uint64_t)shorter;
+  return sums;
+}
+
 /* One look at all classes, because this is asked twice for each epoch. */
 uint64_t list_served(const struct part *part) {
   for (;;) {
@@ -173,6 +194,7 @@ static void set_cap(struct part *part, unsigned class, unsigned cap) {
 }
 
 void list_open(struct part *part, unsigned class) {
+  part->opened |= (uint64_t)1 << class;
   set_cap(part, class, blocks_in(class, LIST_FIRST_BYTES, LIST_FIRST));
   part->bins[class].halvings = 0;
   part->bins[class].countdown = sample_draw(part);

@@ -73,6 +73,13 @@ INLINE uint64_t list_handed_out(const struct part *part) {
 
 HIDDEN struct list_totals list_totals(struct part *part, unsigned class);
 
+/* Of all classes, up to this moment; by the part's own thread. Blocks that other threads freed are not in it. */
+struct list_sums {
+  uint64_t allocations, frees;
+};
+HIDDEN struct list_sums list_sums(const struct part *part);
+INLINE uint64_t list_unfreed(struct list_sums sums) { return sums.allocations - sums.frees; }
+
 /* A counter that only one thread writes and others read; release for those inside a sequence, and free on x86-64. */
 INLINE void bump(uint64_t *counter, uint64_t by) { __atomic_store_n(counter, *counter + by, __ATOMIC_RELEASE); }
 

@@ -62,6 +62,7 @@ static void undo_change(struct part *part) {
     part->bins[undo->class].allocations = undo->was[0];
     part->bins[undo->class].frees = undo->was[1];
     part->served = undo->was[2];
+    part->freed = undo->was[3];
     part->count[undo->class] = undo->count;
   }
   part->sampling.sequence++;
@@ -75,6 +76,7 @@ static void give_up_lists(struct part *part) {
     struct bin *bin = &part->bins[class];
     struct list_totals totals = list_totals(part, class);
     part->served += totals.allocations - bin->allocations;
+    part->freed += totals.frees - bin->frees;
     bin->allocations = totals.allocations;
     bin->frees = totals.frees;
     part->list[class] = CHAIN_END;
@@ -138,6 +140,7 @@ struct part *part_take_blank(struct lifetime *lifetime) {
   part->thread = current_thread;
   part->tally = current_part->tally;
   part->before = list_handed_out(part);
+  part->lost = part->served - part->freed;
   __atomic_store_n(&part->lifetime, lifetime, __ATOMIC_RELEASE); /* for the scavenger's look */
   lock_release(&part->lock);
   return part;
@@ -145,7 +148,7 @@ struct part *part_take_blank(struct lifetime *lifetime) {
 
 void part_give_back(struct part *part) {
   lock_take(&part->lock); /* who settled its last slab may still hold it */
-  INVARIANT(1, part->slabs == 0 && part->depot_bytes == 0);
+  INVARIANT(1, part->slab_granules == 0 && part->depot_bytes == 0);
   part->live = false;
   part->thread = NULL;
   __atomic_store_n(&part->lifetime, NULL, __ATOMIC_RELAXED);

@@ -125,7 +125,7 @@ struct timed {
 /* What a change is about to overwrite: of a class's list, of the chunks (UNDO_CHUNKS), or nothing that could be torn.
  * In a fork child whoever was changing it may not be there; then this is put back. */
 struct undo {
-  uint64_t was[3];
+  uint64_t was[4];
   struct count count;
   uint32_t class;
 };
@@ -181,9 +181,10 @@ struct part {
   struct lock lock ALIGNED(CACHE_LINE);
   struct tally *tally; /* of its thread; of a part that serves nobody, of the last one */
   uint64_t before;     /* of an epoch: list_handed_out() when it began to serve it */
+  uint64_t lost;       /* of an epoch: what its lists handed out and others freed, before it began to */
   uint32_t index;
   bool of_epochs; /* one after the other; else of threads, for epoch 0. Never changes */
-  _Atomic uint32_t slabs;     /* of all classes */
+  _Atomic uint32_t slab_granules; /* of all its slabs */
   struct lifetime *lifetime;  /* NULL: epoch 0. Changes only while no thread has the part and no slab is its own */
   struct thread *thread;      /* whose it is while live; NULL for nobody's */
   struct attached *attached;  /* of an epoch: where that thread holds it (epoch/scope.h); the epoch's lock */
@@ -196,7 +197,8 @@ struct part {
   bool live;              /* a thread has it */
   bool closing;           /* its epoch is: no slab stays once it is empty */
   uint64_t visits, seen_visits; /* slow path entries now and at the scavenger's last look */
-  uint64_t served;              /* mallocs of all classes up to their last visits */
+  uint64_t served, freed;       /* mallocs and frees of all classes up to their last visits */
+  uint64_t opened;              /* classes that have a cap, one bit each */
   struct undo undo;
   struct large_cache large;
   struct chain remote;          /* blocks of other parts, freed by this thread and not pushed yet; its thread's alone */
@@ -207,6 +209,7 @@ struct part {
   struct batch batches[BATCHES];
   struct quarantine *quarantine; /* heap/quarantine.h; its thread's alone */
 } ALIGNED(PART_ALIGNMENT);
+_Static_assert(CLASSES <= 64, "a bit for each");
 _Static_assert(CLASSES <= PART_ALIGNMENT, "a class fits into a part's low address bits");
 
 /* What a thread has that has none: its lists are empty and its address is no home's, so every call takes the slow
@@ -243,6 +246,7 @@ INLINE void part_begin_list_change(struct part *part, unsigned class) {
   undo.was[0] = __atomic_load_n(&bin->allocations, __ATOMIC_RELAXED); /* alone, as there */
   undo.was[1] = __atomic_load_n(&bin->frees, __ATOMIC_RELAXED);
   undo.was[2] = part->served;
+  undo.was[3] = part->freed;
   part_begin_change(part, undo);
 }
 INLINE void part_begin_one_store(struct part *part) { /* and what only readers put together with it */
@@ -251,7 +255,7 @@ INLINE void part_begin_one_store(struct part *part) { /* and what only readers p
 }
 INLINE void part_begin_chunk_change(struct part *part) {
   const struct bump *bump = &part->bump;
-  part_begin_change(part, (struct undo){{bump->allocations, bump->sealed, bump->count}, {0, 0}, UNDO_CHUNKS});
+  part_begin_change(part, (struct undo){{bump->allocations, bump->sealed, bump->count, 0}, {0, 0}, UNDO_CHUNKS});
 }
 INLINE void part_end_change(struct part *part) {
   __atomic_store_n(&part->sampling.sequence, part->sampling.sequence + 1, __ATOMIC_RELEASE); /* and even after all */

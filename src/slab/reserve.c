@@ -87,6 +87,25 @@ static size_t return_older_than(uint64_t tick) {
   return r.returned;
 }
 
+static bool is_over(void) {
+  lock_take(&reserve_lock);
+  size_t held = own.count + (size_t)atomic_load_explicit(&lent, memory_order_relaxed);
+  lock_release(&reserve_lock);
+  return held * GRANULE > options.reserve_bytes;
+}
+
+bool reserve_lend_within(int granules) {
+  lock_take(&reserve_lock);
+  int wanted = atomic_load_explicit(&lent, memory_order_relaxed) + granules;
+  bool room = (size_t)wanted * GRANULE <= options.reserve_bytes;
+  if (room) reserve_lend(granules);
+  lock_release(&reserve_lock);
+  struct returning r = {0};
+  for (struct run *run; room && is_over() && (run = take_older_than(UINT64_MAX)) != NULL;) returning_keep(&r, run);
+  returning_flush(&r);
+  return room;
+}
+
 size_t reserve_trim(uint64_t tick) {
   lock_take(&reserve_lock);
   own.tick = tick;

@@ -19,6 +19,8 @@ HIDDEN bool reserve_put(struct run *run);
 
 /* Granules that threads keep to themselves between two epochs count against the reserve's bound too. */
 HIDDEN void reserve_lend(int granules);
+/* The same, within the bound: what lies ready makes room. False, and nothing happened, where it does not suffice. */
+HIDDEN bool reserve_lend_within(int granules);
 
 /* See pages_freeze. */
 HIDDEN void reserve_freeze(void);

@@ -535,6 +535,39 @@ static void spare_1(void) {
   spares_age(true);
 }
 
+/* ---- spare slabs: the same, of an epoch that keeps its slabs, while somebody trims and ends spares ---------------- */
+
+static void use_slabs(void) {
+  EXPECT(tslab_epoch_enter(epoch) == 0);
+  take(0, BUMPED);
+  take(1, SMALL);
+  give(1);
+  give(0);
+  EXPECT(tslab_epoch_leave(epoch) == 0);
+}
+static void spare_slabs_setup(void) {
+  all_born();
+  explore_as(0);
+  epoch = open_epoch(0, 0);
+  epoch_slot(epoch)->drained = UINT16_MAX; /* as after as many ends */
+  EXPECT(tslab_epoch_close(epoch, NULL) == 0);
+  epoch = open_epoch(0, 0);
+  EXPECT(epoch_slot(epoch)->lifetime.by_slabs);
+  use_slabs();
+}
+static void spare_slabs_0(void) {
+  EXPECT(tslab_epoch_close(epoch, NULL) == 0);
+  epoch = open_epoch(0, 0);
+  use_slabs();
+  EXPECT(tslab_epoch_close(epoch, NULL) == 0);
+  explore_thread_ends();
+}
+static void spare_slabs_1(void) {
+  spares_age(false);
+  spares_age(true);
+}
+static void spare_slabs_2(void) { tslab_purge(); }
+
 /* ---- leaving threads: one ends with a part of an epoch that closes ----------------------------------------------- */
 
 static void thread_leaves_setup(void) {
@@ -763,6 +796,8 @@ const struct scenario scenarios[] = {
     {.name = "auto-close", .setup = auto_close_setup, .run = {auto_close_0, auto_close_1, auto_close_2},
      .finish = last_free_finish, .bound = 1},
     {.name = "spare", .setup = spare_setup, .run = {spare_0, spare_1}, .finish = finish, .bound = 1},
+    {.name = "spare-slabs", .setup = spare_slabs_setup, .run = {spare_slabs_0, spare_slabs_1, spare_slabs_2},
+     .finish = finish, .bound = 1},
     {.name = "thread-leaves", .setup = thread_leaves_setup, .run = {thread_leaves_0, thread_leaves_1, thread_leaves_2},
      .finish = closed_of_3_finish, .bound = 1},
     {.name = "waiting-part", .setup = waiting_part_setup, .run = {waiting_part_0, waiting_part_1, waiting_part_2},

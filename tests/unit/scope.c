@@ -95,7 +95,7 @@ static void handing_on(void) {
   pthread_t thread;
   shared = open_one();
   CHECK(pthread_create(&thread, NULL, holds, NULL) == 0 && pthread_join(thread, NULL) == 0);
-  CHECK(part_of(shared) == theirs && !theirs->attached && !theirs->live && theirs->slabs == 1);
+  CHECK(part_of(shared) == theirs && !theirs->attached && !theirs->live && theirs->slab_granules == 1);
   CHECK(scope_enter(current_thread, shared) == 0 && current_part == theirs && theirs->thread == current_thread);
   CHECK(scope_leave(current_thread, shared) == 0);
   ending_close(shared, NULL);

@@ -1,11 +1,14 @@
 /* spare: a thread's next epoch is made of the one that it ended empty, with part and chunk; anything but a plain
- * epoch is not kept, and what is not used goes after a second. */
+ * epoch is not kept, and what is not used goes after a second. A label whose epochs free what they take gets slabs, and
+ * loses them when one does not. */
 #include "unit.h"
 
 #include "base/options.h"
 #include "epoch/ending.h"
 #include "epoch/spare.h"
 #include "front/front.h"
+#include <pthread.h>
+#include <semaphore.h>
 
 static struct epoch *kept(void) { return atomic_load(&current_thread->spare); }
 
@@ -19,8 +22,7 @@ static uint64_t open_with(tslab_epoch_options wanted) {
 /* One block is allocated in it, and freed. */
 static void use(uint64_t id) {
   CHECK(scope_enter(current_thread, id) == 0);
-  void *const block = bump_refill(current_part, 100);
-  CHECK(block != NULL && bump_free_current(current_part, block));
+  tslab_free(tslab_malloc(100));
   CHECK(scope_leave(current_thread, id) == 0);
 }
 
@@ -53,7 +55,7 @@ static void reused(void) {
   use(other);
   CHECK(ending_destroy(next, NULL) == 0 && kept() == e);
   CHECK(ending_close(other, NULL) == 0 && kept() == e);
-  spare_give_up(current_thread);
+  spare_give_up(current_thread, false);
   CHECK(kept() == NULL && epoch_state(e) == EPOCH_ENDED && e->parts == NULL && e->lifetime.own == 0);
   reserve_empty();
   CHECK_COUNT(reserve_bytes(), ==, 0);
@@ -90,6 +92,257 @@ static void ageing(void) {
   CHECK(kept() == NULL);
 }
 
+/* ---- with slabs -------------------------------------------------------------------------------------------------- */
+
+enum { TAKEN = 40 };
+static unsigned drains; /* in a row, before a label gets slabs */
+static void *taken[TAKEN];
+
+static uint64_t open_label(const char *label) {
+  const uint64_t spare = spare_open(current_thread, label, TSLAB_EPOCH_DESTROYABLE);
+  return spare ? spare : open_with((tslab_epoch_options){.label = label, .flags = TSLAB_EPOCH_DESTROYABLE});
+}
+
+static uint64_t begin(const char *label) {
+  const uint64_t id = open_label(label);
+  CHECK(scope_enter(current_thread, id) == 0);
+  for (unsigned i = 0; i < TAKEN; i++) {
+    taken[i] = tslab_malloc(16 + i % 4 * 100);
+    memset(taken[i], 1, 16 + i % 4 * 100);
+  }
+  return id;
+}
+
+static void free_from(unsigned first) {
+  for (unsigned i = first; i < TAKEN; i++) tslab_free(taken[i]);
+}
+
+static bool by_slabs(void) { return pages_run_of(taken[0])->kind == RUN_SLAB; }
+
+static tslab_epoch_status status_of_epoch(uint64_t id) {
+  tslab_epoch_status status;
+  CHECK(tslab_epoch_info(id, &status) == 0);
+  return status;
+}
+
+/* One request that frees what it takes; whether it filled slabs. */
+static bool request(const char *label) {
+  const uint64_t id = begin(label);
+  const bool slabs = by_slabs();
+  CHECK_COUNT(status_of_epoch(id).allocations, ==, TAKEN);
+  CHECK_COUNT(status_of_epoch(id).live_blocks, ==, TAKEN);
+  free_from(0);
+  CHECK(scope_leave(current_thread, id) == 0 && ending_close(id, NULL) == 0);
+  return slabs;
+}
+
+/* Requests until one fills slabs: how many did not. */
+static unsigned learn(const char *label) {
+  unsigned count = 0;
+  while (!request(label)) CHECK(count++ < 100000);
+  return count;
+}
+
+static void check_nothing_left(struct epoch *e) {
+  spare_give_up(current_thread, false);
+  CHECK(kept() == NULL && epoch_state(e) == EPOCH_ENDED && e->parts == NULL && e->lifetime.own == 0 && e->lent == 0);
+  reserve_empty();
+  CHECK_COUNT(reserve_bytes(), ==, 0);
+}
+
+static uint64_t live_blocks(void) {
+  tslab_stats_global stats;
+  CHECK(tslab_stats(&stats, sizeof stats) == 0);
+  CHECK_COUNT(stats.allocations - stats.frees, ==, stats.live_blocks);
+  return stats.live_blocks;
+}
+
+static void slabs_are_kept(void) {
+  const uint64_t live = live_blocks();
+  drains = learn("slabs");
+  CHECK(drains == 64 || drains == 2); /* the latter where invariants are checked */
+  struct epoch *const e = kept();
+  const size_t own = e->lifetime.own;
+  CHECK(own >= 4 * GRANULE && e->lifetime.by_slabs);
+  CHECK_COUNT(reserve_bytes(), >=, GRANULE); /* what was touched */
+  if (!TSLAB_HARDENED) CHECK_COUNT(e->lent, ==, 1);
+  for (int i = 0; i < 1000; i++) {
+    CHECK(request("slabs") && kept() == e);
+    if (!TSLAB_HARDENED) CHECK_COUNT(e->lifetime.own, ==, own); /* there, freed blocks wait */
+  }
+  CHECK_COUNT(live_blocks(), ==, live);
+  check_nothing_left(e);
+  CHECK_COUNT(live_blocks(), ==, live);
+  CHECK(request("slabs") && kept() == e); /* the slot remembers */
+  check_nothing_left(e);
+}
+
+static void *free_one(void *block) {
+  tslab_free(block);
+  return NULL;
+}
+
+static void free_elsewhere(void *block) {
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, free_one, block) == 0 && pthread_join(thread, NULL) == 0);
+}
+
+enum otherwise { DESTROYED, RESET_ONCE, SURVIVED, SURVIVED_LARGE, FREED_ELSEWHERE, CLOSED_INSIDE, WAYS };
+
+/* The last block is what is different. */
+static void end_otherwise(uint64_t id, enum otherwise how) {
+  void *last = how == SURVIVED_LARGE ? tslab_malloc(100000) : taken[0];
+  free_from(1);
+  if (last != taken[0]) tslab_free(taken[0]);
+  if (how == RESET_ONCE) CHECK(ending_reset(id, NULL) == 0);
+  if (how == FREED_ELSEWHERE) free_elsewhere(last);
+  if (how == CLOSED_INSIDE) tslab_free(last);
+  if (how != CLOSED_INSIDE) CHECK(scope_leave(current_thread, id) == 0);
+  CHECK((how == DESTROYED || how == RESET_ONCE ? ending_destroy : ending_close)(id, NULL) == 0);
+  if (how == SURVIVED || how == SURVIVED_LARGE) {
+    CHECK_COUNT(status_of_epoch(id).state, ==, TSLAB_EPOCH_CLOSING);
+    CHECK_COUNT(status_of_epoch(id).live_blocks, ==, 1);
+    tslab_free(last);
+  }
+  if (how == CLOSED_INSIDE) CHECK(scope_leave(current_thread, id) == 0);
+}
+
+/* Each way to be no such label after all doubles what it takes, up to a limit. */
+static void unlearned(void) {
+  const unsigned most = drains == 2 ? 4 : 64 << WAYS;
+  unsigned needed = drains;
+  for (enum otherwise how = 0; how < WAYS; how++) {
+    CHECK_COUNT(learn("doubted"), ==, needed);
+    struct epoch *const e = kept();
+    const uint64_t live = live_blocks(), id = begin("doubted");
+    CHECK(by_slabs() && epoch_slot(id) == e);
+    end_otherwise(id, how);
+    CHECK(epoch_error(e, id) == ESTALE);
+    CHECK_COUNT(live_blocks(), ==, live);
+    if (needed < most) needed *= 2;
+    if (kept()) check_nothing_left(kept());
+  }
+}
+
+/* An epoch of another label in slabs that were kept is served by them, and gives them up. */
+static void relabelled(void) {
+  CHECK_COUNT(learn("before"), ==, drains);
+  struct epoch *const e = kept();
+  const uint64_t id = begin("before"), budgeted = open_with((tslab_epoch_options){.label = "before", .budget_bytes = MiB});
+  CHECK(by_slabs() && !epoch_slot(budgeted)->lifetime.by_slabs); /* such an epoch could not be kept */
+  CHECK(ending_close(budgeted, NULL) == 0);
+  free_from(0);
+  tslab_purge(); /* its slabs may go meanwhile */
+  CHECK(scope_leave(current_thread, id) == 0 && ending_close(id, NULL) == 0 && kept() == e);
+  CHECK(e->lent <= 1);
+  CHECK(request("before"));
+  CHECK(request("after") && kept() == NULL && epoch_state(e) == EPOCH_ENDED);
+  CHECK(!request("after") && kept() == e);
+  CHECK_COUNT(e->lent, ==, 1);
+  check_nothing_left(e);
+}
+
+/* One freed twice and one never look drained: what is kept then stays as it is, and the end of it tells. */
+static void free_twice(void) {
+  const uint64_t id = begin("twice");
+  free_from(2);
+  tslab_free(taken[0]);
+  tslab_free(taken[0]);
+  CHECK(scope_leave(current_thread, id) == 0 && ending_close(id, NULL) == 0 && kept() == epoch_slot(id));
+  options.on_misuse = MISUSE_REPORT;
+  spare_give_up(current_thread, false);
+  for (size_t i = 0; i < 116; i++) CHECK(((char *)taken[1])[i] == 1);
+  CHECK(tslab_epoch_of(taken[1]) == id);
+}
+
+static void freed_twice(void) {
+  char text[500];
+  if (TSLAB_HARDENED) return; /* which refuses the second free */
+  CHECK_COUNT(learn("twice"), ==, drains);
+  CHECK_COUNT(hear(free_twice, text, sizeof text), ==, 1);
+  CHECK(strstr(text, "tslab: double free of ") == text);
+}
+
+/* In a child, an epoch that another thread was in is reset, and what its lists held is lost; later ones may not take
+ * that for blocks which were freed. */
+static sem_t inside, over;
+static uint64_t shared;
+
+static void *stay_inside(void *unused) {
+  CHECK(tslab_epoch_enter(shared) == 0);
+  void *const block = tslab_malloc(20000), *const other = tslab_malloc(20000);
+  CHECK(block != NULL && other != NULL);
+  tslab_free(block);
+  sem_post(&inside);
+  sem_wait(&over);
+  return unused;
+}
+
+static unsigned survivors;
+static void reset_in_child(void) {
+  CHECK(tslab_epoch_enter(shared) == 0 && tslab_epoch_leave(shared) == 0);
+  CHECK(tslab_epoch_reset(shared, NULL) == 0 && tslab_epoch_close(shared, NULL) == 0);
+  uint64_t id;
+  while (id = begin("child"), !by_slabs()) {
+    free_from(0);
+    CHECK(scope_leave(current_thread, id) == 0 && tslab_epoch_close(id, NULL) == 0);
+  }
+  free_from(survivors);
+  CHECK(scope_leave(current_thread, id) == 0 && tslab_epoch_close(id, NULL) == 0);
+  CHECK_COUNT(status_of_epoch(id).live_blocks, ==, survivors);
+}
+
+static void lost_in_child(void) {
+  const tslab_epoch_options wanted = {
+      .struct_size = sizeof wanted, .label = "child", .flags = TSLAB_EPOCH_DESTROYABLE};
+  pthread_t thread;
+  shared = tslab_epoch_open_with(&wanted);
+  CHECK(sem_init(&inside, 0, 0) == 0 && sem_init(&over, 0, 0) == 0);
+  CHECK(pthread_create(&thread, NULL, stay_inside, NULL) == 0);
+  sem_wait(&inside);
+  for (survivors = 1; survivors <= 12; survivors++) CHECK_COUNT(in_child(reset_in_child), ==, 0);
+  sem_post(&over);
+  CHECK(pthread_join(thread, NULL) == 0);
+}
+
+/* The same where a request is more than a chunk, so that none becomes a spare before it has slabs. */
+static bool long_request(void) {
+  static void *blocks[1000];
+  const uint64_t id = begin("long");
+  for (unsigned i = 0; i < 1000; i++) CHECK((blocks[i] = tslab_malloc(96 + i * 7 % 385)) != NULL);
+  const bool slabs = by_slabs();
+  for (unsigned i = 0; i < 1000; i++) tslab_free(blocks[i]);
+  free_from(0);
+  CHECK(scope_leave(current_thread, id) == 0 && ending_close(id, NULL) == 0);
+  return slabs;
+}
+
+static void long_ones_too(void) {
+  unsigned count = 0;
+  while (!long_request()) CHECK(count++ < drains + 4);
+  struct epoch *const e = kept();
+  CHECK(e != NULL && e->lifetime.by_slabs);
+  for (int i = 0; i < 100; i++) CHECK(long_request() && kept() == e);
+  CHECK_COUNT(reserve_bytes(), <=, MiB);
+  check_nothing_left(e);
+}
+
+/* More than the reserve may hold is not kept. */
+static void too_much(void) {
+  CHECK_COUNT(learn("much"), ==, drains);
+  struct epoch *const e = kept();
+  const uint64_t id = begin("much");
+  static void *blocks[2000];
+  for (unsigned i = 0; i < 2000; i++) CHECK((blocks[i] = tslab_malloc(1000)) != NULL);
+  for (unsigned i = 0; i < 2000; i++) tslab_free(blocks[i]);
+  free_from(0);
+  CHECK(scope_leave(current_thread, id) == 0 && ending_close(id, NULL) == 0);
+  CHECK(kept() == NULL && epoch_error(e, id) == ESTALE);
+  CHECK_COUNT(reserve_bytes(), <=, MiB);
+  reserve_empty();
+  CHECK_COUNT(reserve_bytes(), ==, 0);
+}
+
 int main(void) {
   CHECK(front_part() != NULL);
   options.scavenger = 0; /* it would age them too */
@@ -97,5 +350,13 @@ int main(void) {
   reused();
   not_kept();
   ageing();
+  slabs_are_kept();
+  unlearned();
+  relabelled();
+  long_ones_too();
+  too_much();
+  lost_in_child();
+  pages_check();
+  freed_twice();
   return 0;
 }

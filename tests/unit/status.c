@@ -115,7 +115,7 @@ int main(void) {
   for (int i = 0; i < 1000; i++) take(1 + check_random(&seed) % 900);
   for (int i = 0; i < 10; i++) take(100000 * (size_t)(i + 1)); /* large blocks */
   for (int i = 0; i < 400; i++) give((unsigned)(check_random(&seed) % count));
-  CHECK(epoch_slot(id)->parts->slabs > 0);
+  CHECK(epoch_slot(id)->parts->slab_granules > 0);
   check_live(1); /* blocks on lists are not live, though they are in use to their slabs */
   CHECK(scope_leave(current_thread, id) == 0);
   check_live(0);
