@@ -32,7 +32,10 @@ static size_t touched_bytes(const struct epoch *e) {
  * reserve, which are resident as a whole: what they did not hand out goes back first. */
 static bool lend_slabs(struct epoch *e, struct part *part) {
   if (LIKELY(e->lent && e->lent_at == (uint32_t)part->visits)) return true;
-  if (atomic_load_explicit(&part->slab_granules, memory_order_relaxed) > e->slab_granules) heap_trim(part, true);
+  if (atomic_load_explicit(&part->slab_granules, memory_order_relaxed) > e->slab_granules) {
+    heap_trim(part, true);
+    lifetime_return_spilled(&e->lifetime, SIZE_MAX);
+  }
   size_t granules = round_up(max_size(touched_bytes(e), 1), GRANULE) / GRANULE;
   if (granules > UINT16_MAX || !reserve_lend_within((int)granules - (int)e->lent)) return false;
   e->lent = (uint16_t)granules;

@@ -154,7 +154,6 @@ struct list_totals list_totals(struct part *part, unsigned class) {
  * class alone the difference fits into the lower half. */
 struct list_sums list_sums(const struct part *part) {
   struct list_sums sums = {part->served, part->freed};
-  if (part->opened == 0) return sums;
   uint64_t changes = 0;
   int64_t shorter = 0;
   unsigned last = log2_floor(part->opened);

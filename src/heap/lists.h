@@ -73,7 +73,8 @@ INLINE uint64_t list_handed_out(const struct part *part) {
 
 HIDDEN struct list_totals list_totals(struct part *part, unsigned class);
 
-/* Of all classes, up to this moment; by the part's own thread. Blocks that other threads freed are not in it. */
+/* Of all classes, up to this moment; by the thread of a part that has opened one. Blocks that other threads freed are
+ * not in it. */
 struct list_sums {
   uint64_t allocations, frees;
 };
