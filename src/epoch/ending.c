@@ -126,6 +126,7 @@ static bool ends_as_spare(struct epoch *e, struct chunk_live *given_up, bool may
 }
 
 static void begin_closing(struct epoch *e) {
+  spare_lend_back(e);
   atomic_store_explicit(&e->lifetime.recycled, 0, memory_order_relaxed);
   atomic_store_explicit(&e->lifetime.returned, 0, memory_order_relaxed);
   atomic_store_explicit(&e->lifetime.closing, true, memory_order_relaxed);

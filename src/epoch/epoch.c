@@ -72,6 +72,7 @@ static void set_label(struct epoch *e, const char *label) {
   STORE_RACING(e->allocated_here, 0);
   STORE_RACING(e->recycled_here, 0);
   e->drained = e->doubts = 0;
+  spare_lend_back(e); /* with slabs it will not be kept again */
   shared_add(&before->opened, opened);
   shared_add(&before->allocations, allocated);
   shared_add(&before->recycled, recycled);
@@ -189,9 +190,7 @@ struct epoch *epoch_end(struct epoch *e) {
   count_refusals(e);
   INVARIANT(1, e->parts == NULL && atomic_load(&e->lifetime.own) == 0 && e->lifetime.first == 0);
   atomic_store_explicit(&e->state, EPOCH_ENDED, memory_order_relaxed);
-  if (e->lent) reserve_lend(-(int)e->lent);
-  e->lent = 0;
-  e->slab_granules = 0;
+  spare_lend_back(e);
   epoch_unlock(e); /* tree_lock comes first; nobody else can find an ended epoch but as somebody's child */
   return leave_for_good(e);
 }

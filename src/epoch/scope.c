@@ -325,12 +325,6 @@ int scope_switch(struct thread *thread, uint64_t id) {
 
 /* ---- in a fork child --------------------------------------------------------------------------------------------- */
 
-/* A spare that is lost counts as reserve no more. */
-static void forget_lent(struct epoch *e) {
-  if (e->lent) reserve_lend(-(int)e->lent);
-  e->lent = 0;
-}
-
 static void free_thread(struct thread *thread) {
   thread->next_free = own.free;
   own.free = thread;
@@ -342,7 +336,7 @@ static void bury_thread(struct thread *thread) {
   for (unsigned i = 0; i < thread->attached_count; i++) {
     struct attached *a = &thread->attached[i];
     atomic_store_explicit(&a->entered, 0, memory_order_relaxed);
-    if (atomic_load_explicit(&a->id, memory_order_relaxed) == ATTACHED_SPARE) forget_lent(a->epoch);
+    if (atomic_load_explicit(&a->id, memory_order_relaxed) == ATTACHED_SPARE) spare_lend_back(a->epoch); /* it is lost */
     if (atomic_load_explicit(&a->id, memory_order_relaxed) == 0 || a->part->attached != a) continue;
     bump_forsake(a->part);
     a->part->attached = NULL;
@@ -360,7 +354,7 @@ static void keep_one_spare(struct thread *thread) {
       kept = a->epoch;
       continue;
     }
-    forget_lent(a->epoch);
+    spare_lend_back(a->epoch); /* it is lost */
     STORE_RACING(a->part->attached, NULL);
     atomic_store_explicit(&a->id, 0, memory_order_relaxed);
   }

@@ -29,19 +29,25 @@ static size_t touched_bytes(const struct epoch *e) {
 }
 
 /* Reckoned anew when a slow path ran since, for no other touches more. Slabs that are new may lie in granules of the
- * reserve, which are resident as a whole: what they did not hand out goes back first. */
+ * reserve, which are resident as a whole: what they did not hand out goes back. */
 static bool lend_slabs(struct epoch *e, struct part *part) {
   if (LIKELY(e->lent && e->lent_at == (uint32_t)part->visits)) return true;
+  size_t granules = round_up(max_size(touched_bytes(e), 1), GRANULE) / GRANULE;
+  if (granules > UINT16_MAX || !reserve_lend_within((int)granules - (int)e->lent)) return false;
   if (atomic_load_explicit(&part->slab_granules, memory_order_relaxed) > e->slab_granules) {
     heap_trim(part, true);
     lifetime_return_spilled(&e->lifetime, SIZE_MAX);
   }
-  size_t granules = round_up(max_size(touched_bytes(e), 1), GRANULE) / GRANULE;
-  if (granules > UINT16_MAX || !reserve_lend_within((int)granules - (int)e->lent)) return false;
   e->lent = (uint16_t)granules;
   e->lent_at = (uint32_t)part->visits;
   e->slab_granules = atomic_load_explicit(&part->slab_granules, memory_order_relaxed);
   return true;
+}
+
+void spare_lend_back(struct epoch *e) {
+  if (e->lent) reserve_lend(-(int)e->lent);
+  e->lent = 0;
+  e->slab_granules = 0;
 }
 
 static void lend_chunk(struct epoch *e, unsigned granules) {

@@ -22,6 +22,9 @@ HIDDEN bool spare_is_plain(const struct epoch *e);
 HIDDEN bool spare_may_keep(const struct thread *thread, struct epoch *e);
 HIDDEN void spare_keep(struct thread *thread, struct epoch *e, uint64_t handed_out);
 
+/* Under the lock, or of an epoch that nobody can find: what it holds is no reserve any more. */
+HIDDEN void spare_lend_back(struct epoch *e);
+
 /* The id of an open epoch made of the thread's spare, or 0. */
 HIDDEN uint64_t spare_open(struct thread *thread, const char *label, uint32_t flags);
 

@@ -63,6 +63,7 @@ static size_t tidy(struct part *part, bool now) {
   struct lifetime *lifetime = __atomic_load_n(&part->lifetime, __ATOMIC_ACQUIRE); /* pairs with part_take_blank */
   struct epoch *e = (struct epoch *)(void *)lifetime;
   size_t freed = 0;
+  if (part->of_epochs && !e) return 0; /* it holds nothing, and may be an epoch's before we are done */
   if (!now) look_for_visits(part);
   if (e) epoch_lock(e);
   if (__atomic_load_n(&part->lifetime, __ATOMIC_RELAXED) == lifetime) {

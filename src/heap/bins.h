@@ -28,7 +28,7 @@ HIDDEN void bins_count_used(uint64_t used[CLASSES]); /* blocks that slabs hand o
 /* Retires slabs that are empty, spares too, at most `most`; returns how many. No lock held. */
 HIDDEN unsigned bins_retire_empty(struct part *part, unsigned most);
 
-/* See heap_trim. No lock held. */
+/* See heap_trim. No lock held but the epoch's. */
 HIDDEN size_t bins_trim(struct part *part, bool now);
 
 #endif

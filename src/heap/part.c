@@ -84,6 +84,7 @@ static void give_up_lists(struct part *part) {
   }
   part->remote = EMPTY_CHAIN;
   part->remote_bytes = 0;
+  part->lost = UINT64_MAX; /* it never looks drained, for what its lists held never comes back */
   if (TSLAB_HARDENED) memset(part->quarantine, 0, sizeof(struct quarantine));
   parts_given_up++;
 }
