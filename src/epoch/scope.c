@@ -336,7 +336,8 @@ static void bury_thread(struct thread *thread) {
   for (unsigned i = 0; i < thread->attached_count; i++) {
     struct attached *a = &thread->attached[i];
     atomic_store_explicit(&a->entered, 0, memory_order_relaxed);
-    if (atomic_load_explicit(&a->id, memory_order_relaxed) == ATTACHED_SPARE) spare_lend_back(a->epoch); /* it is lost */
+    bool lost = atomic_load_explicit(&a->id, memory_order_relaxed) == ATTACHED_SPARE;
+    if (lost) spare_lend_back(a->epoch);
     if (atomic_load_explicit(&a->id, memory_order_relaxed) == 0 || a->part->attached != a) continue;
     bump_forsake(a->part);
     a->part->attached = NULL;

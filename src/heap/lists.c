@@ -150,8 +150,8 @@ struct list_totals list_totals(struct part *part, unsigned class) {
   }
 }
 
-/* What count_passed decodes, added up before it is decoded: then - now = mallocs - frees + frees * ROOM_ONE, and for each
- * class alone the difference fits into the lower half. */
+/* What count_passed decodes, added up before it is decoded: then - now = mallocs - frees + frees * ROOM_ONE, and for
+ * each class alone the difference fits into the lower half. */
 struct list_sums list_sums(const struct part *part) {
   struct list_sums sums = {part->served, part->freed};
   uint64_t changes = 0;

@@ -228,7 +228,8 @@ static void unlearned(void) {
 static void relabelled(void) {
   CHECK_COUNT(learn("before"), ==, drains);
   struct epoch *const e = kept();
-  const uint64_t id = begin("before"), budgeted = open_with((tslab_epoch_options){.label = "before", .budget_bytes = MiB});
+  const tslab_epoch_options with_budget = {.label = "before", .budget_bytes = MiB};
+  const uint64_t id = begin("before"), budgeted = open_with(with_budget);
   CHECK(by_slabs() && !epoch_slot(budgeted)->lifetime.by_slabs); /* such an epoch could not be kept */
   CHECK(ending_close(budgeted, NULL) == 0);
   free_from(0);
