@@ -535,7 +535,7 @@ static void spare_1(void) {
   spares_age(true);
 }
 
-/* ---- spare slabs: the same, of an epoch that keeps its slabs, while somebody trims and ends spares ----------------- */
+/* ---- spare slabs: the same, of an epoch that keeps its slabs, while somebody trims and ends spares --------------- */
 
 static void use_slabs(void) {
   EXPECT(tslab_epoch_enter(epoch) == 0);
