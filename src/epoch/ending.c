@@ -66,16 +66,12 @@ INLINE struct part *lone_part(const struct epoch *e) {
   return bump_is_all(part) ? part : NULL;
 }
 
-static bool has_slabs(const struct part *part) {
-  return atomic_load_explicit(&part->slab_granules, memory_order_relaxed) != 0;
-}
-
 /* Of a lone part: whether each of its blocks was freed, by its thread where they lie in slabs. */
 INLINE bool is_drained(const struct part *part, uint64_t *handed_out) {
   struct list_sums sums = {part->served, part->freed};
   if (UNLIKELY(part->opened)) sums = list_sums(part);
   *handed_out = part->bump.allocations + part->bump.sealed + part->bump.count + sums.allocations;
-  return !bump_has_live(part) && (!has_slabs(part) || list_unfreed(sums) == part->lost);
+  return !bump_has_live(part) && (!part_has_slabs(part) || list_unfreed(sums) == part->lost);
 }
 
 static size_t own_bytes(const struct epoch *e) {
@@ -107,7 +103,7 @@ INLINE struct part *take_lone(struct epoch *e, uint64_t id, enum ending how, uin
   int error = how == CLOSE ? epoch_error(e, id) : destroyable(e, id);
   struct part *part = error == 0 ? lone_part(e) : NULL;
   bool drained = part && how != RESET && is_drained(part, handed_out);
-  if (part && (how == CLOSE ? !drained : has_slabs(part))) part = NULL;
+  if (part && (how == CLOSE ? !drained : part_has_slabs(part))) part = NULL;
   if (LIKELY(part && (how == RESET || (!scope_is_inside(part) && spare_may_keep(current_thread, e))))) return part;
   epoch_unlock(e);
   return NULL;
@@ -118,8 +114,8 @@ static bool ends_as_spare(struct epoch *e, struct chunk_live *given_up, bool may
   uint64_t handed_out = 0;
   if (!part || scope_is_inside(part)) return false;
   bool drained = is_drained(part, &handed_out);
-  if ((may_give_up ? has_slabs(part) : !drained) || !spare_may_keep(current_thread, e)) return false;
-  if (handed_out != part->before) spare_learn(e, !may_give_up);
+  if ((may_give_up ? part_has_slabs(part) : !drained) || !spare_may_keep(current_thread, e)) return false;
+  if (!may_give_up && handed_out != part->before) spare_learn(e, true);
   empty_lone(e, part, given_up);
   spare_keep(current_thread, e, handed_out);
   return true;
@@ -201,7 +197,7 @@ static void close_open(struct epoch *e, tslab_epoch_report *out) {
     if (out) out->bytes_recycled = own;
     return;
   }
-  bool might_learn = e->parts && !has_slabs(e->parts) && own != 0 && spare_is_plain(e);
+  bool might_learn = e->parts && !part_has_slabs(e->parts) && own != 0 && spare_is_plain(e);
   begin_closing(e);
   close_children_first(e);
   close_parts(e, UINT64_MAX);
@@ -539,7 +535,6 @@ int ending_destroy(uint64_t id, tslab_epoch_report *out) {
 INLINE void begin_era(struct epoch *e) {
   e->era++;
   e->lifetime.novel = false;
-  spare_learn(e, false);
   atomic_store_explicit(&e->lifetime.bumped, 0, memory_order_relaxed);
   atomic_store_explicit(&e->lifetime.freed, 0, memory_order_relaxed);
 }
@@ -547,7 +542,7 @@ INLINE void begin_era(struct epoch *e) {
 /* As ends_as_spare, but the epoch stays, and its thread may be inside. */
 static bool rewinds(struct epoch *e, struct chunk_live *given_up) {
   struct part *part = lone_part(e);
-  if (!part || has_slabs(part)) return false;
+  if (!part || part_has_slabs(part)) return false;
   empty_lone(e, part, given_up);
   part->bump.off = false;
   return true;
@@ -587,6 +582,7 @@ int ending_reset(uint64_t id, tslab_epoch_report *out) {
   struct epoch *e = epoch_slot(id);
   struct part *part = take_lone(e, id, RESET, NULL, out);
   if (UNLIKELY(!part)) return reset_any(e, id, out);
+  spare_learn(e, false);
   empty_lone(e, part, NULL);
   part->bump.off = false;
   begin_era(e);

@@ -203,11 +203,10 @@ struct attached *scope_attach(struct thread *thread, struct epoch *e, uint64_t i
 }
 
 void scope_detach(struct epoch *e, struct part *part) {
-  bool has_slabs = atomic_load_explicit(&part->slab_granules, memory_order_relaxed) != 0;
-  if (has_slabs && part->thread == current_thread && !part->closing) heap_rest(part);
+  if (part_has_slabs(part) && part->thread == current_thread && !part->closing) heap_rest(part);
   bump_leave(part, true);
   STORE_RACING(part->attached, NULL);
-  if (atomic_load_explicit(&part->slab_granules, memory_order_relaxed) != 0) {
+  if (part_has_slabs(part)) {
     lock_take(&part->lock);
     part->live = false;
     part->thread = NULL;

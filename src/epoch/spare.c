@@ -44,25 +44,18 @@ static bool lend_slabs(struct epoch *e, struct part *part) {
   return true;
 }
 
-void spare_lend_back(struct epoch *e) {
-  if (e->lent) reserve_lend(-(int)e->lent);
-  e->lent = 0;
-  e->slab_granules = 0;
-}
-
-static void lend_chunk(struct epoch *e, unsigned granules) {
-  reserve_lend((int)granules - (int)e->lent);
+/* A chunk, or nothing. */
+static void lend(struct epoch *e, unsigned granules) {
+  if (e->lent != granules) reserve_lend((int)granules - (int)e->lent);
   e->lent = (uint16_t)granules;
   e->slab_granules = 0;
 }
 
-static bool has_slabs(const struct part *part) {
-  return atomic_load_explicit(&part->slab_granules, memory_order_relaxed) != 0;
-}
+void spare_lend_back(struct epoch *e) { lend(e, 0); }
 
 bool spare_may_keep(const struct thread *thread, struct epoch *e) {
   if (!spare_is_plain(e) || !is_whole(e) || atomic_load_explicit(&thread->spare, memory_order_relaxed)) return false;
-  if (has_slabs(e->parts)) return e->lifetime.by_slabs && lend_slabs(e, e->parts);
+  if (part_has_slabs(e->parts)) return e->lifetime.by_slabs && lend_slabs(e, e->parts);
   return e->lent || options.reserve_bytes >= GRANULE;
 }
 
@@ -79,7 +72,7 @@ void spare_keep(struct thread *thread, struct epoch *e, uint64_t handed_out) {
                e->recycled_here + atomic_load_explicit(&e->lifetime.own, memory_order_relaxed));
   part->bump.off = spare_learned(e); /* now: once it is open, others may be looking */
   unsigned chunks = part->bump.chunk && !part->bump.off;
-  if (UNLIKELY(e->lent != chunks) && !has_slabs(part)) lend_chunk(e, chunks);
+  if (!part_has_slabs(part)) lend(e, chunks);
   if (UNLIKELY(part->bump.chunk && part->bump.off)) drop_chunk(e, part);
   atomic_store_explicit(&part->attached->id, ATTACHED_SPARE, memory_order_relaxed);
   atomic_store_explicit(&e->open_id, 0, memory_order_relaxed);
@@ -111,7 +104,7 @@ static void end(struct epoch *e, bool lists_are_lost) {
   struct attached *a = part->attached;
   atomic_store_explicit(&e->lifetime.closing, true, memory_order_relaxed);
   atomic_store_explicit(&e->lifetime.late, true, memory_order_relaxed);
-  if (lists_are_lost && has_slabs(part)) {
+  if (lists_are_lost && part_has_slabs(part)) {
     heap_abandon(part, true);
     ending_take_apart(e);
   }

@@ -30,7 +30,7 @@ static void add_run(const struct run *run, struct live *to) {
 
 /* Blocks in lists and depot look used to their slabs. */
 static void subtract_cached(struct part *part, struct live *from) {
-  if (atomic_load_explicit(&part->slab_granules, memory_order_relaxed) == 0) return;
+  if (!part_has_slabs(part)) return;
   lock_take(&part->lock);
   for (unsigned class = 0; class < CLASSES; class++) {
     uint64_t cached = list_totals(part, class).length + part->bins[class].depot_blocks;

@@ -27,7 +27,7 @@ bool heap_close(struct part *part, uint64_t deadline_ns) {
   lock_take(&part->lock);
   part->closing = true;
   lock_release(&part->lock);
-  if (atomic_load_explicit(&part->slab_granules, memory_order_relaxed) == 0) return true;
+  if (!part_has_slabs(part)) return true;
   if (TSLAB_HARDENED) quarantine_empty(part);
   /* The clock is asked after each piece of work, so that every call does one. */
   for (unsigned class = 0; class < CLASSES; class++) {
@@ -43,7 +43,7 @@ bool heap_close(struct part *part, uint64_t deadline_ns) {
 }
 
 void heap_rest(struct part *part) {
-  if (atomic_load_explicit(&part->slab_granules, memory_order_relaxed) == 0) return;
+  if (!part_has_slabs(part)) return;
   if (TSLAB_HARDENED) quarantine_empty(part);
   for (unsigned class = 0; class < CLASSES; class++)
     if (!list_is_settled(part, class)) bins_return(&part->lock, take_list(part, class));
@@ -87,7 +87,7 @@ static void forget(struct part *part, unsigned class, uint64_t live) {
 }
 
 void heap_abandon(struct part *part, bool drained) {
-  if (atomic_load_explicit(&part->slab_granules, memory_order_relaxed) == 0) return;
+  if (!part_has_slabs(part)) return;
   uint64_t used[CLASSES] = {0};
   if (TSLAB_HARDENED) quarantine_empty(part);
   while (has_pending(part->lifetime)) os_yield();

@@ -281,6 +281,10 @@ INLINE uint64_t part_bumped(const struct part *part) {
   }
 }
 
+INLINE bool part_has_slabs(const struct part *part) {
+  return atomic_load_explicit(&part->slab_granules, memory_order_relaxed) != 0;
+}
+
 /* A dead thread's part, or a new one. NULL without memory. */
 HIDDEN struct part *part_acquire(void);
 
