@@ -67,7 +67,7 @@ INLINE struct part *lone_part(const struct epoch *e) {
 }
 
 /* Of a lone part: whether each of its blocks was freed, by its thread where they lie in slabs. */
-INLINE bool is_drained(const struct part *part, uint64_t *handed_out) {
+INLINE bool is_drained(struct part *part, uint64_t *handed_out) {
   struct list_sums sums = {part->served, part->freed};
   if (UNLIKELY(part->opened)) sums = list_sums(part);
   *handed_out = part->bump.allocations + part->bump.sealed + part->bump.count + sums.allocations;

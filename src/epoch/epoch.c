@@ -63,9 +63,7 @@ static struct epoch *leave_tree(struct epoch *e) {
 
 /* ---- opening and ending ------------------------------------------------------------------------------------------ */
 
-/* Mostly a slot's next epoch is called as the one before. */
-static void set_label(struct epoch *e, const char *label) {
-  if (LIKELY(strncmp(e->label, label, TSLAB_EPOCH_LABEL - 1) == 0)) return;
+static NOINLINE void change_label(struct epoch *e, const char *label) {
   struct label *before = &labels[e->lifetime.label];
   uint64_t opened = e->opened_here, allocated = e->allocated_here, recycled = e->recycled_here;
   STORE_RACING(e->opened_here, 0); /* first: a reader may miss them for a moment, but not see them twice */
@@ -102,7 +100,9 @@ static void count_refusals(struct epoch *e) {
 }
 
 void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
-  set_label(e, label ? label : "");
+  if (!label) label = "";
+  /* Mostly a slot's next epoch is called as the one before. */
+  if (UNLIKELY(strncmp(e->label, label, TSLAB_EPOCH_LABEL - 1) != 0)) change_label(e, label);
   e->lifetime.novel = e->opened_here == 0 && atomic_load_explicit(&labels[e->lifetime.label].opened,
                                                                   memory_order_relaxed) == 0;
   STORE_RACING(e->opened_here, e->opened_here + 1);

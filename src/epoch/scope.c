@@ -108,7 +108,7 @@ static void decide_barrier(void) {
 
 static bool is_one_sided(void) { return LIKELY(atomic_load_explicit(&barrier, memory_order_relaxed) == ONE_SIDED); }
 
-static void set_entered(struct attached *a, uint32_t entered) {
+INLINE void set_entered(struct attached *a, uint32_t entered) {
   if (is_one_sided()) {
     atomic_store_explicit(&a->entered, entered, memory_order_release); /* pairs with scope_is_inside */
     atomic_signal_fence(memory_order_seq_cst);
@@ -242,7 +242,7 @@ static COLD struct attached *hold_slow(struct thread *thread, uint64_t id, int *
 }
 
 /* NULL when the thread has no part of the epoch. */
-static struct attached *find(struct thread *thread, uint64_t id) {
+static NOINLINE struct attached *find(struct thread *thread, uint64_t id) {
   struct attached *a = thread->before, *end = &thread->attached[thread->attached_count];
   if (atomic_load_explicit(&a->id, memory_order_relaxed) != id)
     for (a = thread->attached; a < end && atomic_load_explicit(&a->id, memory_order_relaxed) != id; a++) {}

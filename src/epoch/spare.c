@@ -28,10 +28,9 @@ static size_t touched_bytes(const struct epoch *e) {
   return bytes;
 }
 
-/* Reckoned anew when a slow path ran since, for no other touches more. Slabs that are new may lie in granules of the
- * reserve, which are resident as a whole: what they did not hand out goes back. */
-static bool lend_slabs(struct epoch *e, struct part *part) {
-  if (LIKELY(e->lent && e->lent_at == (uint32_t)part->visits)) return true;
+/* Slabs that are new may lie in granules of the reserve, which are resident as a whole: what they did not hand out goes
+ * back. */
+static NOINLINE bool lend_slabs(struct epoch *e, struct part *part) {
   size_t granules = round_up(max_size(touched_bytes(e), 1), GRANULE) / GRANULE;
   if (granules > UINT16_MAX || !reserve_lend_within((int)granules - (int)e->lent)) return false;
   if (atomic_load_explicit(&part->slab_granules, memory_order_relaxed) > e->slab_granules) {
@@ -55,7 +54,11 @@ void spare_lend_back(struct epoch *e) { lend(e, 0); }
 
 bool spare_may_keep(const struct thread *thread, struct epoch *e) {
   if (!spare_is_plain(e) || !is_whole(e) || atomic_load_explicit(&thread->spare, memory_order_relaxed)) return false;
-  if (part_has_slabs(e->parts)) return e->lifetime.by_slabs && lend_slabs(e, e->parts);
+  struct part *part = e->parts;
+  if (part_has_slabs(part)) {
+    bool is_lent = e->lent && e->lent_at == (uint32_t)part->visits; /* but for slow paths nothing touches more */
+    return e->lifetime.by_slabs && (LIKELY(is_lent) || lend_slabs(e, part));
+  }
   return e->lent || options.reserve_bytes >= GRANULE;
 }
 

@@ -78,7 +78,7 @@ HIDDEN struct list_totals list_totals(struct part *part, unsigned class);
 struct list_sums {
   uint64_t allocations, frees;
 };
-HIDDEN struct list_sums list_sums(const struct part *part);
+HIDDEN struct list_sums list_sums(struct part *part);
 INLINE uint64_t list_unfreed(struct list_sums sums) { return sums.allocations - sums.frees; }
 
 /* A counter that only one thread writes and others read; release for those inside a sequence, and free on x86-64. */

@@ -103,6 +103,44 @@ static void what_is_aside_is_counted(void) {
   CHECK(longer > 1000 && shorter > 1000);
 }
 
+/* Whatever was visited when, and whether what was allocated in a class was freed since or not. */
+static void sums_are_of_all_classes(void) {
+  static const unsigned used[] = {2, 3, 7, 30, CLASSES - 1};
+  enum { USED = sizeof used / sizeof *used };
+  uint64_t allocations = 0, frees = 0, live[USED] = {0};
+  unsigned even = 0, uneven = 0;
+  reset();
+  for (unsigned i = 0; i < USED; i++) {
+    list_open(&part, used[i]);
+    list_set(&part, used[i], chain_of(200));
+  }
+  for (int i = 0; i < 200000; i++) {
+    const uint64_t r = check_random(&random_state);
+    const unsigned which = (unsigned)(r % USED), class = used[which];
+    const bool drains = i / 100 % 2 != 0; /* so that it is even at times */
+    if (!drains && (r >> 8) % 2 && live[which] < 100) {
+      count_pop(class);
+      allocations++, live[which]++;
+    } else if (live[which] > 0) {
+      if (count_push(class)) frees++, live[which]--;
+      else undo_push(class);
+    }
+    if ((r >> 16) % 97 == 0 || count_room(part.count[class].now) == 0) {
+      list_settle(&part, class);
+      list_set(&part, class, chain_of(200 - (unsigned)live[which]));
+    }
+    if ((r >> 24) % 7 != 0) continue;
+    const uint64_t counted = part.served + part.freed;
+    const struct list_sums sums = list_sums(&part);
+    CHECK_COUNT(sums.allocations, ==, allocations);
+    CHECK_COUNT(sums.frees, ==, frees);
+    if (part.served + part.freed == counted) even++;
+    else uneven++;
+  }
+  CHECK_COUNT(even, >, 100);
+  CHECK_COUNT(uneven, >, 100);
+}
+
 /* A list has room up to its cap, and for a quarter of it more when it is full already; then the next
  * free must visit. */
 static void room_ends(void) {
@@ -180,6 +218,7 @@ static void caps(void) {
 int main(void) {
   every_call_is_counted();
   what_is_aside_is_counted();
+  sums_are_of_all_classes();
   room_ends();
   caps();
   return 0;
