@@ -180,15 +180,15 @@ static uint64_t label_of(const struct part *part) {
   return UNLIKELY(part->lifetime) ? part->lifetime->label : SAMPLE_NO_LABEL;
 }
 
-static void count_label(const struct sample *s) {
-  struct label *of = &labels[s->label];
+static void count_label(uint64_t label, uint64_t wall, uint64_t ran) {
+  struct label *of = &labels[label];
   shared_add(&of->samples, 1);
-  shared_add(&of->wall_sum, s->wall_ns);
-  shared_max(&of->wall_max, s->wall_ns);
-  if (s->cpu_ns == SAMPLE_NO_CPU) return;
+  shared_add(&of->wall_sum, wall);
+  shared_max(&of->wall_max, wall);
+  if (ran == SAMPLE_NO_CPU) return;
   shared_add(&of->cpu_samples, 1);
-  shared_add(&of->cpu_sum, s->cpu_ns);
-  shared_add(&of->wait_sum, s->wall_ns - s->cpu_ns);
+  shared_add(&of->cpu_sum, ran);
+  shared_add(&of->wait_sum, wall - ran);
 }
 
 /* Of the times whose cpu part is known, wall is the sum of the parts. */
@@ -204,7 +204,7 @@ static void count_sampled(struct path_times *of, const struct times *sum) {
 /* Where it belongs: to its label, or to a class of epoch 0; and among the newest. */
 INLINE void record(struct tally *tally, uint64_t number, const struct sample *s) {
   if (UNLIKELY(s->label != SAMPLE_NO_LABEL)) {
-    count_label(s);
+    count_label(s->label, s->wall_ns, s->cpu_ns); /* values: so that a sample can stay in registers */
   } else if (s->usable != 0 && s->usable <= SMALL_MAX) {
     struct class_tally *class = &tally->classes[class_of(s->usable)];
     tally_add(&class->samples, 1);
@@ -298,19 +298,28 @@ void sample_end_path(const struct timing *timing, enum path path) {
 static void count_fast(const struct part *part, const struct timed *timed, unsigned count) {
   struct tally *tally = part->tally;
   struct path_times *of = &tally->paths[PATH_FAST];
-  struct times sum = {0};
+  struct times sum = {.count = count}, unknown = {0}; /* the latter, of which the thread's time is not known */
   uint64_t cost = cost_of_exact(), number = numbers(count), thread_id = tally->doings.thread_id, label = label_of(part);
   ticks_calibrate(timed[count - 1].start);
-  for (unsigned i = 0; i < count; i++) {
-    const struct timed *t = &timed[i];
+  for (const struct timed *t = timed; t < timed + count; t++) {
     uint64_t ns = ticks_to_ns(less(t->ticks, cost));
+    bool is_short = ns < SWITCH_NS;
     struct sample s = {.at_ns = ticks_at_ns(t->start), .thread_id = thread_id, .requested = t->requested,
-                       .usable = t->usable, .wall_ns = ns, .cpu_ns = ns < SWITCH_NS ? ns : SAMPLE_NO_CPU,
+                       .usable = t->usable, .wall_ns = ns, .cpu_ns = is_short ? ns : SAMPLE_NO_CPU,
                        .path = PATH_FAST, .label = label};
-    add_time(&sum, &s);
+    sum.wall_sum += ns;
+    sum.wall_max = max_size(sum.wall_max, ns);
+    if (is_short) {
+      sum.cpu_max = max_size(sum.cpu_max, ns);
+    } else {
+      unknown.count++;
+      unknown.wall_sum += ns;
+    }
     tally_add(&of->buckets[bucket_of(ns)], 1);
-    record(tally, number + i, &s);
+    record(tally, number++, &s);
   }
+  sum.cpu_count = sum.count - unknown.count;
+  sum.cpu_sum = sum.wall_sum - unknown.wall_sum;
   tally_add(&of->wall_sum, sum.wall_sum);
   tally_max(&of->wall_max, sum.wall_max);
   count_sampled(of, &sum);
