@@ -197,7 +197,7 @@ static void close_open(struct epoch *e, tslab_epoch_report *out) {
     if (out) out->bytes_recycled = own;
     return;
   }
-  bool might_learn = e->parts && !part_has_slabs(e->parts) && own != 0 && spare_is_plain(e);
+  bool might_learn = e->parts && own != 0 && spare_is_plain(e);
   begin_closing(e);
   close_children_first(e);
   close_parts(e, UINT64_MAX);
