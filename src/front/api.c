@@ -61,8 +61,8 @@ static void *refill(unsigned class, size_t size) {
     if (UNLIKELY(current_part->list[class] != CHAIN_END)) give_up_list(class);
     block = refill_again(class);
   }
-  sample_end(&timing, size, block ? class_size(class) : 0);
   if (block) scavenger_notice_malloc(current_part);
+  sample_end(&timing, size, block ? class_size(class) : 0);
   return block;
 }
 
@@ -91,8 +91,8 @@ static void *large(size_t size, size_t alignment, bool *zero) {
     front_reclaim(part->lifetime ? SIZE_MAX : large_run_bytes(size));
     block = heap_large_alloc(part, size, alignment, zero);
   }
-  sample_end(&timing, size, block ? large_run_bytes(size) : 0);
   if (block) scavenger_notice_malloc(part);
+  sample_end(&timing, size, block ? large_run_bytes(size) : 0);
   return block;
 }
 
@@ -119,8 +119,8 @@ static void *bump_timed(size_t size) {
   sample_begin(&timing);
   void *block = bump_refill(current_part, size);
   if (!block) return NULL;
-  sample_end(&timing, size, round_up(max_size(size, 1), CHUNK_UNIT));
   scavenger_notice_malloc(current_part);
+  sample_end(&timing, size, round_up(max_size(size, 1), CHUNK_UNIT));
   return block;
 }
 
@@ -236,10 +236,13 @@ HOT void front_free(void *p, struct part *part) {
 }
 
 void front_free_full(void *p) {
+  struct timing timing;
+  sample_begin_path(&timing);
   unsigned class = (unsigned)part_class_of(current_part, LOAD_RACING(pages_homes()[granule_of(p)]));
   if (!class_starts_block((uintptr_t)p, class_inverse(class))) misuse_interior("free", p);
-  heap_overflow(current_part, class, p);
+  bool emptied = heap_overflow(current_part, class, p);
   scavenger_notice(current_part);
+  if (emptied) sample_end_path(&timing, PATH_PUT_BY);
 }
 
 void front_free_interior(unsigned class) { misuse_interior("free", current_part->list[class]); }

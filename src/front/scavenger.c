@@ -154,7 +154,12 @@ static bool create_thread(void) {
   pthread_attr_setstacksize(&attributes, STACK_BYTES);
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before); /* the process's signals are for its own threads */
+  struct tally *tally = tally_here(); /* a slow call is under way, and making a thread calls malloc, too */
+  uint32_t stages = tally->stages;
+  uint64_t waited = tally->waited;
   bool done = pthread_create(&scavenger, &attributes, run, NULL) == 0;
+  tally->stages = stages;
+  tally->waited = waited;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_attr_destroy(&attributes);
   return done;

@@ -138,21 +138,18 @@ static size_t flush_class(struct part *part, unsigned class, unsigned blocks, si
 
 /* Apart, so that the usual visit, which only counts, need not save what this one does. */
 static NOINLINE void empty_list(struct part *part, unsigned class, bool draining) {
-  struct timing timing;
-  sample_begin_path(&timing);
   struct bin *bin = &part->bins[class];
   struct chain homeward = put_by(part, class, draining);
   if (draining) bin->drained += homeward.count;
   bins_return(&part->lock, homeward);
   if (draining && passes_depot(bin) && LOAD_RACING(bin->depot_blocks) > 0)
     flush_class(part, class, UINT_MAX, 1); /* one batch */
-  sample_end_path(&timing, PATH_PUT_BY);
 }
 
 /* Frees in a row that come to visit because a list that is aside is held; then no malloc is to be expected soon. */
 #define HELD_MOST 32
 
-void heap_overflow(struct part *part, unsigned class, void *block) {
+bool heap_overflow(struct part *part, unsigned class, void *block) {
   struct bin *bin = &part->bins[class];
   /* The fast path counted a free that it then did not make. */
   STORE_RACING(part->count[class].now, part->count[class].now + ROOM_ONE - 1);
@@ -180,6 +177,7 @@ void heap_overflow(struct part *part, unsigned class, void *block) {
     part->list[class] = block;
   }
   if (mallocs > 0 || held) arm_if_due(part, class, was_aside ? held + 1 : 0);
+  return !has_room;
 }
 
 /* Frees by threads without a part: after their part's end, or before their first malloc. */

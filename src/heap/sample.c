@@ -65,7 +65,9 @@ void sample_draw_slow(struct timing *timing, struct tally *tally) {
   if (!options.sample) return;
   timing->sampled = true;
   timing->takes_cpu = draws_cpu(tally);
-  if (timing->takes_cpu) timing->cpu = os_thread_ns();
+  if (!timing->takes_cpu) return;
+  timing->cpu = os_thread_ns();
+  timing->start = ticks_now(); /* that clock is not the call's */
 }
 
 /* ---- what the clocks cost, which is not the call's --------------------------------------------------------------- */
@@ -243,17 +245,17 @@ static void count_repair(struct tally *tally, const struct times *one) {
 
 void sample_end(const struct timing *timing, size_t requested, size_t usable) {
   struct tally *tally = tally_here();
-  uint64_t now = ticks_now(), ticks = now - timing->start;
   if (tally->stages & 1u << PATH_FAST) return; /* it was brought here to be timed, and was */
-  ticks_calibrate(now);
   if (!usable) tally_stage(tally, PATH_REFUSED);
+  tally_add(&tally->doings.slow_allocations, 1);
+  if (current_part->lifetime) shared_add(&labels[current_part->lifetime->label].slow, 1);
+  uint64_t now = ticks_now(), ticks = now - timing->start;
+  ticks_calibrate(now);
   struct sample s = {.requested = requested, .usable = usable, .wall_ns = ticks_to_ns(ticks),
                      .lock_wait_ns = ticks_to_ns(tally->waited), .path = path_of(tally, ticks)};
   s.cpu_ns = cpu_of(timing, s.wall_ns);
   count_path(tally, (enum path)s.path, s.wall_ns, s.lock_wait_ns);
-  tally_add(&tally->doings.slow_allocations, 1);
   tally_add(&tally->doings.slow_ns, s.wall_ns);
-  if (current_part->lifetime) shared_add(&labels[current_part->lifetime->label].slow, 1);
   if (LIKELY(!(tally->stages & REPAIRS) && !timing->sampled)) return;
   struct times one = {0};
   add_time(&one, &s);

@@ -1,12 +1,15 @@
 /* sample: how long calls take, and why.                                                              floor: heap
  *
  * Every call that leaves the fast path is timed, but for a free whose list has room and that only counts what went by,
- * and one of a large block that its thread keeps: two clocks would cost more than these do. Of those that the fast
- * path serves, one in about options.sample is: each class of a part, and the chunks of a thread's epochs, draw how
- * many mallocs to let pass. When they have, a slow path, which counts exactly what went by, sets the list aside for a
- * moment, so that the next malloc finds none and comes to be timed, and served from that list as it would have been.
- * Slow calls are drawn by a countdown of their own. So each class, and the fast path, are sampled in their true
- * shares, without an instruction on the fast path.
+ * and one of a large block that its thread keeps: two clocks would cost more than these do. A caller's wait before the
+ * first look at the clock or after the last is in no histogram: the first is a slow path's first act, and the last
+ * leaves out only the counting of the call itself.
+ *
+ * Of those that the fast path serves, one in about options.sample is timed: each class of a part, and the chunks of a
+ * thread's epochs, draw how many mallocs to let pass. When they have, a slow path, which counts exactly what went by,
+ * sets the list aside for a moment, so that the next malloc finds none and comes to be timed, and served from that list
+ * as it would have been. Slow calls are drawn by a countdown of their own. So each class, and the fast path, are
+ * sampled in their true shares, without an instruction on the fast path.
  *
  * A sample has its wall time. Of one slow sample in options.sample_cpu it is also asked how long the thread ran
  * meanwhile: the rest it waited. A fast call that was short has not waited.
@@ -54,12 +57,12 @@ HIDDEN COLD void sample_draw_slow(struct timing *timing, struct tally *tally);
 
 /* Around a slow malloc. `usable` is 0 when there was no memory. */
 INLINE void sample_begin(struct timing *timing) {
+  timing->start = ticks_now();
   struct tally *tally = tally_here();
   tally->stages = 0;
   tally->waited = 0;
   timing->sampled = timing->takes_cpu = false;
   if (UNLIKELY(tally->slow_countdown-- <= 1)) sample_draw_slow(timing, tally);
-  timing->start = ticks_now();
 }
 HIDDEN void sample_end(const struct timing *timing, size_t requested, size_t usable);
 
