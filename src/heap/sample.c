@@ -249,7 +249,7 @@ void sample_end(const struct timing *timing, size_t requested, size_t usable) {
   if (!usable) tally_stage(tally, PATH_REFUSED);
   tally_add(&tally->doings.slow_allocations, 1);
   if (current_part->lifetime) shared_add(&labels[current_part->lifetime->label].slow, 1);
-  uint64_t now = ticks_now(), ticks = now - timing->start;
+  uint64_t now = ticks_end(), ticks = now - timing->start; /* the block may be on its way yet */
   ticks_calibrate(now);
   struct sample s = {.requested = requested, .usable = usable, .wall_ns = ticks_to_ns(ticks),
                      .lock_wait_ns = ticks_to_ns(tally->waited), .path = path_of(tally, ticks)};
