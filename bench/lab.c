@@ -374,11 +374,13 @@ uint64_t lab_percentile(const lab_histogram *h, double percent) {
   return h->max;
 }
 
-double lab_sum_above(const lab_histogram *h, uint64_t least) {
-  double sum = 0;
-  for (uint32_t slot = lab_histogram_slot(least); slot < LAB_HISTOGRAM_SLOTS; slot++)
-    sum += (double)h->counts[slot] * (double)value_of_slot(slot);
-  return sum;
+lab_part lab_from(const lab_histogram *h, uint64_t least) {
+  lab_part part = { 0, 0 };
+  for (uint32_t slot = lab_histogram_slot(least); slot < LAB_HISTOGRAM_SLOTS; slot++) {
+    part.count += (double)h->counts[slot];
+    part.sum += (double)h->counts[slot] * (double)value_of_slot(slot);
+  }
+  return part;
 }
 
 void lab_merge(lab_histogram *into, const lab_histogram *from) {

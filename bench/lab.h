@@ -161,7 +161,8 @@ static inline void lab_record(lab_histogram *h, uint64_t v) {
 }
 
 uint64_t lab_percentile(const lab_histogram *h, double percent);
-double lab_sum_above(const lab_histogram *h, uint64_t least);   /* of all values from there on */
+typedef struct lab_part { double count, sum; } lab_part;
+lab_part lab_from(const lab_histogram *h, uint64_t least);      /* all values from there on */
 void lab_merge(lab_histogram *into, const lab_histogram *from);
 
 /* ---- threads: all start at one barrier; the clock runs until the last has finished ---- */
