@@ -123,6 +123,12 @@ def test_callgrinds_format_is_read() -> None:
     assert found.around_calls == 100 + 15
 
 
+def test_what_lies_in_a_second_mapping_is_the_librarys(build: Build) -> None:
+    library = build("a.so")
+    found = profile.parse("ob=???\nfn=work\n0 40\nfn=stranger\n0 2\n", library)
+    assert found.own == {Function(str(library), "work"): 40, Function("???", "stranger"): 2}
+
+
 def test_single_stepping_counts_what_callgrind_counts(build: Build, program: Path) -> None:
     arm = Arm("a", build("a.so", "HOT=3"))
     target = Program((str(program),), is_workload=False)

@@ -19,6 +19,7 @@ from pathlib import Path
 from tslab.arms import Arm, environment
 from tslab.errors import LabError, NotServed
 from tslab.runner import NOT_SERVED_STATUS, Program, RunFailed
+from tslab.symbols import Symbols
 
 FAMILY = frozenset(
     {
@@ -27,6 +28,7 @@ FAMILY = frozenset(
     }
 )
 OPERATORS = re.compile(r"operator (new|delete)")
+UNKNOWN = "???"
 
 
 @dataclass(frozen=True, order=True)
@@ -93,12 +95,21 @@ def callgrind(program: Program, arm: Arm, options: Sequence[str] = (), timeout_s
             raise EndedEarly(f"{program.name} under {arm.name} ends early in valgrind: {reason}")
         if result.returncode != 0:
             raise RunFailed(f"{program.name} under {arm.name} exited with status {result.returncode}: {reason}")
-        return parse(out.read_text(errors="replace"))
+        return parse(out.read_text(errors="replace"), arm.library)
 
 
-def parse(text: str) -> Profile:
-    """Reads callgrind's uncompressed format. A cost line belongs to the last fn=; the one after calls= is inclusive."""
+def parse(text: str, library: Path | None = None) -> Profile:
+    """Reads callgrind's uncompressed format. A cost line belongs to the last fn=; the one after calls= is inclusive.
+
+    Valgrind knows the file of a library's first executable mapping only, and says ??? of functions in another: those
+    that `library` has are its own."""
     profile = Profile()
+    names = Symbols(library).names() if library else set()
+
+    def function(file: str, name: str) -> Function:
+        name = _plain(name)
+        return Function(str(library) if file == UNKNOWN and name in names else file, name)
+
     here = callee = Function("", "")
     here_object = callee_object = ""
     calls = 0
@@ -108,12 +119,12 @@ def parse(text: str) -> Profile:
             if head == "ob":
                 here_object = value
             elif head == "fn":
-                here = Function(here_object, _plain(value))
+                here = function(here_object, value)
                 callee_object = here_object
             elif head == "cob":
                 callee_object = value
             elif head == "cfn":
-                callee = Function(callee_object, _plain(value))
+                callee = function(callee_object, value)
             elif head == "calls":
                 calls = int(value.split()[0])
             continue

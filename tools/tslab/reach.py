@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tslab.arms import Arm
 from tslab.errors import LabError, Refused
-from tslab.profile import Function, Profile
+from tslab.profile import UNKNOWN, Function, Profile
 from tslab.stats import Interval, amdahl
 from tslab.symbols import Symbols
 
@@ -150,7 +150,7 @@ def _counted_differently(first: Profile, again: Profile, other: Profile) -> set[
         wobble = abs(again.own.get(function, 0) - mine)
         difference = abs(other.own.get(function, 0) - mine)
         # The loader's own work depends on the environment's length whatever it says.
-        if difference > max(least, 2 * wobble) and "/ld-" not in function.object and function.object != "???":
+        if difference > max(least, 2 * wobble) and "/ld-" not in function.object and function.object != UNKNOWN:
             found.add(function)
     return found
 

@@ -29,6 +29,9 @@ class Symbols:
     def address(self, name: str) -> int | None:
         return next((address for address, names in self._names.items() if name in names), None)
 
+    def names(self) -> set[str]:
+        return {name for names in self._names.values() for name in names}
+
     def at(self, address: int) -> str:
         """The function that an address lies in."""
         index = bisect_right(self._starts, address) - 1
