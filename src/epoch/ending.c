@@ -8,6 +8,8 @@
 #include "epoch/spare.h"
 #include "epoch/status.h"
 #include "epoch/trap.h"
+#include "heap/chunk_cache.h"
+#include "heap/label.h"
 #include "os/os.h"
 #include <errno.h>
 #include <string.h>
@@ -348,25 +350,47 @@ void endings_go_on(void) {
 
 /* ---- destroying -------------------------------------------------------------------------------------------------- */
 
-void ending_take_apart(struct epoch *e) {
+/* All of it but the run `but`, which may be NULL. Chunks go to `keeper` first, a part of this thread's, if there is one.
+ * What was recycled and returned is not counted yet. */
+static struct returning take_apart(struct epoch *e, const struct run *but, struct part *keeper) {
   struct lifetime *lifetime = &e->lifetime;
   struct returning returning = {0};
   size_t collected = 0;
   for (;;) {
     lifetime_lock(lifetime);
     struct run *run = lifetime_first(lifetime);
+    if (run && run == but) run = lifetime_next(run);
     lifetime_unlock(lifetime);
     if (!run) break;
-    size_t bytes = run_bytes(run);
+    bool is_chunk = run->kind == RUN_CHUNK;
+    collected += run_bytes(run);
     heap_bury(run);
     lifetime_unlist(lifetime, run);
-    if (options.on_destroy != DESTROY_TRAPS || !trap_set(run)) returning_add(&returning, run);
-    collected += bytes;
+    if (options.on_destroy == DESTROY_TRAPS && trap_set(run)) continue;
+    if (is_chunk && keeper && chunk_cache_put(keeper, run)) returning.recycled += GRANULE;
+    else returning_add(&returning, run);
   }
   returning_flush(&returning);
-  atomic_fetch_add_explicit(&lifetime->recycled, returning.recycled, memory_order_relaxed);
-  atomic_fetch_add_explicit(&lifetime->returned, returning.returned, memory_order_relaxed);
   lifetime_settle(lifetime, collected);
+  return returning;
+}
+
+void ending_take_apart(struct epoch *e) {
+  struct returning all = take_apart(e, NULL, NULL);
+  atomic_fetch_add_explicit(&e->lifetime.recycled, all.recycled, memory_order_relaxed);
+  atomic_fetch_add_explicit(&e->lifetime.returned, all.returned, memory_order_relaxed);
+}
+
+/* Where a part goes on in its chunk, the others and large blocks are given up. Under the lock; nobody may be inside but
+ * its thread. */
+static void shed(struct epoch *e) {
+  struct part *part = e->parts;
+  if (!part || part->next_of_epoch || !is_mine(part) || options.on_destroy != DESTROY_DESTROYS) return;
+  if (!part->bump.chunk || part_has_slabs(part) || own_bytes(e) == GRANULE) return;
+  handle_forget_all(e);
+  struct returning others = take_apart(e, part->bump.chunk, part);
+  STORE_RACING(e->recycled_here, e->recycled_here + others.recycled);
+  if (others.returned) shared_add(&labels[e->lifetime.label].returned, others.returned);
 }
 
 static void destroy_all(struct epoch *e) {
@@ -507,14 +531,17 @@ static NOINLINE int destroy_any(struct epoch *e, uint64_t id, tslab_epoch_report
   spare_learn(e, false);
   if (options.on_destroy == DESTROY_CHECKS) {
     destroy_checked(e, out);
-  } else if (ends_as_spare(e, out ? &given_up : NULL, true)) {
-    report_given_up(out, given_up);
-    if (out) out->bytes_recycled = own;
   } else {
-    report_live(out, e);
-    begin_closing(e);
-    destroy_all(e);
-    end_closing(e, out);
+    if (!out) shed(e);
+    if (ends_as_spare(e, out ? &given_up : NULL, true)) {
+      report_given_up(out, given_up);
+      if (out) out->bytes_recycled = own;
+    } else {
+      report_live(out, e);
+      begin_closing(e);
+      destroy_all(e);
+      end_closing(e, out);
+    }
   }
   if (epoch_has_children(e)) destroy_children(e, id);
   report_end(out, 0);
@@ -541,6 +568,7 @@ INLINE void begin_era(struct epoch *e) {
 
 /* As ends_as_spare, but the epoch stays, and its thread may be inside. */
 static bool rewinds(struct epoch *e, struct chunk_live *given_up) {
+  if (!given_up) shed(e);
   struct part *part = lone_part(e);
   if (!part || part_has_slabs(part)) return false;
   empty_lone(e, part, given_up);

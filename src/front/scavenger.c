@@ -16,6 +16,7 @@
 #include "epoch/ending.h"
 #include "epoch/spare.h"
 #include "front/publish.h"
+#include "heap/chunk_cache.h"
 #include "heap/large_cache.h"
 #include "os/os.h"
 #include "os/ticks.h"
@@ -62,12 +63,12 @@ static void look_for_visits(struct part *part) {
 static size_t tidy(struct part *part, bool now) {
   struct lifetime *lifetime = __atomic_load_n(&part->lifetime, __ATOMIC_ACQUIRE); /* pairs with part_take_blank */
   struct epoch *e = (struct epoch *)(void *)lifetime;
-  size_t freed = 0;
-  if (part->of_epochs && !e) return 0; /* it holds nothing, and may be an epoch's before we are done */
+  size_t freed = chunk_cache_flush(part, now);
+  if (part->of_epochs && !e) return freed; /* it holds nothing else, and may be an epoch's before we are done */
   if (!now) look_for_visits(part);
   if (e) epoch_lock(e);
   if (__atomic_load_n(&part->lifetime, __ATOMIC_RELAXED) == lifetime) {
-    freed = heap_flush_dead(part);
+    freed += heap_flush_dead(part);
     freed += now ? heap_flush_depot(part, SIZE_MAX) : heap_flush_stale(part);
     freed += heap_trim(part, now) + large_cache_flush(part, now);
   }

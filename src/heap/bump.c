@@ -2,6 +2,7 @@
 #include "heap/bump.h"
 
 #include "base/options.h"
+#include "heap/chunk_cache.h"
 #include "heap/sample.h"
 #include "os/os.h"
 
@@ -198,7 +199,10 @@ static bool new_chunk(struct part *part, size_t size) {
     chunk_begin(chunk_starts(chunk));
   } else {
     if (!lifetime_charge(lifetime, GRANULE)) return false;
-    chunk = chunk_new(lifetime->index, &how);
+    chunk = chunk_cache_take(part);
+    how.ready = chunk != NULL;
+    if (chunk) chunk->epoch = lifetime->index;
+    else chunk = chunk_new(lifetime->index, &how);
     tally_stage(part->tally, how.mapped ? PATH_MAP : how.ready ? PATH_RESERVE : PATH_RUN);
     tally_wait(part->tally, how.waited);
     if (!chunk) {

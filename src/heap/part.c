@@ -190,6 +190,7 @@ static void empty_bins(struct part *part) {
   part->free_batch = 0;
   part->unused_batch = 1;
   large_cache_forget(part);
+  part->chunks = (struct chunk_cache){.count = 0};
 }
 
 void parts_freeze(bool knows_its_thread) {

@@ -159,6 +159,14 @@ struct large_cache {
   uint32_t runs[LARGE_CACHE_RUNS]; /* the newest last */
 };
 
+/* What chunks an epoch gave up: heap/chunk_cache.h. */
+#define CHUNK_CACHE_MOST (256 * KiB / GRANULE)
+struct chunk_cache {
+  uint32_t runs[CHUNK_CACHE_MOST]; /* the newest last */
+  uint8_t count, least;            /* and how few there were since the scavenger's last look */
+  uint8_t lent;                    /* so many count as reserve */
+};
+
 #define PART_ALIGNMENT 128
 
 struct part {
@@ -201,6 +209,7 @@ struct part {
   uint64_t opened;              /* classes that have a cap, one bit each */
   struct undo undo;
   struct large_cache large;
+  struct chunk_cache chunks;
   struct chain remote;          /* blocks of other parts, freed by this thread and not pushed yet; its thread's alone */
   size_t remote_bytes;
   struct part *next_part; /* every part ever made; never changes once set */
