@@ -27,8 +27,8 @@
 
 enum { WIPED, SETTLED, SETTLING /* and more: this and the id of the thread that does it */ };
 
-/* Every lock of ours, outermost first, but that of publication. What a visit to one lock finds behind it must not
- * change any more: so parts come after parts_lock. */
+/* Every lock of ours, outermost first, but those of publication and of rounds, which guard no memory. What a visit to
+ * one lock finds behind it must not change any more: so parts come after parts_lock. */
 static void each_lock(void (*visit)(struct lock *)) {
   visit(&tree_lock);
   for (unsigned i = 0; i < EPOCH_LOCKS; i++) visit(&epoch_locks[i].lock);

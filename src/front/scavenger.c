@@ -4,8 +4,9 @@
  * threads, when it holds more than HELD_NOTICE; asleep when a second long nothing was to do. Every tick, for each part:
  * what its depot held all the time since the last tick goes to the slabs, slabs that stood still are retired
  * or their holes purged; then free runs older than AGE go back to the kernel. So what is not used again within about a
- * second is returned. It takes the locks that slow paths take, one at a time and for a moment. Where no thread can be
- * made, slow paths purge when more than INLINE_NOTICE lies free, and one of them tries again a minute later.
+ * second is returned. It takes the locks that slow paths take, one at a time and for a moment, and through a whole
+ * round one that only those take who gather all there is. Where no thread can be made, slow paths purge when more than
+ * INLINE_NOTICE lies free, and one of them tries again a minute later.
  *
  * It also publishes (front/publish.h): then it is born, or woken, by the first slow path after `due`, and stays up
  * while slow paths are visited, so that these look at a clock only while it is asleep or unborn: at ticks, because a
@@ -50,6 +51,10 @@ static bool visited; /* a thread came by a slow path since the last tick */
 static _Atomic uint64_t due; /* ticks; 0: not known yet */
 static _Atomic uint64_t try_again_ns; /* when IMPOSSIBLE, on the coarse clock; 0: never */
 
+/* Outermost of all. A round over all parts has a slab, or blocks of a depot, in its hands for moments, which another
+ * round at that time would miss: what is free would stay, or a call be refused. A fork does not wait for it. */
+static struct lock round_lock;
+
 static void look_for_visits(struct part *part) {
   lock_take(&part->lock);
   uint64_t visits = __atomic_load_n(&part->visits, __ATOMIC_RELAXED);
@@ -90,6 +95,7 @@ static size_t purge_dead_pages(void) {
 }
 
 static size_t tick_once(void) {
+  lock_take(&round_lock);
   size_t freed = reserve_trim(++tick);
   visited = false;
   spares_age(false);
@@ -97,7 +103,9 @@ static size_t tick_once(void) {
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
     freed += tidy(p, false);
   freed += purge_dead_pages();
-  return freed + pages_purge(tick - AGE + 1, SIZE_MAX);
+  freed += pages_purge(tick - AGE + 1, SIZE_MAX);
+  lock_release(&round_lock);
+  return freed;
 }
 
 /* In so many seconds; 0 as long as nobody knows how fast ticks are. */
@@ -263,10 +271,12 @@ void scavenger_stop(void) {
 }
 
 void scavenger_after_fork_child(void) {
+  lock_reset(&round_lock);
   atomic_store(&due, 0);
   atomic_store(&state, UNBORN);
 }
 
+/* Under round_lock. */
 static void gather_free(void) {
   if (current_part != &empty_part) heap_flush_lists(current_part);
   for (int turn = 0; turn < 2; turn++) /* what one part held may be the last of another's slab */
@@ -277,14 +287,19 @@ static void gather_free(void) {
 
 void front_reclaim(size_t wanted) {
   if (wanted <= large_cache_total()) large_cache_suspend(); /* else they are not why */
+  lock_take(&round_lock);
   gather_free();
+  lock_release(&round_lock);
 }
 
 size_t front_purge(void) {
   if (!front_has_started()) return 0;
+  lock_take(&round_lock);
   size_t before = pages_totals().returned;
   gather_free();
   pages_purge(UINT64_MAX, SIZE_MAX);
   if (TSLAB_CHECK_LEVEL >= 2) pages_check();
-  return pages_totals().returned - before;
+  size_t returned = pages_totals().returned - before;
+  lock_release(&round_lock);
+  return returned;
 }

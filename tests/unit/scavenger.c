@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <time.h>
 
 enum { SMALL = 20000, LARGE = 8, KEEPERS = 10, KEPT = 8, DELAYS = 22 };
@@ -60,6 +61,45 @@ static void holes(void) {
     CHECK(tslab_stats(&stats, sizeof stats) == 0);
   }
   for (int i = 0; i < SMALL; i += apart) tslab_free(blocks[i]);
+}
+
+static void *purges(void *stop) {
+  while (!atomic_load((atomic_bool *)stop)) tslab_purge();
+  return NULL;
+}
+
+enum { ROWS = 2000, ROW = 96, APART = 300 };
+
+/* Of ROWS blocks, of which one in APART is in use: those that share a page with none of these and yet are resident. */
+static unsigned resident_holes(void) {
+  unsigned count = 0;
+  for (int i = 0; i < ROWS; i++) {
+    const uintptr_t page = (uintptr_t)blocks[i] & -os_page_size;
+    unsigned char is_resident;
+    bool is_hole = true;
+    for (int k = 0; k < ROWS; k += APART)
+      is_hole &= (uintptr_t)blocks[k] + ROW <= page || (uintptr_t)blocks[k] >= page + os_page_size;
+    CHECK(mincore((void *)page, os_page_size, &is_resident) == 0);
+    count += is_hole && (is_resident & 1);
+  }
+  return count;
+}
+
+/* Of two that gather at a time neither misses what the other has in its hands. */
+static void no_round_misses_another(void) {
+  atomic_bool stop = false;
+  pthread_t other;
+  CHECK(pthread_create(&other, NULL, purges, &stop) == 0);
+  for (int round = 0; round < 300; round++) {
+    for (int i = 0; i < ROWS; i++) blocks[i] = must(ROW);
+    for (int i = 0; i < ROWS; i++)
+      if (i % APART != 0) tslab_free(blocks[i]);
+    tslab_purge();
+    CHECK_COUNT(resident_holes(), ==, 0);
+    for (int i = 0; i < ROWS; i += APART) tslab_free(blocks[i]);
+  }
+  atomic_store(&stop, true);
+  CHECK(pthread_join(other, NULL) == 0);
 }
 
 static volatile sig_atomic_t handled;
@@ -204,6 +244,7 @@ int main(void) {
   wait_until_held_at_most(4 * MiB);
   CHECK_COUNT(threads(), ==, before + 1);
   holes();
+  no_round_misses_another();
   signals_are_not_for_it();
   stops_and_is_born_again(before);
   CHECK_COUNT(tslab_purge(), <, 4 * MiB);
