@@ -49,7 +49,7 @@ static struct {
 static char path[PATH_BYTES];
 static _Atomic uint32_t published_by; /* the process whose file `path` is; 0: none */
 static _Atomic bool ended;
-static struct lock descriptors; /* held while one is open, which no child may inherit */
+static struct lock descriptors; /* held while one is open, which no child may inherit and no end overtake */
 
 /* ---- pages ------------------------------------------------------------------------------------------------------- */
 
@@ -255,7 +255,7 @@ static bool make_file(uint32_t process) {
   if (file < 0) return false;
   struct os_file made, now;
   bool known = os_file_of(file, &made) == 0;
-  atomic_store(&published_by, process);
+  atomic_store_explicit(&published_by, process, memory_order_relaxed);
   bool done = share(file);
   /* A program that closes whatever is open may have closed it, and opened another in its place. */
   if (known && os_file_of(file, &now) == 0 && now.inode == made.inode && now.device == made.device) os_close(file);
@@ -289,7 +289,7 @@ static bool make(void) {
   if (segment.layout.total / os_page_size > PAGES_MOST) return false;
   lock_take(&descriptors);
   clean_up();
-  bool done = make_file(process);
+  bool done = !atomic_load_explicit(&ended, memory_order_relaxed) && make_file(process);
   lock_release(&descriptors);
   if (!done) {
     segment.base = NULL;
@@ -301,9 +301,7 @@ static bool make(void) {
     return false;
   }
   describe(process, namespace);
-  if (!atomic_load(&ended)) return true; /* pairs with publish_at_exit: one of the two sees the other */
-  give_up();
-  return false;
+  return true;
 }
 
 /* Somebody removed the file, or cut it short: what is written there is lost, or fatal. */
@@ -318,7 +316,7 @@ static bool ready(void) {
   if (segment.base && !is_intact()) {
     os_unreserve(segment.base, segment.layout.total);
     segment.base = NULL;
-    atomic_store(&published_by, 0);
+    atomic_store_explicit(&published_by, 0, memory_order_relaxed);
   }
   if (segment.base) return true;
   uint64_t now = os_now_coarse_ns();
@@ -385,13 +383,15 @@ void publish_rest(void) {
 
 /* A child that no handler saw has its parent's word here. */
 void publish_end(void) {
-  uint32_t process = atomic_exchange(&published_by, 0);
+  uint32_t process = atomic_exchange_explicit(&published_by, 0, memory_order_relaxed);
   if (process != 0 && process == os_process_id()) os_remove(path);
 }
 
 void publish_at_exit(void) {
-  atomic_store(&ended, true);
+  atomic_store_explicit(&ended, true, memory_order_relaxed);
+  lock_take(&descriptors); /* the file may be in the making, by a thread that will not come to remove it */
   publish_end();
+  lock_release(&descriptors);
 }
 
 void publish_before_fork(void) { lock_take(&descriptors); }
@@ -405,5 +405,5 @@ void publish_after_fork(bool child) {
   lock_reset(&descriptors);
   forget();
   segment.try_again_ns = 0;
-  atomic_store(&published_by, 0);
+  atomic_store_explicit(&published_by, 0, memory_order_relaxed);
 }
