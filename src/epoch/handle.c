@@ -69,7 +69,8 @@ static uint32_t take_table(uint32_t index) {
     }
   }
   lock_release(&handles_lock);
-  if (number) atomic_store_explicit(&table_at(number - 1)->owner, index + 1, memory_order_relaxed);
+  /* Release: who is led to the epoch by an old handle of the table sees that there is one. */
+  if (number) atomic_store_explicit(&table_at(number - 1)->owner, index + 1, memory_order_release);
   return number;
 }
 
@@ -120,7 +121,7 @@ static struct slot *lock_slot(tslab_handle handle, struct table **table, uint32_
   uint32_t index = (uint32_t)rest & (((uint32_t)1 << INDEX_BITS) - 1);
   if (index / TABLE_SLOTS >= atomic_load_explicit(&own.made, memory_order_acquire)) return NULL;
   *table = table_at(index / TABLE_SLOTS);
-  uint32_t seen = atomic_load_explicit(&(*table)->owner, memory_order_relaxed);
+  uint32_t seen = atomic_load_explicit(&(*table)->owner, memory_order_acquire);
   if (seen == 0) return NULL;
   *owner = seen - 1;
   lock_owner(*owner);
