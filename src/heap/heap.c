@@ -128,7 +128,9 @@ static struct chain put_by(struct part *part, unsigned class, bool draining) {
   if (bin->cap == 0) list_open(part, class);
   else if (draining) list_shrink(part, class);
   else list_grow(part, class, true);
-  if (chain.count > 0 && depot_put(part, class, chain)) chain = EMPTY_CHAIN;
+  /* What is freed next waits in quarantine, so the next malloc would have all of it back, and the list grow on. */
+  bool comes_back = TSLAB_HARDENED && chain.count > list_cap(bin, class);
+  if (chain.count > 0 && !comes_back && depot_put(part, class, chain)) chain = EMPTY_CHAIN;
   list_set(part, class, EMPTY_CHAIN);
   lock_release(&part->lock);
   return chain;
