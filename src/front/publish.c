@@ -49,7 +49,7 @@ static struct {
 static char path[PATH_BYTES];
 static _Atomic uint32_t published_by; /* the process whose file `path` is; 0: none */
 static _Atomic bool ended;
-static struct lock descriptors; /* held while one is open, which no child may inherit and no end overtake */
+static struct lock descriptors; /* held while one is open, which no child may inherit, and until no file needs removing */
 
 /* ---- pages ------------------------------------------------------------------------------------------------------- */
 
@@ -269,12 +269,6 @@ static void forget(void) {
   memset(segment.had, 0, sizeof segment.had);
 }
 
-static void give_up(void) {
-  os_unreserve(segment.base, segment.layout.total);
-  forget();
-  publish_end();
-}
-
 static bool has_room(void) {
   const struct layout *layout = &segment.layout;
   return have(0, layout->snapshot[0]) && have(layout->snapshot[0], sizeof(struct segment_snapshot)) &&
@@ -290,18 +284,17 @@ static bool make(void) {
   lock_take(&descriptors);
   clean_up();
   bool done = !atomic_load_explicit(&ended, memory_order_relaxed) && make_file(process);
-  lock_release(&descriptors);
+  if (done && !has_room()) {
+    os_unreserve(segment.base, segment.layout.total);
+    done = false;
+  }
   if (!done) {
     segment.base = NULL;
     publish_end();
-    return false;
   }
-  if (!has_room()) {
-    give_up();
-    return false;
-  }
-  describe(process, namespace);
-  return true;
+  lock_release(&descriptors);
+  if (done) describe(process, namespace);
+  return done;
 }
 
 /* Somebody removed the file, or cut it short: what is written there is lost, or fatal. */
