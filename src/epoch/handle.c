@@ -95,7 +95,7 @@ void handle_lock_quiet(struct epoch *e) {
     epoch_lock(e);
     if (LIKELY(atomic_load_explicit(&e->freeing, memory_order_acquire) == 0)) return;
     epoch_unlock(e);
-    os_yield();
+    os_rest();
   }
 }
 

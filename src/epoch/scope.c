@@ -79,7 +79,7 @@ void thread_release(struct thread *thread) {
   spare_give_up(thread, false);
   for (unsigned i = 0; i < thread->attached_count; i++) {
     struct attached *a = &thread->attached[i];
-    while (atomic_load_explicit(&a->id, memory_order_acquire) == ATTACHED_SPARE) os_yield(); /* the scavenger ends it */
+    while (atomic_load_explicit(&a->id, memory_order_acquire) == ATTACHED_SPARE) os_rest(); /* the scavenger ends it */
     if (atomic_load_explicit(&a->id, memory_order_acquire) != 0) forget_attached(a);
   }
   thread->attached_count = 0;

@@ -63,6 +63,7 @@ static void *refill(unsigned class, size_t size) {
   }
   if (block) scavenger_notice_malloc(current_part);
   sample_end(&timing, size, block ? class_size(class) : 0);
+  if (UNLIKELY(is_born)) front_end_call();
   return block;
 }
 
@@ -82,7 +83,8 @@ INLINE void *miss(unsigned class, size_t size) {
 
 static void *large(size_t size, size_t alignment, bool *zero) {
   struct timing timing;
-  if (!front_part() || size > pages_most() || alignment > pages_most()) return NULL;
+  bool is_born = UNLIKELY(current_part == &empty_part);
+  if (!front_start() || size > pages_most() || alignment > pages_most() || !front_part()) return NULL;
   struct part *part = current_part;
   sample_begin(&timing);
   void *block = heap_large_alloc(part, size, alignment, zero);
@@ -93,6 +95,7 @@ static void *large(size_t size, size_t alignment, bool *zero) {
   }
   if (block) scavenger_notice_malloc(part);
   sample_end(&timing, size, block ? large_run_bytes(size) : 0);
+  if (UNLIKELY(is_born)) front_end_call();
   return block;
 }
 
@@ -174,9 +177,10 @@ static void *aligned_in_scope(size_t alignment, size_t size) {
 }
 
 void *front_aligned(size_t alignment, size_t size) {
-  bool zero;
+  bool zero, is_born = current_part == &empty_part;
   if (!front_part()) return no_memory();
   void *block = current_part->lifetime ? aligned_in_scope(alignment, size) : aligned(alignment, size, &zero);
+  if (is_born) front_end_call();
   return block ? block : no_memory();
 }
 
@@ -327,10 +331,10 @@ int tslab_posix_memalign(void **out, size_t alignment, size_t size) {
   return 0;
 }
 
-void *tslab_valloc(size_t size) { return front_part() ? front_aligned(os_page_size, size) : no_memory(); }
+void *tslab_valloc(size_t size) { return front_start() ? front_aligned(os_page_size, size) : no_memory(); }
 
 void *tslab_pvalloc(size_t size) {
-  if (!front_part() || size > PTRDIFF_MAX) return no_memory();
+  if (!front_start() || size > PTRDIFF_MAX) return no_memory();
   return front_aligned(os_page_size, round_up(max_size(size, 1), os_page_size));
 }
 

@@ -16,7 +16,7 @@ _Static_assert(sizeof(tslab_epoch_report) % 128 == 0 && sizeof(tslab_epoch_statu
 
 /* The calling thread, born if need be; NULL without memory. */
 static struct thread *self(void) {
-  if (UNLIKELY(current_part == &empty_part) && !front_part()) return NULL;
+  if (UNLIKELY(current_part == &empty_part) && !front_part_to_keep()) return NULL;
   return current_thread;
 }
 
@@ -161,6 +161,7 @@ void *tslab_epoch_aligned_alloc(tslab_epoch epoch, size_t alignment, size_t size
 
 void *front_malloc_in(uint32_t index, size_t size) {
   int kept = errno;
+  if (index == 0 && !current_part->lifetime) return entry_malloc(size);
   void *block = tslab_epoch_malloc(index ? epoch_id(epoch_at(index)) : 0, size);
   if (block || errno != ESHUTDOWN) return block;
   errno = kept;

@@ -5,7 +5,14 @@
  * protects is whole in a child in which the lock is free, and what is only a thread's own is whole but for the call
  * that the thread was in the middle of.
  *
- * fork():  the handlers take every lock, so the copy is whole.
+ * fork():  the handlers take every lock, so the copy is whole. Two cases are left:
+ *   - This thread may hold a lock already, because a signal handler that interrupted malloc forks. The handlers then take
+ *     no lock, and the child is treated like one of _Fork().
+ *   - Between our handler and the copy, libc takes locks of its own: glibc's list of streams, of atfork handlers and of
+ *     name services, musl's list of streams. A thread may hold one of them while it allocates, and so wait for a lock
+ *     that we hold. The list of streams is taken before ours, which keeps the usual case in order. For the others, a
+ *     thread that waited for LOCK_PATIENCE_MS releases our locks: the forking thread does nothing under them. The child
+ *     then looks at every lock as after _Fork().
  * _Fork(), clone() without CLONE_VM:  no handler runs, and nobody may have been asked to wait. The kernel wipes
  *   lock_witness in the child, so the first to take a lock there finds out. When every lock is free, the copy is whole
  *   too. Else what leads to free memory may be half written, and all that lies below the frontier freezes: live blocks
@@ -24,10 +31,24 @@
 #include "heap/lifetime.h"
 #include "os/os.h"
 #include <pthread.h>
+#if defined(__GLIBC__)
+#include <sys/single_threaded.h>
+#endif
 
 enum { WIPED, SETTLED, SETTLING /* and more: this and the id of the thread that does it */ };
 
-/* Every lock of ours, outermost first, but those of publication and of rounds, which guard no memory. What a visit to
+/* Every lock is held by a thread that forks, or was until a waiter released them all. */
+enum { NOT_HELD, HELD, BREAKING, BROKEN };
+static _Atomic uint32_t hold;
+static _Atomic uint64_t held_since_ns; /* on the coarse clock */
+
+/* Of the fork that this thread is making. */
+static __thread struct {
+  bool is_bare;     /* its handlers took no lock */
+  bool has_streams; /* they took the lock of glibc's list of streams */
+} fork_of_this_thread;
+
+/* Visits every lock of ours, outermost first, but those of publication and of rounds, which guard no memory. What a visit to
  * one lock finds behind it must not change any more: so parts come after parts_lock. */
 static void each_lock(void (*visit)(struct lock *)) {
   visit(&tree_lock);
@@ -63,6 +84,8 @@ bool fork_is_visitor(void) {
 
 static void begin_anew(void) {
   process = os_process_id();
+  locks_held = 0; /* every lock was reset */
+  atomic_store_explicit(&hold, NOT_HELD, memory_order_relaxed);
   publish_after_fork(true);
   scavenger_after_fork_child();
   if (current_thread) {
@@ -93,46 +116,135 @@ static void freeze(bool knows_its_thread) {
   begin_anew();
 }
 
-/* By the first thread of such a child to take a lock, which holds none. It may be another than the one that forked,
- * which then is in none of our slow paths: whose the live parts are is not known. */
-static COLD void settle_unseen(void) {
-  uint32_t seen = WIPED, self = os_thread_id();
-  if (!atomic_compare_exchange_strong(lock_witness, &seen, SETTLING + self)) {
-    if (seen == SETTLING + self) return;
-    while (atomic_load_explicit(lock_witness, memory_order_acquire) != SETTLED) os_yield();
-    return;
-  }
-  bool forked_here = self == os_process_id();
-  found_held = !forked_here;
+/* The state of the locks tells whether the copy is whole; `forked_here`: this thread made the fork. */
+static void settle_by_locks(bool forked_here, bool is_torn) {
+  found_held = is_torn;
   each_lock(look_whether_held);
   each_lock(lock_reset);
   if (found_held) freeze(forked_here);
   else settle();
+}
+
+/* The first thread of such a child to take a lock calls this, and holds none. It may be another than the one that
+ * forked, which then is in none of our slow paths: whose the live parts are is not known. */
+static COLD void settle_unseen(void) {
+  uint32_t seen = WIPED, self = os_thread_id();
+  if (!atomic_compare_exchange_strong(lock_witness, &seen, SETTLING + self)) {
+    if (seen == SETTLING + self) return;
+    while (atomic_load_explicit(lock_witness, memory_order_acquire) != SETTLED) os_rest();
+    return;
+  }
+  bool forked_here = self == os_process_id();
+  settle_by_locks(forked_here, !forked_here);
   atomic_store_explicit(lock_witness, SETTLED, memory_order_release); /* pairs with lock_look */
+}
+
+/* ---- glibc's list of streams ------------------------------------------------------------------------------------- */
+
+/* fflush(NULL) holds the list's lock while it waits for a stream, getline holds a stream while it allocates, and glibc
+ * takes the list's lock after our handler. glibc exports these for its own use; where one is missing, a waiter breaks
+ * the deadlock. The lock may be taken twice by one thread. */
+extern void _IO_list_lock(void) __attribute__((weak));
+extern void _IO_list_unlock(void) __attribute__((weak));
+extern void _IO_list_resetlock(void) __attribute__((weak));
+
+#if defined(__GLIBC__)
+static bool has_list_lock(void) {
+  return _IO_list_lock && _IO_list_unlock && _IO_list_resetlock && !__libc_single_threaded;
+}
+#else
+static bool has_list_lock(void) { return false; }
+#endif
+
+static void take_streams(void) {
+  fork_of_this_thread.has_streams = has_list_lock();
+  if (fork_of_this_thread.has_streams) _IO_list_lock();
+}
+
+static void release_streams(void) {
+  if (fork_of_this_thread.has_streams) _IO_list_unlock();
+  fork_of_this_thread.has_streams = false;
+}
+
+/* glibc resets the lock only in children of a process that has several threads by its own count. */
+static void reset_streams(void) {
+  if (fork_of_this_thread.has_streams) _IO_list_resetlock();
+  fork_of_this_thread.has_streams = false;
+}
+
+/* ---- the hold ---------------------------------------------------------------------------------------------------- */
+
+/* The list of parts does not change as long as parts_lock is held, so that one is released last. */
+static void release(struct lock *lock) {
+  if (lock != &parts_lock) lock_release(lock);
+}
+
+static void release_for(struct lock *lock) {
+  if (lock != &parts_lock) lock_release_for(lock);
+}
+
+static void hold_all(void) {
+  each_lock(take);
+  atomic_store_explicit(&held_since_ns, os_now_coarse_ns(), memory_order_relaxed);
+  atomic_store_explicit(&hold, HELD, memory_order_release); /* pairs with break_hold */
+}
+
+/* A waiter may be releasing the locks just now, or have released them. */
+static void end_hold(unsigned held_before) {
+  uint32_t seen = HELD;
+  if (atomic_compare_exchange_strong(&hold, &seen, NOT_HELD)) {
+    each_lock(release);
+    lock_release(&parts_lock);
+    return;
+  }
+  while (atomic_load_explicit(&hold, memory_order_acquire) == BREAKING) os_wait(&hold, BREAKING, 1);
+  atomic_store_explicit(&hold, NOT_HELD, memory_order_relaxed);
+  locks_held = held_before;
+}
+
+/* Releases what a forking thread holds, when it has done so for long. Called by a thread that waits for a lock. */
+static void break_hold(void) {
+  uint32_t held = HELD;
+  if (atomic_load_explicit(&hold, memory_order_acquire) != HELD) return;
+  uint64_t since = atomic_load_explicit(&held_since_ns, memory_order_relaxed);
+  if (os_now_coarse_ns() < since + LOCK_PATIENCE_MS * UINT64_C(1000000)) return;
+  if (!atomic_compare_exchange_strong(&hold, &held, BREAKING)) return;
+  each_lock(release_for);
+  lock_release_for(&parts_lock);
+  atomic_store_explicit(&hold, BROKEN, memory_order_release); /* pairs with end_hold */
 }
 
 /* ---- handlers ---------------------------------------------------------------------------------------------------- */
 
 static void before_fork(void) {
+  fork_of_this_thread.is_bare = locks_held != 0;
+  if (fork_of_this_thread.is_bare) return;
+  take_streams();
   publish_before_fork();
-  each_lock(take);
-}
-
-/* The list of parts stands still as long as parts_lock is held. */
-static void release(struct lock *lock) {
-  if (lock != &parts_lock) lock_release(lock);
+  hold_all();
 }
 
 static void after_fork_parent(void) {
-  each_lock(release);
-  lock_release(&parts_lock);
+  if (fork_of_this_thread.is_bare) {
+    fork_of_this_thread.is_bare = false;
+    return;
+  }
+  end_hold(1); /* publication's lock is not among them */
   publish_after_fork(false);
+  release_streams();
 }
 
 static void after_fork_child(void) {
+  uint32_t seen = atomic_load_explicit(&hold, memory_order_relaxed);
   atomic_store(lock_witness, SETTLED);
-  each_lock(lock_reset);
-  settle();
+  reset_streams();
+  if (fork_of_this_thread.is_bare || seen != HELD) {
+    settle_by_locks(true, seen == BREAKING);
+  } else {
+    each_lock(lock_reset);
+    settle();
+  }
+  fork_of_this_thread.is_bare = false;
 }
 
 void fork_start(void) {
@@ -140,5 +252,6 @@ void fork_start(void) {
   _Atomic uint32_t *witness = os_fork_witness();
   if (witness) lock_witness = witness;
   lock_on_copy = settle_unseen;
+  lock_on_stall = break_hold;
   pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }

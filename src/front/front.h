@@ -33,8 +33,16 @@ HIDDEN COLD void *front_aligned_elsewhere(size_t alignment, size_t size);
 
 /* ---- threads; thread.c ------------------------------------------------------------------------------------------- */
 
-/* This thread's part, made at its first call; the process is started by the first thread's. NULL without memory. */
+/* This thread's part, made at its first call; the process is started by the first thread's. NULL without memory. A call
+ * that had no part before ends with front_end_call: a thread whose heap has ended gives the part up again. */
 HIDDEN struct part *front_part(void);
+HIDDEN COLD void front_end_call(void);
+
+/* The same for calls of epochs: the part stays until the key's destructor runs again. */
+HIDDEN COLD struct part *front_part_to_keep(void);
+
+/* The key's destructor ran for this thread, and no call of epochs came later. */
+extern HIDDEN __thread bool thread_has_ended __attribute__((tls_model("initial-exec")));
 HIDDEN bool front_start(void); /* false without address space */
 HIDDEN bool front_has_started(void);
 

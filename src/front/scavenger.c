@@ -43,9 +43,9 @@
 #define RETRY_S       60 /* where it is not possible; for making the thread, too */
 #define STACK_BYTES   (256 * KiB) /* static TLS of every loaded library lies in it too */
 
-enum state { UNBORN, BUSY, ASLEEP, LEAVING, IMPOSSIBLE };
+enum state { UNBORN, STARTING, BUSY, ASLEEP, LEAVING, IMPOSSIBLE };
 static _Atomic uint32_t state;
-static pthread_t scavenger;
+static pthread_t scavenger; /* written while STARTING */
 static uint64_t tick = 1;
 static bool visited; /* a thread came by a slow path since the last tick */
 static _Atomic uint64_t due; /* ticks; 0: not known yet */
@@ -136,6 +136,7 @@ static void sleep_until_woken(void) {
 }
 
 static void *run(void *unused) {
+  while (atomic_load(&state) == STARTING) os_rest();
   for (int idle = 0; atomic_load(&state) != LEAVING;) {
     os_wait(&state, BUSY, TICK_MS);
     bool freed = tick_once() != 0, seen = publish();
@@ -195,20 +196,27 @@ static void purge_inline(void) {
   pages_purge(UINT64_MAX, SIZE_MAX);
 }
 
+/* STARTING before the thread exists: the creation itself allocates, and so comes to notice(). */
+static void start(uint32_t seen) {
+  uint32_t next = options.scavenger ? STARTING : IMPOSSIBLE;
+  struct part *part = current_part;
+  if (!atomic_compare_exchange_strong(&state, &seen, next) || next == IMPOSSIBLE) return;
+  if (current_thread) current_part = current_thread->home; /* the thread outlives every scope */
+  if (create_thread()) {
+    atomic_store(&state, BUSY);
+  } else {
+    atomic_store(&try_again_ns, os_now_coarse_ns() + RETRY_S * UINT64_C(1000000000));
+    atomic_store(&state, IMPOSSIBLE);
+  }
+  current_part = part;
+}
+
 static COLD void start_or_wake(uint32_t seen) {
   int kept = errno;
   if (seen == ASLEEP) {
     if (atomic_compare_exchange_strong(&state, &seen, BUSY)) os_wake(&state, 1);
   } else if (seen == UNBORN && !fork_is_visitor()) {
-    /* BUSY before the thread exists: the creation itself allocates and comes by here. */
-    uint32_t next = options.scavenger ? BUSY : IMPOSSIBLE;
-    struct part *part = current_part;
-    if (current_thread) current_part = current_thread->home; /* the thread outlives every scope */
-    if (atomic_compare_exchange_strong(&state, &seen, next) && next == BUSY && !create_thread()) {
-      atomic_store(&try_again_ns, os_now_coarse_ns() + RETRY_S * UINT64_C(1000000000));
-      atomic_store(&state, IMPOSSIBLE);
-    }
-    current_part = part;
+    start(seen);
   } else if (seen == IMPOSSIBLE) {
     atomic_store_explicit(&due, UINT64_MAX, memory_order_relaxed);
     if (pages_free_dirty() + large_cache_total() > INLINE_NOTICE) purge_inline();
@@ -238,7 +246,7 @@ enum caller { BY_FREE, BY_MALLOC };
 
 static void notice(size_t depot_bytes, enum caller caller) {
   uint32_t seen = atomic_load_explicit(&state, memory_order_relaxed);
-  if (LIKELY(seen == BUSY)) return;
+  if (LIKELY(seen == BUSY) || seen == STARTING || thread_has_ended) return;
   bool is_locked = seen == UNBORN && may_be_under_stack_lock();
   if (is_locked && caller == BY_FREE) return;
   bool publishes = (caller == BY_MALLOC || seen != UNBORN) && is_due() && is_wanted();
@@ -262,6 +270,10 @@ void scavenger_notice_thread(void) {
 void scavenger_stop(void) {
   uint32_t seen = atomic_load(&state);
   do {
+    while (seen == STARTING) { /* by a thread without a heap */
+      os_rest();
+      seen = atomic_load(&state);
+    }
     if (seen != BUSY && seen != ASLEEP) return;
   } while (!atomic_compare_exchange_weak(&state, &seen, LEAVING));
   os_wake(&state, 1);

@@ -1,8 +1,10 @@
 /* thread: a thread's birth and death here, the process's start and end.                              floor: front
  *
- * A thread is born at its first slow path, which an unborn thread always takes, and dies in the destructor of a pthread
- * key. Destructors that run later may allocate: then it is born again and the key's destructor runs again. A free needs
- * no birth. */
+ * A thread gets its heap at its first slow path, which a thread without one always takes, and gives it up in the
+ * destructor of a pthread key. Destructors of other keys may run later, and allocate. libc calls destructors again for
+ * keys that were set again, but only in so many rounds: a heap that a thread got after the last round would stay for
+ * ever. So from then on a thread has a heap only as long as each call takes. A call of epochs gives it one that stays,
+ * because a scope outlasts the call; that heap ends in the next round. */
 #include "front/front.h"
 
 #include "base/options.h"
@@ -23,14 +25,25 @@ bool front_has_started(void) { return atomic_load_explicit(&started, memory_orde
 
 bool front_is_ready(void) { return atomic_load_explicit(&ready, memory_order_relaxed); }
 
-static void thread_dies(void *part) {
-  lock_look(); /* what follows waits for the scavenger, which a child may not have */
-  scavenger_notice_death(part);
+__thread bool thread_has_ended;
+
+static void end_heap(struct part *part) {
   thread_release(current_thread);
   current_part = &empty_part;
   current_thread = NULL;
   heap_leave(part);
   part_release(part);
+}
+
+void front_end_call(void) {
+  if (thread_has_ended && current_thread) end_heap(current_thread->home);
+}
+
+static void thread_dies(void *part) {
+  lock_look(); /* what follows waits for the scavenger, which a child may not have */
+  scavenger_notice_death(part);
+  thread_has_ended = true;
+  end_heap(part);
   if (atomic_load_explicit(&live_parts, memory_order_relaxed) == 0) scavenger_stop();
 }
 
@@ -60,7 +73,7 @@ static struct part *be_born(void) {
   }
   part->thread = current_thread;
   current_part = part; /* before setspecific, which may allocate */
-  if (has_key) pthread_setspecific(key, part);
+  if (has_key && !thread_has_ended) pthread_setspecific(key, part);
   return part;
 }
 
@@ -72,6 +85,11 @@ struct part *front_part(void) {
   if (LIKELY(part != NULL)) return part;
   front_reclaim(GRANULE); /* what others keep free may be all that is missing */
   return be_born();
+}
+
+struct part *front_part_to_keep(void) {
+  thread_has_ended = false;
+  return front_part();
 }
 
 /* The process's, as a constructor finds it. glibc hands it to each, to ours before it knows of it itself; musl hands

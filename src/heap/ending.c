@@ -90,7 +90,7 @@ void heap_abandon(struct part *part, bool drained) {
   if (!part_has_slabs(part)) return;
   uint64_t used[CLASSES] = {0};
   if (TSLAB_HARDENED) quarantine_empty(part);
-  while (has_pending(part->lifetime)) os_yield();
+  while (has_pending(part->lifetime)) os_rest();
   if (!drained) count_used(part, used);
   lock_take(&part->lock);
   for (unsigned class = 0; class < CLASSES; class++) {

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/options.h"
+#include "os/lock.h"
 #include "slab/chunk.h"
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@ static _Atomic uint64_t misuses;
 uint64_t misuse_count(void) { return atomic_load_explicit(&misuses, memory_order_relaxed); }
 
 static void end(void) {
-  if (options.on_misuse != MISUSE_REPORT) abort();
+  if (options.on_misuse != MISUSE_REPORT) lock_abort();
   atomic_fetch_add_explicit(&misuses, 1, memory_order_relaxed);
 }
 

@@ -342,14 +342,17 @@ uint64_t os_process_namespace(void) {
 
 /* ---- other threads ----------------------------------------------------------------------------------------------- */
 
-void os_wait(_Atomic uint32_t *word, uint32_t value, unsigned milliseconds) {
+bool os_wait(_Atomic uint32_t *word, uint32_t value, unsigned milliseconds) {
   struct timespec timeout = {.tv_sec = milliseconds / 1000, .tv_nsec = (long)(milliseconds % 1000) * 1000000};
-  call(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, value, milliseconds ? (long)&timeout : 0, 0, 0);
+  return call(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, value, milliseconds ? (long)&timeout : 0, 0, 0) != -ETIMEDOUT;
 }
 
 void os_wake(_Atomic uint32_t *word, int waiters) { call(SYS_futex, (long)word, FUTEX_WAKE_PRIVATE, waiters, 0, 0, 0); }
 
-void os_yield(void) { call(SYS_sched_yield, 0, 0, 0, 0, 0, 0); }
+void os_rest(void) {
+  _Atomic uint32_t nobody_wakes = 0;
+  os_wait(&nobody_wakes, 0, 1);
+}
 
 static bool membarrier(int command) { return call(SYS_membarrier, command, 0, 0, 0, 0, 0) == 0; }
 

@@ -2,23 +2,36 @@
 #include "os/lock.h"
 
 #include "os/os.h"
+#include <stdlib.h>
 
 /* What a lock protects here takes well under a microsecond, so a short spin mostly saves the two system calls. */
 #define SPINS 64
 
 bool lock_times;
+__thread unsigned locks_held;
 
 static void nothing(void) {}
 static _Atomic uint32_t unwatched = 1;
 _Atomic uint32_t *lock_witness = &unwatched;
 void (*lock_on_copy)(void) = nothing;
+void (*lock_on_stall)(void) = nothing;
 
 static void wait_for(struct lock *lock) {
   for (int i = 0; i < SPINS; i++) {
     if (atomic_load_explicit(&lock->word, memory_order_relaxed) == 0 && lock_word_try(lock)) return;
     SPIN_HINT();
   }
-  while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0) os_wait(&lock->word, 2, 0);
+  while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0)
+    if (!os_wait(&lock->word, 2, LOCK_PATIENCE_MS)) lock_on_stall();
+}
+
+void lock_abort(void) {
+  if ((locks_held & ~LOCKS_THEN_ABORT) != 0) {
+    locks_held |= LOCKS_THEN_ABORT;
+    return;
+  }
+  locks_held = 0; /* a handler may leave by longjmp */
+  abort();
 }
 
 uint64_t lock_take_slow(struct lock *lock) {

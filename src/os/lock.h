@@ -22,6 +22,27 @@ struct lone_lock {
 
 extern HIDDEN bool lock_times; /* whether locks count how long they are held; set before there is a second thread */
 
+/* Locks that this thread holds, tries to take or is releasing. A signal handler that finds 0 interrupted none of them. */
+extern HIDDEN __thread unsigned locks_held __attribute__((tls_model("initial-exec")));
+
+/* Aborts as soon as this thread holds no lock, so that a handler of SIGABRT may allocate. Returns when it holds one. */
+#define LOCKS_THEN_ABORT ((unsigned)1 << 31) /* in locks_held: the last release aborts */
+HIDDEN COLD void lock_abort(void);
+
+INLINE void lock_hold_begins(void) {
+  locks_held++;
+  atomic_signal_fence(memory_order_seq_cst); /* counted before it is held, and until after it is released */
+}
+INLINE void lock_hold_ends(void) {
+  atomic_signal_fence(memory_order_seq_cst);
+  locks_held--;
+  if (UNLIKELY(locks_held == LOCKS_THEN_ABORT)) lock_abort();
+}
+
+/* The lock's waiters call this each time that one of them has waited for LOCK_PATIENCE_MS. */
+#define LOCK_PATIENCE_MS 250
+extern HIDDEN void (*lock_on_stall)(void);
+
 /* Is not 1 in a child that no fork handler has seen, for the kernel wiped it (os_fork_witness): there a lock may be
  * held by a thread that the child does not have, so the first to take any lock makes lock_on_copy look after all. */
 extern HIDDEN _Atomic uint32_t *lock_witness;
@@ -51,7 +72,11 @@ static inline void lock_is_taken(struct lock *lock) {
 }
 
 static inline bool lock_try(struct lock *lock) {
-  if (!lock_word_try(lock)) return false;
+  lock_hold_begins();
+  if (!lock_word_try(lock)) {
+    lock_hold_ends();
+    return false;
+  }
   lock_is_taken(lock);
   return true;
 }
@@ -60,14 +85,21 @@ static inline bool lock_try(struct lock *lock) {
 static inline uint64_t lock_take(struct lock *lock) {
   uint64_t waited = 0;
   lock_look();
+  lock_hold_begins();
   if (UNLIKELY(!lock_word_try(lock))) waited = lock_take_slow(lock);
   lock_is_taken(lock);
   return waited;
 }
 
-static inline void lock_release(struct lock *lock) {
+/* Releases a lock that another thread took. That thread stands still, and does not release it itself. */
+static inline void lock_release_for(struct lock *lock) {
   if (UNLIKELY(lock_times)) lock_count_hold(lock);
   if (UNLIKELY(atomic_exchange_explicit(&lock->word, 0, memory_order_release) == 2)) lock_release_slow(lock);
+}
+
+static inline void lock_release(struct lock *lock) {
+  lock_release_for(lock);
+  lock_hold_ends();
 }
 
 /* In a fork child, where the holder may not exist any more. */

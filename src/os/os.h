@@ -50,9 +50,10 @@ HIDDEN uint64_t os_random(void);
 /* Randomness that nobody else knows; false when the kernel refuses. */
 HIDDEN bool os_draw(void *to, size_t length);
 
-/* Waits while *word == value, at most `milliseconds` (0: for ever); may return early. */
-HIDDEN void os_wait(_Atomic uint32_t *word, uint32_t value, unsigned milliseconds);
-HIDDEN void os_yield(void); /* lets others run for a moment */
+/* Waits while *word == value, at most `milliseconds` (0: for ever); may return early. Returns false when the time is
+ * over. */
+HIDDEN bool os_wait(_Atomic uint32_t *word, uint32_t value, unsigned milliseconds);
+HIDDEN void os_rest(void); /* sleeps for a millisecond, so that threads of a lower priority run, too */
 HIDDEN void os_wake(_Atomic uint32_t *word, int waiters);
 
 /* A full barrier on every thread of the process, so that the others need none; false where the kernel has no such call:

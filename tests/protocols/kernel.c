@@ -82,12 +82,13 @@ uint32_t os_user(void) { return 0; }
 
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
 
-void os_wait(_Atomic uint32_t *word, uint32_t value, unsigned milliseconds) {
+bool os_wait(_Atomic uint32_t *word, uint32_t value, unsigned milliseconds) {
   (void)milliseconds;
   if (atomic_load_explicit(word, memory_order_seq_cst) == value) explore_sleep(word);
+  return true;
 }
 void os_wake(_Atomic uint32_t *word, int waiters) { explore_wake(word, waiters); }
-void os_yield(void) { explore_yield(); }
+void os_rest(void) { explore_yield(); }
 bool os_barrier_everywhere(void) {
   if (kernel_has_barrier) explore_barrier();
   return kernel_has_barrier;

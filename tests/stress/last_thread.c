@@ -1,6 +1,6 @@
 /* last_thread: a process whose main thread left by pthread_exit ends, with status 0, with the last thread of the
  * program: the scavenger, which was started before, must not keep it alive. The same in a child that another thread
- * forked. last_thread [fork] */
+ * forked, and with threads whose last destructor allocates after the library's own. last_thread [fork | keys] */
 #include "../check.h"
 
 #include <pthread.h>
@@ -44,10 +44,27 @@ static void *outlive_main(void *unused) {
   return unused;
 }
 
+/* libc calls a destructor that sets its key again, until it has done so for PTHREAD_DESTRUCTOR_ITERATIONS rounds. */
+static pthread_key_t again;
+static void come_again(void *round) {
+  free_much();
+  if ((uintptr_t)round < PTHREAD_DESTRUCTOR_ITERATIONS)
+    CHECK(pthread_setspecific(again, (void *)((uintptr_t)round + 1)) == 0);
+}
+
+static void *allocate_to_the_last(void *unused) {
+  CHECK(pthread_setspecific(again, (void *)1) == 0);
+  return unused;
+}
+
 int main(int argc, char **argv) {
   pthread_t other;
   pthread_key_t key;
   const int forks = argc > 1 && strcmp(argv[1], "fork") == 0;
+  if (argc > 1 && strcmp(argv[1], "keys") == 0) {
+    CHECK(pthread_key_create(&again, come_again) == 0);
+    CHECK(pthread_create(&other, NULL, allocate_to_the_last, NULL) == 0 && pthread_join(other, NULL) == 0);
+  }
   CHECK(pthread_key_create(&key, leave) == 0 && pthread_setspecific(key, &main_leaves) == 0);
   free_much();
   CHECK(pthread_create(&other, NULL, forks ? fork_and_end : outlive_main, NULL) == 0);

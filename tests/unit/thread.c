@@ -1,5 +1,5 @@
 /* thread: born at the first slow path, not by a free; its part serves the next thread; a fork child goes on with one
- * part and without the parent's file. */
+ * part and without the parent's file. A thread whose destructors allocate to the last leaves nothing behind. */
 #include "unit.h"
 
 #include "base/options.h"
@@ -79,6 +79,58 @@ static void live_on_what_others_keep(void) {
   for (int i = 0; i < LATE; i++) CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
+/* Sets itself again as often as libc calls it, and allocates each time; so its last call comes after ours. */
+static pthread_key_t keys[2];
+static _Atomic unsigned last_rounds;
+
+static void use_all(void) {
+  void *const a = tslab_malloc(100), *const b = tslab_calloc(1, 100000), *const c = tslab_aligned_alloc(256, 300);
+  CHECK(a != NULL && b != NULL && c != NULL);
+  void *const d = tslab_realloc(a, 5000), *const e = tslab_valloc(10);
+  CHECK(d != NULL && e != NULL);
+  tslab_free(b), tslab_free(c), tslab_free(d), tslab_free(e);
+}
+
+static void come_again(void *round) {
+  use_all();
+  if ((uintptr_t)round < PTHREAD_DESTRUCTOR_ITERATIONS)
+    CHECK(pthread_setspecific(keys[0], (void *)((uintptr_t)round + 1)) == 0);
+  else last_rounds++;
+}
+
+static void use_epoch(void *unused) {
+  const tslab_epoch epoch = tslab_epoch_open("late");
+  (void)unused;
+  CHECK(epoch != 0 && tslab_epoch_enter(epoch) == 0);
+  use_all();
+  CHECK(tslab_epoch_leave(epoch) == 0 && tslab_epoch_close(epoch, NULL) == 0);
+}
+
+static void *come_again_at_end(void *born_before) {
+  if (born_before) use_all();
+  CHECK(pthread_setspecific(keys[0], (void *)1) == 0 && pthread_setspecific(keys[1], keys) == 0);
+  return NULL;
+}
+
+static unsigned count_parts(void) {
+  unsigned count = 0;
+  for (struct part *p = atomic_load(&all_parts); p; p = p->next_part) count++;
+  return count;
+}
+
+static void threads_that_come_again(void) {
+  enum { THREADS = 20 };
+  unsigned parts = 0;
+  CHECK(pthread_key_create(&keys[0], come_again) == 0 && pthread_key_create(&keys[1], use_epoch) == 0);
+  for (int i = 0; i < THREADS; i++) {
+    run_thread(come_again_at_end, i % 2 ? keys : NULL);
+    CHECK_COUNT(live_parts, ==, 1);
+    if (i == 1) parts = count_parts();
+  }
+  CHECK_COUNT(count_parts(), ==, parts);
+  CHECK_COUNT(last_rounds, ==, THREADS);
+}
+
 int main(void) {
   CHECK(front_has_started() && front_is_ready() && current_part->live);
   CHECK_COUNT(live_parts, ==, 1);
@@ -94,6 +146,7 @@ int main(void) {
   run_thread(live_beside_another, &seen[0]);
   CHECK(front_part() == current_part);
 
+  threads_that_come_again();
   if (!SANITIZED && !emulated()) CHECK(in_child(live_on_what_others_keep) == 0);
   options.stats_at_exit = "/nonexistent/stats";
   CHECK(in_child(live_as_child) == 0);
