@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +116,29 @@ def test_routes_are_rows_beside_plain_malloc(
     monkeypatch.setattr(suite, "CASES", (alone,))
     assert main(["bench", "--budget", "1", "--allocator", "glibc"]) == 2
     assert "glibc: nothing to run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("count", range(2, 10))
+def test_no_place_in_a_round_is_one_allocators_more_than_anothers(count: int) -> None:
+    names = [f"allocator {i}" for i in range(count)]
+    whole = count if count % 2 == 0 else 2 * count
+    rounds = [benchmark.order_of(number, names) for number in range(2 * count)]
+    for first, second in zip(rounds[::2], rounds[1::2], strict=True):
+        assert {first.index(name) + second.index(name) for name in names} == {count - 1}
+    places = Counter((name, place) for order in rounds[:whole] for place, name in enumerate(order))
+    assert set(places.values()) == {whole // count} and len(places) == count**2
+    neighbours = Counter(pair for order in rounds[:whole] for pair in itertools.pairwise(order))
+    assert set(neighbours.values()) == {whole // count} and len(neighbours) == count * (count - 1)
+    for half in (rounds[::2], rounds[1::2]):
+        assert all(set(names) == set(at_place) for at_place in zip(*half, strict=True))
+
+
+def test_rounds_come_in_pairs(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = suite.Case("random-mixed", ("--iterations=20000",), ("ops_per_s",))
+    glibc = [a for a in benchmark.Project(place).allocators() if a.name == "glibc"]
+    for most, rounds in ((7, 6), (3, 2)):
+        monkeypatch.setattr(benchmark, "MOST_ROUNDS", most)
+        assert benchmark.Benchmark(benchmark.Project(place), [small], glibc, 60).run()["rounds"] == rounds
 
 
 def test_an_unknown_knob_stops_a_benchmark(

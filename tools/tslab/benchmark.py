@@ -1,8 +1,7 @@
 """A full run: every case under every allocator, interleaved round by round, into one result that can be judged later.
 
-Within a round the allocators take turns case by case; which one begins moves on with the round, so that no allocator is
-always the one that finds the machine warm. After every round it is reckoned anew how many more fit the
-budget.
+Within a round the allocators take turns case by case, in an order that order_of() balances over the rounds. Rounds come
+in pairs; after each round the run estimates how many more pairs fit the budget.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ class Benchmark:
         while number < rounds:
             self._of_round.clear()
             for case in self._cases:
-                for name in (name for name in self._order(number) if (case.name, name) in programs):
+                for name in (n for n in order_of(number, list(self._arms)) if (case.name, n) in programs):
                     spent = time.monotonic() - started
                     left = spent / done * (rounds * per_round - done) if number else self._budget_s - spent
                     progress(f"{case.name} · {name}", done, rounds * per_round, left)
@@ -99,7 +98,9 @@ class Benchmark:
             number += 1
             spent = time.monotonic() - started
             more = int((self._budget_s - spent) / (spent / number))
-            rounds = max(LEAST_ROUNDS, min(MOST_ROUNDS, number + more))
+            # A pair of rounds that has begun is finished: half of one would favour those that began it.
+            pairs = min(MOST_ROUNDS, number + more) // 2
+            rounds = max(LEAST_ROUNDS, number + number % 2, 2 * pairs)
         return {
             "schema": SCHEMA,
             "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -133,12 +134,6 @@ class Benchmark:
             "lifecycle": self._lifecycles(programs),
             "runs": [asdict(record) for record in self._records],
         }
-
-    def _order(self, number: int) -> list[str]:
-        names = list(self._arms)
-        start = number % len(names)
-        turned = names[start:] + names[:start]
-        return turned if number % 2 == 0 else turned[::-1]
 
     def _program(self, case: Case, options: tuple[str, ...]) -> Program:
         if case.workload == "apps":
@@ -223,6 +218,20 @@ class Benchmark:
                         }
                     )
         return found
+
+
+def order_of(number: int, names: Sequence[str]) -> list[str]:
+    """Returns the order of round `number`, counted from 0: Williams's square, row after row, each row also backwards.
+
+    Two successive rounds are mirror images, so every name has the same mean place in each such pair. As many rounds as
+    there are names (twice as many if that number is odd) put every name at every place, and behind every other name,
+    equally often. In twice as many rounds as there are names, the odd rounds alone, and the even ones alone, put every
+    name at every place once.
+    """
+    count = len(names)
+    row = [(-(place // 2) if place % 2 == 0 else place // 2 + 1) % count for place in range(count)]
+    turned = [names[(index + number // 2) % count] for index in row]
+    return turned[::-1] if number % 2 else turned
 
 
 def read_stats(text: str) -> dict[str, float]:
