@@ -18,7 +18,7 @@ from tslab.benchmark import SCHEMA
 from tslab.cli import main
 from tslab.errors import LabError
 from tslab.reporters import charts, tables
-from tslab.result import MEMORY, TIME, Result
+from tslab.result import MEMORY, TIME, Key, Result
 from tslab.suite import CASES, Case
 
 ALLOCATORS = {
@@ -195,7 +195,12 @@ def in_browser(page: Path, folder: Path) -> dict[str, Any]:
     return data
 
 
-def test_every_chart_is_drawn_in_a_browser(result_file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("zeros", [(), ("malloc_p50_ns", "pair_p50_ns", "malloc_p99_ns")])
+def test_every_chart_is_drawn_in_a_browser(result_file: Path, tmp_path: Path, zeros: tuple[str, ...]) -> None:
+    data = full_result()
+    for run in data["runs"]:
+        run["metrics"] |= dict.fromkeys(zeros, 0.0)
+    result_file.write_text(json.dumps(data))
     page = tmp_path / "report.html"
     assert main(["report", str(result_file), "-o", str(page)]) == 0
     seen = in_browser(page, tmp_path)
@@ -282,18 +287,73 @@ def test_ratios_are_turned_so_that_more_is_better() -> None:
     assert result.overall("glibc", MEMORY)[0] == pytest.approx(1.0)  # type: ignore[index]
 
 
-def test_the_envelope_is_chosen_on_odd_rounds_and_judged_on_even_ones() -> None:
+def with_figures(case: str, metric: str, **figures: list[float]) -> Result:
+    """The full result, with an allocator's figures of one metric, round after round."""
     data = full_result()
     for run in data["runs"]:
-        # A peer that is lucky in the odd rounds is chosen, and then judged without its luck.
-        if run["allocator"] == "jemalloc" and run["workload"] == "simple":
-            run["metrics"]["wall_mean_ns"] = 1.0 if run["round"] % 2 else 80.0
-        if run["allocator"] == "tslab" and run["workload"] == "simple":
-            run["metrics"]["wall_mean_ns"] = 40.0
-    result = Result(data, "glibc")
-    key = next(key for key in result.rows() if key.case == "simple" and key.category == TIME)
+        if run["case"] == case and run["allocator"] in figures:
+            run["metrics"][metric] = figures[run["allocator"]][run["round"] - 1]
+    return Result(data, "glibc")
+
+
+def row_of(result: Result, case: str, metric: str) -> Key:
+    return next(key for key in result.rows() if (key.case, key.metric) == (case, metric))
+
+
+def test_all_figures_of_a_row_come_from_the_same_rounds() -> None:
+    # Lucky in half of the rounds, the peer is neither chosen for that nor judged without it.
+    figures = {name: [80.0] * 6 for name in ALLOCATORS} | {"mimalloc3": [50.0] * 6, "jemalloc": [10.0, 95.0] * 3}
+    result = with_figures("simple", "wall_mean_ns", **(figures | {"tslab": [40.0] * 6}))
+    key = row_of(result, "simple", "wall_mean_ns")
     envelope = result.envelope(key)
-    assert envelope and (envelope.peer, envelope.ratio.point) == ("jemalloc", 2.0)
+    assert envelope and (envelope.peer, envelope.ratio.point) == ("mimalloc3", 1.25)
+    ours, theirs = (result.cell(key, name).ratio for name in ("tslab", "mimalloc3"))
+    assert ours and theirs and envelope.ratio.point == ours.point / theirs.point
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"),
+    [
+        ([45.0, 45.0, 45.0, 45.0, 45.0, 45.0], "LOSES"),
+        ([45.0, 45.0, 45.0, 45.0, 45.0, 39.0], "level"),  # the interval of six rounds holds all of them
+        ([40.5, 40.5, 40.5, 40.5, 40.5, 40.5], "level"),
+        ([39.5, 39.5, 39.5, 39.5, 39.5, 39.5], "level"),
+        ([35.0, 35.0, 35.0, 35.0, 35.0, 41.0], "level"),
+        ([35.0, 35.0, 35.0, 35.0, 35.0, 35.0], "ahead"),
+    ],
+)
+def test_only_an_interval_without_1_is_ahead_or_loses(ours: list[float], verdict: str) -> None:
+    result = with_figures("simple", "wall_mean_ns", tslab=ours, **{"mimalloc3": [40.0] * 6})
+    key = row_of(result, "simple", "wall_mean_ns")
+    assert tables.envelope_text(result.envelope(key)).endswith(f"mimalloc3 {verdict}")
+    assert (key in [row for row, _ in result.losses()]) == (verdict == "LOSES")
+
+
+LATENCY = next(case.name for case in CASES if case.workload == "latency" and "cycles=100" in case.name)
+
+
+def test_a_round_that_measured_nothing_is_a_figure() -> None:
+    zeros = {name: [0.0, 0.0, 0.0, 0.0, 8.0, 60.0] for name in ALLOCATORS if name != "tslab"}
+    result = with_figures(LATENCY, "malloc_p50_ns", tslab=[2.0, 2.0, 2.0, 2.0, 0.0, 0.0], **zeros)
+    chart = charts.latency_percentiles(result)
+    assert chart
+    drawn = {row[1]: row[2] for row in chart.table[1] if row[0] == "malloc"}
+    assert drawn == {"tslab": "2 ns"} | dict.fromkeys(zeros, "0 ns")
+
+
+def test_ratios_with_a_figure_of_nothing() -> None:
+    metric = "pair_p50_ns"
+    result = with_figures(LATENCY, metric, tslab=[2.0] * 6, glibc=[4.0] * 6, mimalloc3=[0.0] * 5 + [9.0])
+    key = row_of(result, LATENCY, metric)
+    assert tables.envelope_text(result.envelope(key)) == "0.00 mimalloc3 level"  # it lost a round
+    assert [tables.cell_text(key, result.cell(key, name)) for name in ("tslab", "mimalloc3")] == ["2.00", "0 ns"]
+    counts = [result.overall(name, TIME)[1] for name in ("tslab", "mimalloc3")]  # type: ignore[index]
+    assert counts == [len(result.headlines(TIME)), len(result.headlines(TIME)) - 1]
+    both = with_figures(LATENCY, metric, **{name: [0.0] * 6 for name in ALLOCATORS})
+    assert tables.envelope_text(both.envelope(key)).startswith("1.00 ")
+    less = with_figures(LATENCY, metric, tslab=[-3.0] * 6)
+    assert tables.envelope_text(less.envelope(key)).startswith("∞ ")
+    assert "0.00 … 4.50 mimalloc3" in tables.markdown(result)
 
 
 def test_what_was_not_measured_keeps_its_place() -> None:

@@ -1,20 +1,23 @@
 """A benchmark's result read as tables: medians with intervals, ratios to a baseline and to the envelope.
 
 Ratios are taken round by round, where both sides met the same machine, and turned so that above 1 is better. The
-envelope of a row is its best peer, chosen on the odd rounds and judged on the even ones: chosen and judged on the same
-runs, the best of many peers would look better than any of them is.
+envelope of a row is its best peer: the one over which temporal-slab's ratio is least. All figures of a row come from
+all of its rounds. To choose the best of many peers by the rounds that also judge it favours the peer, never
+temporal-slab.
+
+A figure of 0 is a figure: the clock saw nothing, or nothing more was resident than before. Ratios to it are infinite,
+which a median bears; a geometric mean does not, and leaves such a row out of its count.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from tslab.benchmark import SCHEMA
 from tslab.errors import LabError
@@ -22,6 +25,9 @@ from tslab.runner import higher_is_better
 from tslab.stats import Interval, geometric_mean, median_interval
 
 TIME, MEMORY = "time", "memory"
+# Within two percent is called level: most rows cannot resolve less.
+LEVEL = 0.02
+AHEAD, LEVEL_WITH, LOSES = "ahead", "level", "LOSES"
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,13 @@ class Cell:
 class Envelope:
     peer: str
     ratio: Interval
+
+    @property
+    def verdict(self) -> str:
+        """Ahead or behind only where the interval leaves 1 out."""
+        if self.ratio.low <= 1 <= self.ratio.high or abs(self.ratio.point - 1) <= LEVEL:
+            return LEVEL_WITH
+        return AHEAD if self.ratio.point > 1 else LOSES
 
 
 class Result:
@@ -101,7 +114,7 @@ class Result:
         return {
             run["round"]: run["metrics"][key.metric]
             for run in self.runs(key.case, key.variant, allocator)
-            if run["metrics"].get(key.metric, 0) > 0
+            if key.metric in run["metrics"]
         }
 
     def cell(self, key: Key, allocator: str) -> Cell:
@@ -114,34 +127,24 @@ class Result:
         if not self.runs(key.case, key.variant, allocator):
             return Cell("not run")
         if not values:
-            return Cell("no figure", f"{key.metric} was not printed, or was zero")
+            return Cell("no figure", f"{key.metric} was not printed")
         value, coverage = median_interval(list(values.values()))
         return Cell("ok", "", value, coverage, self.ratio(key, allocator, self.baseline))
 
-    def ratio(self, key: Key, allocator: str, to: str, rounds: Iterable[int] | None = None) -> Interval | None:
+    def ratio(self, key: Key, allocator: str, to: str) -> Interval | None:
         mine, other = self.by_round(key, allocator), self.by_round(key, to)
-        common = sorted(mine.keys() & other.keys() & set(mine if rounds is None else rounds))
+        common = sorted(mine.keys() & other.keys())
         if not common:
             return None
-        ratios = [mine[r] / other[r] if higher_is_better(key.metric) else other[r] / mine[r] for r in common]
-        return median_interval(ratios)[0]
+        more = higher_is_better(key.metric)
+        return median_interval(
+            [_quotient(mine[r], other[r]) if more else _quotient(other[r], mine[r]) for r in common]
+        )[0]
 
     def envelope(self, key: Key) -> Envelope | None:
-        best: tuple[float, str] | None = None
-        for peer in self.measured:
-            if peer == self.ours or (key.case, peer) in self._failed:
-                continue
-            odd = [value for number, value in self.by_round(key, peer).items() if number % 2 == 1]
-            if not odd:
-                continue
-            score = float(np.median(odd)) * (1 if higher_is_better(key.metric) else -1)
-            if best is None or score > best[0]:
-                best = (score, peer)
-        if best is None:
-            return None
-        even = [number for number in range(1, int(self.data["rounds"]) + 1) if number % 2 == 0]
-        ratio = self.ratio(key, self.ours, best[1], even)
-        return Envelope(best[1], ratio) if ratio else None
+        peers = [name for name in self.measured if name != self.ours and (key.case, name) not in self._failed]
+        found = [Envelope(peer, ratio) for peer in peers if (ratio := self.ratio(key, self.ours, peer))]
+        return min(found, key=lambda envelope: envelope.ratio.point, default=None)
 
     def headlines(self, category: str) -> list[Key]:
         return [key for key in self.rows() if key.category == category and key.headline]
@@ -149,17 +152,29 @@ class Result:
     def overall(self, allocator: str, category: str) -> tuple[float, int] | None:
         """The geometric mean of the ratios to the baseline, and over how many cases."""
         cells = [self.cell(key, allocator) for key in self.headlines(category)]
-        ratios = [cell.ratio.point for cell in cells if cell.ratio]
-        return (geometric_mean(ratios), len(ratios)) if ratios else None
+        return _mean([cell.ratio.point for cell in cells if cell.ratio])
 
     def overall_envelope(self, category: str) -> tuple[float, int] | None:
-        ratios = [e.ratio.point for key in self.headlines(category) if (e := self.envelope(key))]
-        return (geometric_mean(ratios), len(ratios)) if ratios else None
+        return _mean([e.ratio.point for key in self.headlines(category) if (e := self.envelope(key))])
 
     def losses(self) -> list[tuple[Key, Envelope]]:
         """Rows in which temporal-slab is behind the envelope, the worst first."""
-        rows = [(key, envelope) for key in self.rows() if (envelope := self.envelope(key)) and envelope.ratio.point < 1]
+        rows = [(key, e) for key in self.rows() if (e := self.envelope(key)) and e.verdict == LOSES]
         return sorted(rows, key=lambda row: row[1].ratio.point)
+
+
+def _quotient(above: float, below: float) -> float:
+    """What is at or below 0 counts as 0; nothing tells two of those apart."""
+    above, below = max(0.0, above), max(0.0, below)
+    if below == 0:
+        return 1.0 if above == 0 else math.inf
+    return above / below
+
+
+def _mean(ratios: list[float]) -> tuple[float, int] | None:
+    """The geometric mean of those ratios that have a place in one, and their number."""
+    usable = [ratio for ratio in ratios if 0 < ratio < math.inf]
+    return (geometric_mean(usable), len(usable)) if usable else None
 
 
 def load(path: Path, baseline: str) -> Result:

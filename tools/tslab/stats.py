@@ -201,10 +201,12 @@ def median_interval(values: Sequence[float]) -> tuple[Interval, float]:
     """The median, with the narrowest interval of order statistics that holds 95 %, and the share that it does hold.
 
     Fewer than six values have no such interval: then it runs from the least to the greatest, which holds
-    1 - 2^(1-n), and the caller is told so.
+    1 - 2^(1-n), and the caller is told so. Only the order counts, so values may be 0 or infinite.
     """
-    data = sorted(_checked(values, least=1))
+    data = sorted(float(value) for value in values)
     n = len(data)
+    if n == 0 or any(math.isnan(value) for value in data):
+        raise ValueError(f"no median of {n} value(s), or of one that is no number")
     rank = 0  # data[rank] and data[n - 1 - rank] bound the interval
     while rank + 1 < n - 2 - rank and _order_coverage(n, rank + 1) >= CONFIDENCE:
         rank += 1

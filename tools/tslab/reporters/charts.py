@@ -16,7 +16,7 @@ from typing import Any, Literal
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, SymmetricalLogLocator
 
 from tslab.reporters.quantities import quantity
 from tslab.result import Key, Result
@@ -259,7 +259,8 @@ ENTRIES = (
     Entry(
         "latency-percentiles",
         "Latency percentiles",
-        "Each call timed by the cycle counter, the counter's own cost subtracted; medians over the rounds.",
+        "Each call timed by the cycle counter, the counter's own cost subtracted; medians over the rounds. 0 ns: the "
+        "counter saw nothing beyond its own cost.",
         "latency",
         latency_percentiles,
     ),
@@ -446,10 +447,15 @@ def _style(result: Result, name: str) -> tuple[str, str]:
 
 
 def _times(axis: Axes, which: Literal["x", "y"]) -> None:
-    """A logarithmic axis of durations, labelled in their usual units."""
-    (axis.set_xscale if which == "x" else axis.set_yscale)("log")
+    """A logarithmic axis of durations, labelled in their usual units; linear below 1 ns where it has to show 0."""
     scale = axis.xaxis if which == "x" else axis.yaxis
-    scale.set_major_locator(LogLocator(subs=(1, 3)))
+    least = axis.dataLim.x0 if which == "x" else axis.dataLim.y0
+    if least > 0:
+        (axis.set_xscale if which == "x" else axis.set_yscale)("log")
+        scale.set_major_locator(LogLocator(subs=(1, 3)))
+    else:
+        (axis.set_xscale if which == "x" else axis.set_yscale)("symlog", linthresh=1, linscale=0.5)
+        scale.set_major_locator(SymmetricalLogLocator(linthresh=1, base=10, subs=(1, 3)))
     scale.set_major_formatter(FuncFormatter(lambda value, _: quantity("_ns", value)))
     scale.set_minor_formatter(NullFormatter())
 

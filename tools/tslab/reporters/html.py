@@ -45,11 +45,10 @@ def write(result: Result, target: Path, sources: Sequence[Path]) -> None:
                 key.name,
                 key.metric,
                 envelope.peer,
-                f"{envelope.ratio.point:.2f}",
-                f"{envelope.ratio.low:.2f} … {envelope.ratio.high:.2f}",
+                tables.ratio_text(envelope.ratio.point),
+                tables.interval_text(envelope.ratio),
             )
             for key, envelope in result.losses()
-            if envelope.ratio.point < 1 - tables.LEVEL
         ],
         failures=failures(result),
         steal=max((run["steal_pct"] for run in result.data["runs"]), default=0.0),
@@ -79,7 +78,7 @@ def summary(result: Result) -> list[Figure]:
                     envelope[0] >= 1,
                 )
             )
-    behind = [row for row in result.losses() if row[1].ratio.point < 1 - tables.LEVEL]
+    behind = result.losses()
     total = sum(result.envelope(key) is not None for key in result.rows())
     if total:
         figures.append(

@@ -6,29 +6,45 @@ with the reason.
 
 from __future__ import annotations
 
+import math
+
 from rich.console import Console
 from rich.table import Table
 
 from tslab.reporters.quantities import quantity
-from tslab.result import MEMORY, TIME, Cell, Envelope, Key, Result
+from tslab.result import LOSES, MEMORY, TIME, Cell, Envelope, Key, Result
+from tslab.stats import Interval
 
-# Within two percent is called level: most rows cannot resolve less.
-LEVEL = 0.02
 TITLES = {TIME: "time: ratio to {}, above 1 is faster", MEMORY: "memory: ratio to {}, above 1 is smaller"}
 
 
+BEST = "ours / best peer"
+READING = (
+    "All figures of a row come from all of its rounds; the last column is level within two percent, and where its "
+    "interval holds 1."
+)
+
+
 def cell_text(key: Key, cell: Cell) -> str:
-    """The ratio; the median itself where the baseline has none."""
+    """The ratio; the median itself where the baseline has none, or where one of both is 0."""
     if cell.status != "ok" or cell.value is None:
         return cell.status
-    return f"{cell.ratio.point:.2f}" if cell.ratio else quantity(key.metric, cell.value.point)
+    has_ratio = cell.ratio and 0 < cell.ratio.point < math.inf
+    return f"{cell.ratio.point:.2f}" if cell.ratio and has_ratio else quantity(key.metric, cell.value.point)
+
+
+def ratio_text(ratio: float) -> str:
+    return "∞" if ratio == math.inf else f"{ratio:.2f}"
+
+
+def interval_text(ratio: Interval) -> str:
+    return f"{ratio_text(ratio.low)} … {ratio_text(ratio.high)}"
 
 
 def envelope_text(envelope: Envelope | None) -> str:
     if envelope is None:
         return "–"
-    word = "level" if abs(envelope.ratio.point - 1) <= LEVEL else "ahead" if envelope.ratio.point > 1 else "LOSES"
-    return f"{envelope.ratio.point:.2f} {envelope.peer} {word}"
+    return f"{ratio_text(envelope.ratio.point)} {envelope.peer} {envelope.verdict}"
 
 
 def value_text(key: Key, cell: Cell) -> str:
@@ -40,7 +56,7 @@ def value_text(key: Key, cell: Cell) -> str:
 
 def matrix(result: Result, category: str) -> tuple[list[str], list[list[str]]]:
     """Header and rows of ratios, closed by the geometric means."""
-    head = ["workload", "figure", *result.allocators, "ours / best peer"]
+    head = ["workload", "figure", *result.allocators, BEST]
     keys = [key for key in result.rows() if key.category == category]
     rows = [
         [
@@ -76,7 +92,7 @@ def print_result(console: Console, result: Result) -> None:
         for index, name in enumerate(head):
             table.add_column(name, justify="left" if index < 2 else "right", no_wrap=True)
         for row in rows:
-            style = "red" if row[-1].endswith("LOSES") else ""
+            style = "red" if row[-1].endswith(LOSES) else ""
             table.add_row(*row, style=style)
         console.print(table)
     for name, reason in result.missing.items():
@@ -91,16 +107,21 @@ def markdown(result: Result) -> str:
         f"{', '.join(machine['caches'])}; commit {machine['commit']}, {result.data['rounds']} rounds, "
         f"{result.data['created'][:10]}. Versions: "
         + ", ".join(f"{a['name']} {a['version']}" for a in result.data["allocators"])
-        + ".",
+        + f". {READING}",
         "",
     ]
     for category, title in TITLES.items():
         head, rows = matrix(result, category)
         lines += [f"**{title.format(result.baseline).capitalize()}**", "", *_markdown_table(head, rows), ""]
     lines += ["**Medians, with 95 % intervals where six rounds or more give one, else least and greatest**", ""]
-    head = ["workload", "figure", *result.allocators]
+    head = ["workload", "figure", *result.allocators, BEST]
     rows = [
-        [key.name, key.metric, *(value_text(key, result.cell(key, name)) for name in result.allocators)]
+        [
+            key.name,
+            key.metric,
+            *(value_text(key, result.cell(key, name)) for name in result.allocators),
+            f"{interval_text(envelope.ratio)} {envelope.peer}" if (envelope := result.envelope(key)) else "–",
+        ]
         for key in result.rows()
     ]
     lines += _markdown_table(head, rows)
@@ -116,5 +137,5 @@ def _markdown_table(head: list[str], rows: list[list[str]]) -> list[str]:
     return [
         line(head),
         "|" + "---|" * len(head),
-        *(line([f"**{cell}**" if row[-1].endswith("LOSES") and cell else cell for cell in row]) for row in rows),
+        *(line([f"**{cell}**" if row[-1].endswith(LOSES) and cell else cell for cell in row]) for row in rows),
     ]
