@@ -265,6 +265,24 @@ def test_percentile_is_a_value_that_was_measured() -> None:
 # ---- difference ------------------------------------------------------------------------------------------------------
 
 
+def test_resident_memory_that_one_side_does_not_know_is_no_change(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Segments saved by an earlier tslab have 0 there, as has a process that is gone."""
+    sides = []
+    for resident in (0, 90 << 20, 70 << 20):
+        sides.append(tmp_path / f"{resident}.seg")
+        sides[-1].write_bytes(segments.make(segments.published(), rows(resident_bytes=resident)))
+    unknown, large, small = map(str, sides)
+    for a, b in ((unknown, large), (large, unknown)):
+        assert main(["diff", a, b]) == 0
+        assert capsys.readouterr().out.endswith("nothing changed\n")
+    assert main(["diff", large, small]) == 0
+    assert "resident_bytes" in capsys.readouterr().out
+    assert "resident –" in stats(capsys, unknown)
+    assert "resident 90.0 MiB" in stats(capsys, large)
+
+
 def test_what_changed_largest_first(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     later = tmp_path / "b.seg"
     made = rows(allocations=1_500_000, frees=1_000_000, live_bytes=32 << 20)

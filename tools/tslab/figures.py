@@ -34,9 +34,12 @@ from tslab.segment import (
     read_layout,
     read_snapshot,
     saved,
+    with_value,
 )
 
 SCHEMA_VERSION = 1
+# 0 says that nobody asked the system, as in a segment that its process alone has written.
+RESIDENT = "resident_bytes"
 Document = dict[str, Any]
 T = TypeVar("T")
 
@@ -102,10 +105,9 @@ def read_process(pid: int) -> tuple[Document, bytes]:
                 f"{path} was left by an earlier process with the number {pid}, which was killed; "
                 + processes.why_no_segment(found, path)
             )
-        figures = document(layout, snapshot, found, pid)
-        if found and "resident_bytes" in figures["process"]:  # the library publishes what it knows without a call
-            figures["process"]["resident_bytes"] = processes.resident_bytes(pid)
-        return figures, saved(fetch, layout, snapshot)
+        if found:  # the library publishes what it knows without a call; a saved copy has what we ask for it
+            snapshot = with_value(layout, snapshot, PROCESS, RESIDENT, processes.resident_bytes(pid))
+        return document(layout, snapshot, found, pid), saved(fetch, layout, snapshot)
 
 
 def _both(fetch: Fetch, size: int) -> tuple[Layout, Snapshot]:

@@ -292,6 +292,17 @@ def _snapshot(raw: bytes, layout: Layout) -> Snapshot:
     return Snapshot(number, monotonic, realtime, gather, rows, raw)
 
 
+def with_value(layout: Layout, snapshot: Snapshot, table: str, name: str, value: int) -> Snapshot:
+    """Returns the snapshot with `value` in a field of the table's first row, or as it is if there is no such field."""
+    for own in layout.tables:
+        for field in own.fields:
+            if (own.name, field.name) == (table, name) and snapshot.rows[table] and field.kind in (COUNTER, GAUGE):
+                raw = bytearray(snapshot.raw)
+                WORD.pack_into(raw, own.offset + field.offset, value)
+                return _snapshot(bytes(raw), layout)
+    return snapshot
+
+
 def _row(raw: bytes, start: int, table: Table, bounds: tuple[int, ...]) -> Row:
     row: Row = {}
     for field in table.fields:

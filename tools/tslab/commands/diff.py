@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from tslab.figures import Document, Source
+from tslab.figures import RESIDENT, Document, Source
 from tslab.metrics import KEYS, PROCESS, known_fields
 from tslab.reporters.figures import print_table
 from tslab.reporters.quantities import bytes_text, rate_text, time_text
@@ -88,7 +88,8 @@ def changes(first: Document, second: Document) -> Iterator[Change]:
                 if field.kind not in (COUNTER, GAUGE) or field.name == KEYS.get(name):
                     continue
                 a, b = old.get(field.name, 0), new.get(field.name, 0)
-                if a != b:
+                unknown = field.name == RESIDENT and 0 in (a, b)
+                if a != b and not unknown:
                     yield Change(where, field.name, field.kind, field.unit, a, b)
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from tslab import process as processes
 from tslab.attribution import MEANINGS, Cause, Sample, cause_of, causes, percentile
-from tslab.figures import Document
+from tslab.figures import RESIDENT, Document
 from tslab.reporters.quantities import bytes_text, rate_text, share_text, time_text
 
 # A library that can run looks once a second; what is older has a reason.
@@ -86,7 +86,7 @@ def overview(found: Document, before: Document | None = None) -> list[str]:
     lines = [
         f"memory   live {size(total, 'live_bytes')} in {count(total, 'live_blocks')} blocks · "
         f"in use {size(total, 'in_use_bytes')} ({share_text(derived['live_share_of_in_use'])} of it live) · "
-        f"resident {size(total, 'resident_bytes')}",
+        f"resident {size(total, RESIDENT) if total.get(RESIDENT) else '–'}",
         f"         free, still resident {size(total, 'free_dirty_bytes')} · "
         f"cached by threads {size(total, 'cached_bytes')} · reserve {size(total, 'reserve_bytes')} · "
         f"given back since the start {size(total, 'returned_bytes')}",
