@@ -1076,7 +1076,7 @@ def main() -> int:
     parser.add_argument("--missing", action="store_true", help="name the packages that this form lacks")
     arguments = parser.parse_args()
     if arguments.list or arguments.only_names or arguments.missing:
-        programs = PROGRAMS if arguments.list else chosen([], arguments.long)
+        programs = PROGRAMS if arguments.list else chosen(arguments.names, arguments.long)
         if arguments.list:
             for program in programs:
                 state = f"lacks {' '.join(missing(program))}" if missing(program) else "installed"

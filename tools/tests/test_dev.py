@@ -1,0 +1,89 @@
+"""./dev: help helps, and what a subcommand does not take is refused, before anything is installed, built or written."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import REPOSITORY
+
+# Programs that only read. Whatever else ./dev would start is not there, and it would say so.
+READERS = ("bash", "cut", "dirname", "grep", "nproc", "sed", "sort", "tail")
+TEXT = (REPOSITORY / "dev").read_text()
+SUBCOMMANDS = re.findall(r"^## (\w+) ", TEXT, re.MULTILINE)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "bin").mkdir()
+    for name in READERS:
+        found = shutil.which(name)
+        assert found
+        (tmp_path / "bin" / name).symlink_to(found)
+    (tmp_path / "tree").mkdir()
+    shutil.copy(REPOSITORY / "dev", tmp_path / "tree" / "dev")
+    return tmp_path
+
+
+def dev(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": str(place / "bin"), "HOME": str(place / "home"), "TMPDIR": str(place / "tmp")}
+    tree = place / "tree"
+    done = subprocess.run(
+        [tree / "dev", *words], env=environment, cwd=tree, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert [path.name for path in tree.iterdir()] == ["dev"], "it made something"
+    return done
+
+
+def test_every_subcommand_has_its_lines() -> None:
+    assert sorted(SUBCOMMANDS) == sorted(re.findall(r"^cmd_(\w+)\(\)", TEXT, re.MULTILINE))
+    assert len(re.findall(r"^#\? ", TEXT, re.MULTILINE)) == len(SUBCOMMANDS)
+
+
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+@pytest.mark.parametrize("words", [("--help",), ("-h",), ("something", "--help"), ("--no-such-option", "-h")])
+def test_help_helps_and_does_nothing_else(place: Path, name: str, words: tuple[str, ...]) -> None:
+    done = dev(place, name, *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"usage: ./dev {name} ")
+    assert done.stdout == dev(place, "help", name).stdout
+
+
+@pytest.mark.parametrize("words", [(), ("help",), ("--help",), ("-h",)])
+def test_the_list_has_every_subcommand(place: Path, words: tuple[str, ...]) -> None:
+    done = dev(place, *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.findall(r"^  (\w+) ", done.stdout, re.MULTILINE) == SUBCOMMANDS
+
+
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+def test_options_that_a_subcommand_does_not_take(place: Path, name: str) -> None:
+    for option in ("--no-such-option", "--no-such-option=1", "--quick=1"):
+        done = dev(place, name, option)
+        said = f"dev: ./dev {name} does not take '{option}'; ./dev {name} --help says what it takes\n"
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("build", "nothing"), "no preset 'nothing'; choose from: release"),
+        (("build", "release", "debug"), "./dev build does not take 'debug'"),
+        (("install",), "which directory?"),
+        (("install", "a", "b"), "./dev install does not take 'b'"),
+        (("test", "quick"), "./dev test does not take 'quick'"),
+        (("bench", "quick"), "./dev bench does not take 'quick'"),
+        (("bench", "--quick", "--budget"), "./dev bench: --budget needs a value"),
+        (("bench", "--budget", "5", "extra"), "./dev bench does not take 'extra'"),
+        (("nothing",), "no subcommand 'nothing'; ./dev help lists them"),
+        (("nothing", "--help"), "no subcommand 'nothing'"),
+        (("help", "nothing"), "no subcommand 'nothing'"),
+    ],
+)
+def test_arguments_that_are_refused(place: Path, words: tuple[str, ...], message: str) -> None:
+    done = dev(place, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"dev: {message}")
