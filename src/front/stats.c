@@ -114,24 +114,36 @@ void stats_of_default_epoch(tslab_epoch_status *out) {
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
-/* Where lines go: a descriptor or a stdio stream. */
+/* Where lines go: a descriptor or a stdio stream. After an error of a descriptor nothing more goes there. */
 struct sink {
   int descriptor;
   FILE *stream;
+  int error;
 };
 
-static __attribute__((format(printf, 2, 3))) void print(const struct sink *to, const char *format, ...) {
+static int write_piece(const char *piece, size_t length, void *sink) {
+  while (length > 0) {
+    ssize_t written = write(((const struct sink *)sink)->descriptor, piece, length);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    piece += written;
+    length -= (size_t)written;
+  }
+  return 0;
+}
+
+static __attribute__((format(printf, 2, 3))) void print(struct sink *to, const char *format, ...) {
   char line[512];
   va_list arguments;
   va_start(arguments, format);
   size_t length = log_format_list(line, sizeof line, format, arguments);
   va_end(arguments);
   if (to->stream) fwrite(line, 1, length, to->stream);
-  else if (write(to->descriptor, line, length) < 0) return; /* a full disk loses this line and no more */
+  else if (to->error == 0) to->error = write_piece(line, length, to);
 }
 
 /* The process, and the classes that were used, a line each. */
-static void print_lines(const struct sink *to) {
+static void print_lines(struct sink *to) {
   const struct statistics *process = &tables[TABLE_PROCESS], *class = &tables[TABLE_CLASS];
   tslab_stats_global global;
   look(&global);
@@ -146,16 +158,6 @@ static void print_lines(const struct sink *to) {
       print(to, " %s %zu", class->fields[i].name, statistic_value(&row, &class->fields[i], 0));
     print(to, "\n");
   }
-}
-
-static int write_piece(const char *piece, size_t length, void *sink) {
-  while (length > 0) {
-    ssize_t written = write(((const struct sink *)sink)->descriptor, piece, length);
-    if (written < 0) return errno;
-    piece += written;
-    length -= (size_t)written;
-  }
-  return 0;
 }
 
 static bool ends_in(const char *text, const char *end) {
@@ -176,14 +178,16 @@ void stats_write_file(const char *path) {
     }
   }
   name[length] = 0;
-  struct sink file = {open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), NULL};
+  struct sink file = {.descriptor = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)};
   if (file.descriptor < 0) {
     log_line("TSLAB_STATS_AT_EXIT=%s: cannot write there: %s", name, strerror(errno));
     return;
   }
-  if (ends_in(name, ".json")) tslab_stats_json(write_piece, &file);
+  if (ends_in(name, ".json")) file.error = tslab_stats_json(write_piece, &file);
   else print_lines(&file);
-  close(file.descriptor);
+  if (close(file.descriptor) != 0 && file.error == 0) file.error = errno; /* some file systems say only here */
+  /* The error first: a name may be longer than a line. */
+  if (file.error != 0) log_line("TSLAB_STATS_AT_EXIT: figures cut short (%s): %s", strerror(file.error), name);
 }
 
 /* ---- glibc's reports --------------------------------------------------------------------------------------------- */
@@ -204,7 +208,7 @@ struct tslab_mallinfo tslab_mallinfo2(void) {
 
 int tslab_malloc_info(int options, FILE *stream) {
   if (options != 0) return EINVAL;
-  const struct sink to = {-1, stream};
+  struct sink to = {.descriptor = -1, .stream = stream};
   const struct statistics *process = &tables[TABLE_PROCESS], *class = &tables[TABLE_CLASS];
   tslab_stats_global global;
   look(&global);
@@ -226,7 +230,7 @@ int tslab_malloc_info(int options, FILE *stream) {
 }
 
 void tslab_malloc_stats(void) {
-  const struct sink to = {STDERR_FILENO, NULL};
+  struct sink to = {.descriptor = STDERR_FILENO};
   print(&to, "%s\n", tslab_version());
   print_lines(&to);
 }
