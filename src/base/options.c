@@ -20,7 +20,8 @@ struct options options = {
     .lock_times = 0,
 };
 
-enum kind { BYTES, PATH, WORDS, SWITCH = WORDS, ON_MISUSE, ON_DESTROY, KINDS };
+/* OTHERS: a setting of another build, which does nothing here. */
+enum kind { BYTES, PATH, OTHERS, WORDS, SWITCH = WORDS, ON_MISUSE, ON_DESTROY, KINDS };
 
 #define CHOICES 3
 static const struct choice {
@@ -46,8 +47,10 @@ static const struct row {
     {"SCAVENGER", SWITCH, AT(scavenger), 0, "0 or 1"},
     {"PUBLISH", SWITCH, AT(publish), 0, "0 or 1"},
     {"CACHE", BYTES, AT(cache_bytes), 64 * MiB, "bytes up to 64M, with K or M after the number if you like"},
-#if TSLAB_HARDENED /* elsewhere it is a setting that does nothing, and said to be unknown */
+#if TSLAB_HARDENED
     {"QUARANTINE", BYTES, AT(quarantine_bytes), 32 * MiB, "bytes up to 32M, with K or M after the number"},
+#else
+    {"QUARANTINE", OTHERS, 0, 0, "does nothing here: only the hardened library has a quarantine"},
 #endif
     {"ON_DESTROY", ON_DESTROY, AT(on_destroy), 0, "destroy, check or trap"},
     {"RESERVE", BYTES, AT(reserve_bytes), 1024 * MiB, "bytes up to 1024M, K or M after it if you like"},
@@ -84,6 +87,7 @@ static bool take_path(const char **target, const char *value) {
 static void *target_of(const struct row *row) { return (char *)&options + row->offset; }
 
 static bool take(const struct row *row, const char *value) {
+  if (row->kind == OTHERS) return false;
   if (row->kind == BYTES) return read_bytes(value, row->most, target_of(row));
   if (row->kind == PATH) return take_path(target_of(row), value);
   for (const struct choice *c = words[row->kind]; c < words[row->kind] + CHOICES && c->word[0]; c++)
@@ -106,6 +110,10 @@ static const char *show(char shown[SHOWN], const char *text, size_t length) {
 
 static void tell_refused(const struct row *row, const char *value) {
   char shown[SHOWN];
+  if (row->kind == OTHERS) {
+    log_line("TSLAB_%s %s (see docs/settings.md)", row->name, row->expected);
+    return;
+  }
   show(shown, value, strlen(value));
   if (row->kind < WORDS) {
     log_line("TSLAB_%s=%s: expected %s; using the default", row->name, shown, row->expected);

@@ -84,6 +84,12 @@ static void names(void) {
   read_setting("TSLAB_CACH=1", "unknown setting TSLAB_CACH (see docs/settings.md)");
   read_setting("TSLAB_CACHES=1", "unknown setting TSLAB_CACHES (see docs/settings.md)");
   CHECK(memcmp(&options, &defaults, sizeof options) == 0);
+  if (!TSLAB_HARDENED)
+    for (int right = 0; right < 2; right++)
+      read_setting(right ? "TSLAB_QUARANTINE=1M" : "TSLAB_QUARANTINE=often",
+                   "TSLAB_QUARANTINE does nothing here: only the hardened library has a quarantine "
+                   "(see docs/settings.md)");
+  CHECK(memcmp(&options, &defaults, sizeof options) == 0);
   read_setting("TSLABCACHE=1", NULL);
   read_setting("MY_TSLAB_CACHE=1", NULL);
   read_setting("TSLAB_CACHE", NULL); /* no value: no setting */
