@@ -3,6 +3,7 @@
 
 #include "base/bits.h"
 #include "base/log.h"
+#include "base/parent.h"
 #include <string.h>
 
 struct options options = {
@@ -125,21 +126,27 @@ static void tell_refused(const struct row *row, const char *value) {
   log_line("TSLAB_%s=%s: expected %s; using %s", row->name, shown, row->expected, used);
 }
 
-static void read_one(const char *name, const char *value) {
+static const struct row *row_named(const char *name, size_t length) {
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (strlen(rows[i].name) == length && memcmp(rows[i].name, name, length) == 0) return &rows[i];
+  return NULL;
+}
+
+static void read_one(const char *setting, const char *value) {
+  const char *name = setting + strlen("TSLAB_");
   size_t length = (size_t)(value - 1 - name);
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    if (strlen(rows[i].name) != length || memcmp(rows[i].name, name, length) != 0) continue;
-    if (!take(&rows[i], value)) tell_refused(&rows[i], value);
-    return;
-  }
+  const struct row *row = row_named(name, length);
   char shown[SHOWN];
-  log_line("unknown setting TSLAB_%s (see docs/settings.md)", show(shown, name, length));
+  if (row && take(row, value)) return;
+  if (parent_has(setting)) return; /* and has reported it */
+  if (row) tell_refused(row, value);
+  else log_line("unknown setting TSLAB_%s (see docs/settings.md)", show(shown, name, length));
 }
 
 void options_read(char **environment) {
   for (; environment && *environment; environment++) {
     if (strncmp(*environment, "TSLAB_", 6) != 0) continue;
     const char *equals = strchr(*environment, '=');
-    if (equals) read_one(*environment + 6, equals + 1);
+    if (equals) read_one(*environment, equals + 1);
   }
 }
