@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -63,6 +64,26 @@ def test_input_output_and_status_are_the_commands() -> None:
     assert (done.returncode, done.stdout) == (7, "cba")
     for words in ("exit status 7", "allocations", "live", "locks", "peak resident"):
         assert words in done.stderr
+
+
+def test_the_peak_is_the_commands_and_not_ours() -> None:
+    """The kernel counts what this process had when it started the command into the command's own peak."""
+
+    def peak(*command: str) -> tuple[str, float]:
+        found = re.search(r"(, peak resident (?:at least )?)([\d.]+) (\w+)$", run(*command).stderr, re.MULTILINE)
+        assert found, command
+        return found[1], float(found[2]) * {"KiB": 2**10, "MiB": 2**20}[found[3]]
+
+    words, size = peak("true")
+    assert words == ", peak resident at least "
+    assert 2**19 < size < 6 << 20
+    # It has given back what it took long before its end.
+    words, size = peak(*script("import time; x = b'x' * (10 << 20); x = 0; time.sleep(3)"))
+    assert words == ", peak resident at least "
+    assert 10 << 20 < size < 24 << 20
+    words, size = peak(*script("x = b'x' * (100 << 20)"))
+    assert words == ", peak resident "
+    assert 100 << 20 < size < 120 << 20
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import re
 import stat
 import time
 from dataclasses import dataclass
@@ -68,6 +69,16 @@ def resident_bytes(pid: int) -> int:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 0
+
+
+def most_resident_bytes(pid: int) -> int:
+    """The peak so far of the program that the process runs now. 0 where /proc does not say, and after its end."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(errors="replace")
+    except OSError:
+        return 0
+    found = re.search(r"^VmHWM:\s*(\d+) kB$", status, re.MULTILINE)
+    return 1024 * int(found[1]) if found else 0
 
 
 def _boot_time() -> float:

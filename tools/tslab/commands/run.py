@@ -30,7 +30,7 @@ from tslab import preload
 from tslab import process as processes
 from tslab.attribution import CsvWriter, samples_of
 from tslab.errors import LabError, Unreadable
-from tslab.figures import Document, Source
+from tslab.figures import RESIDENT, Document, Source
 from tslab.reporters.figures import changes, duration, size
 from tslab.reporters.quantities import bytes_text, share_text, time_text
 
@@ -126,12 +126,14 @@ class Watch:
         self.last: Document | None = None
         self.whole = False  # `last` is from the very end
         self.most_live = 0
+        self.most_resident = 0  # of what was looked at, so the peak is no lower
         self.others = 0
         self.usage: resource.struct_rusage | None = None
         self._reported: Document | None = None
         self._report_at = self.began + (interval or 0)
 
     def look(self) -> None:
+        self.most_resident = max(self.most_resident, processes.most_resident_bytes(self.pid))
         with contextlib.suppress(LabError):  # too young, or not served: the summary says so
             self._take(Source(str(self.pid)).read())
         self._sweep()
@@ -157,6 +159,7 @@ class Watch:
     def _take(self, found: Document) -> None:
         self.last = found
         self.most_live = max(self.most_live, found["process"].get("live_bytes", 0))
+        self.most_resident = max(self.most_resident, found["process"].get(RESIDENT, 0))
         if self.samples:
             self.samples.add(samples_of(found))
 
@@ -221,8 +224,7 @@ def summary(command: list[str], status: int, watch: Watch) -> list[str]:
         if os.WIFSIGNALED(status)
         else f"exit status {os.waitstatus_to_exitcode(status)}"
     )
-    peak = f", {_peak(watch.usage.ru_maxrss * 1024)}" if watch.usage else ""
-    lines = [f"tslab run: {shlex.join(command):.100}: {how} after {time_text(watch.seconds * 1e9)}{peak}"]
+    lines = [f"tslab run: {shlex.join(command):.100}: {how} after {time_text(watch.seconds * 1e9)}{_peak(watch)}"]
     found = watch.last
     if found is None:
         return [*lines, f"  {why_nothing(command, status)}"]
@@ -253,10 +255,13 @@ def summary(command: list[str], status: int, watch: Watch) -> list[str]:
     return lines
 
 
-def _peak(resident: int) -> str:
-    """The kernel counts in what this process had when it started the command."""
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return f"peak resident {'' if resident > own else 'at most '}{bytes_text(resident)}"
+def _peak(watch: Watch) -> str:
+    """The kernel counts in what this process had when it started the command: a peak up to that is ours, and then what
+    was seen of the command itself bounds it from below."""
+    kernels = watch.usage.ru_maxrss * 1024 if watch.usage else 0
+    if kernels > resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024:
+        return f", peak resident {bytes_text(kernels)}"
+    return f", peak resident at least {bytes_text(watch.most_resident)}" if watch.most_resident else ""
 
 
 def _slow_lines(found: Document) -> list[str]:
