@@ -125,8 +125,27 @@ bool os_commit(void *at, size_t length) {
   return done;
 }
 
-bool os_purge(void *at, size_t length) {
+static bool drop(void *at, size_t length) {
   return advise(at, length, MADV_DONTNEED) || advise(at, length, MADV_DONTNEED_LOCKED); /* the latter under mlockall */
+}
+
+/* Some emulators accept MADV_DONTNEED and do nothing. calloc relies on the zeros, so the first purge is tried out on
+ * its first word; where that keeps its value, every purge is taken for refused. */
+static _Atomic enum { PURGES_UNTRIED, PURGES_WORK, PURGES_FAIL } purges;
+
+static bool try_purge(volatile uint64_t *at, size_t length) {
+  uint64_t kept = *at;
+  *at = 1;
+  bool accepted = drop((void *)at, length), emptied = *at == 0;
+  if (accepted) purges = emptied ? PURGES_WORK : PURGES_FAIL;
+  if (emptied) return drop((void *)at, length); /* the look made a page of zeros resident */
+  *at = kept;
+  return false;
+}
+
+bool os_purge(void *at, size_t length) {
+  if (LIKELY(purges == PURGES_WORK)) return drop(at, length);
+  return purges == PURGES_UNTRIED && try_purge(at, length);
 }
 
 static bool move(void *from, void *to, size_t length) {
