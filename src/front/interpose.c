@@ -1,5 +1,6 @@
-/* interpose: calls of libc whose memory outlives every scope are made in epoch 0, and nobody is bound to libc's own
- * malloc, by another of its names or by a way of loading libraries.                                  floor: front
+/* interpose: calls of libc whose memory outlives every scope are made in epoch 0; a limit of address space finds
+ * nothing reserved that is not used; and nobody is bound to libc's own malloc, by another of its names or by a way of
+ * loading libraries.                                                                                 floor: front
  *
  * A thread's stack and its thread-local storage are kept for later threads, a loaded library and a list of exit
  * handlers for the process: in a request's epoch they would pin it, or dangle after its destroy. Outside a scope these
@@ -7,9 +8,13 @@
  * next definition to find. */
 #include "front/front.h"
 
+#include "os/os.h"
 #include "tslab/tslab.h"
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #define SHOWN __attribute__((visibility("default")))
 
@@ -35,11 +40,22 @@ static void leave_default(bool entered) {
   if (entered) scope_leave(current_thread, 0);
 }
 
+/* Where another process set a limit of address space, our reservation is what the thread's stack has no room for. */
+static COLD bool make_room(void) {
+  return front_has_started() && os_address_space_limit() != SIZE_MAX && pages_trim_reservation() != 0;
+}
+
+static int create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
+  create_function *next = NEXT(next_create, "pthread_create");
+  int error = next(thread, attributes, start, argument);
+  return UNLIKELY(error == EAGAIN) && make_room() ? next(thread, attributes, start, argument) : error;
+}
+
 SHOWN int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
   if (front_has_started()) scavenger_notice_thread();
-  if (LIKELY(!is_in_scope())) return NEXT(next_create, "pthread_create")(thread, attributes, start, argument);
+  if (LIKELY(!is_in_scope())) return create(thread, attributes, start, argument);
   bool entered = enter_default();
-  int error = NEXT(next_create, "pthread_create")(thread, attributes, start, argument);
+  int error = create(thread, attributes, start, argument);
   leave_default(entered);
   return error;
 }
@@ -69,6 +85,44 @@ SHOWN int __cxa_atexit(void (*handler)(void *), void *argument, void *library) {
   leave_default(entered);
   return error;
 }
+
+/* ---- limits of address space ------------------------------------------------------------------------------------ */
+
+/* RLIMIT_AS counts reserved addresses. So these give back all that no block can lie in yet before the limit falls; what
+ * the heap needs later it maps then, as far as the limit lets it. A vfork child's limit is not its parent's, whose heap
+ * it sees. */
+#if defined(__GLIBC__)
+typedef __rlimit_resource_t resource;
+#else
+typedef int resource;
+#endif
+typedef int limit_function(resource, const struct rlimit *);
+typedef int process_limit_function(pid_t, resource, const struct rlimit *, struct rlimit *);
+static limit_function *_Atomic next_limit;
+static process_limit_function *_Atomic next_process_limit;
+
+static void notice_limit(resource what, const struct rlimit *limit) {
+  if (what != RLIMIT_AS || !limit || limit->rlim_cur == RLIM_INFINITY) return;
+  if (front_has_started() && !fork_is_visitor()) pages_trim_reservation();
+}
+
+SHOWN int setrlimit(resource what, const struct rlimit *limit) {
+  notice_limit(what, limit);
+  return NEXT(next_limit, "setrlimit")(what, limit);
+}
+
+SHOWN int prlimit(pid_t process, resource what, const struct rlimit *limit, struct rlimit *old) {
+  if (process == 0 || process == getpid()) notice_limit(what, limit);
+  return NEXT(next_process_limit, "prlimit")(process, what, limit, old);
+}
+
+/* The same functions under the names that programs call which were compiled for large files. */
+#if defined(__GLIBC__)
+SHOWN int setrlimit64(resource, const struct rlimit64 *) __attribute__((alias("setrlimit")));
+SHOWN int prlimit64(pid_t, resource, const struct rlimit64 *, struct rlimit64 *) __attribute__((alias("prlimit")));
+#endif
+
+/* ---- libc's own malloc ------------------------------------------------------------------------------------------- */
 
 /* What glibc calls its malloc beside: wrappers of malloc call these, and what they return goes to everybody's free; and
  * cfree, which it keeps for programs of before 2.26. No header declares them. By our own names, for malloc itself may

@@ -112,11 +112,22 @@ bool os_reserve_at(void *at, size_t length) {
   return false;
 }
 
-/* By libc's wrapper, which ThreadSanitizer knows: what another thread maps there next is new to it. */
-void os_unreserve(void *at, size_t length) {
+/* In a build under ThreadSanitizer by libc's wrapper, which it watches: it must learn that the next mapping there
+ * is new. In any other build directly: a program's own sanitizer stands in for the wrapper and may not have started. */
+#if defined(__SANITIZE_THREAD__)
+bool os_unreserve(void *at, size_t length) {
   int kept = errno;
-  munmap(at, length);
+  bool done = munmap(at, length) == 0;
   errno = kept;
+  return done;
+}
+#else
+bool os_unreserve(void *at, size_t length) { return call(SYS_munmap, (long)at, (long)length, 0, 0, 0, 0) == 0; }
+#endif
+
+bool os_can_reserve(size_t length) {
+  void *at = map(NULL, length, PROT_NONE, 0);
+  return at && os_unreserve(at, length);
 }
 
 bool os_commit(void *at, size_t length) {

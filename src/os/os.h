@@ -16,13 +16,19 @@ HIDDEN void *os_reserve(void *hint, size_t length);
 
 /* The same exactly at `at`; false when something is mapped there. */
 HIDDEN bool os_reserve_at(void *at, size_t length);
-HIDDEN void os_unreserve(void *at, size_t length);
+
+/* Gives address space back, with the memory in it. False when the kernel refuses: then nothing changed. */
+HIDDEN bool os_unreserve(void *at, size_t length);
+
+/* Returns true if the kernel would let the process map `length` bytes more. It asks by doing so: where a sandbox kills
+ * for a question about limits, a heap may still map. */
+HIDDEN bool os_can_reserve(size_t length);
 
 /* Makes reserved pages readable and writable; they read as zero. False when the kernel refuses (memory limits). */
 HIDDEN bool os_commit(void *at, size_t length);
 
-/* Gives committed pages back to the kernel; they stay writable and read as zero. False when the kernel refuses: then
- * contents and residence are unchanged. */
+/* Gives committed pages back to the kernel; they stay writable and read as zero. False when the kernel refuses, or
+ * says that it did and did not: then contents and residence are unchanged. */
 HIDDEN bool os_purge(void *at, size_t length);
 
 /* Moves pages to other committed pages, whose old contents are lost; the source then reads as zero, and the destination

@@ -22,25 +22,28 @@ char pages_before_start[HOMES_OFFSET];
 struct pages pages = {.base = pages_before_start};
 struct lock pages_lock;
 
-/* One of the tables: writable up to `ready`. */
+/* The tables, in the order in which they lie. A table has address space for `room` bytes, of which the first `reserved`
+ * are mapped and the first `ready` writable. */
+enum { RUNS, DIRTY, CHUNK_STARTS, CHUNK_FREED, HOMES, TABLES };
 struct table {
   char *start;
-  size_t ready;
+  size_t room, reserved, ready;
 };
 
 static struct {
-  struct table runs, dirty, chunk_starts, chunk_freed, homes;
-  size_t reserved; /* granules from base on that are ours */
+  struct table tables[TABLES];
+  size_t reserved; /* granules from base on that are mapped */
   size_t coverage; /* granules that the tables have room for */
   size_t first;    /* first granule that is not a table */
   size_t frozen;   /* first granule that is not frozen either */
   size_t free_clean, returned, purge_calls, purge_failures, moved_runs;
   uint64_t tick;
-  bool is_limited; /* address space, or pages that can be written */
+  bool reserves_on_demand; /* address space is scarce: nothing is mapped before it is needed */
   uint32_t bins[2][BINS]; /* [has a dirty granule][size] */
   uint64_t occupied[2][BINS / 64];
 } own;
 static _Atomic size_t free_dirty; /* granules */
+static _Atomic bool is_limited;   /* address space, or pages that can be written */
 
 static struct run *run_at(size_t granule) { return pages.runs + granule; }
 
@@ -49,7 +52,7 @@ static bool is_free(const struct run *run) { return LOAD_RACING(run->kind) == RU
 
 /* ---- dirty bits --------------------------------------------------------------------------------------------- */
 
-static uint64_t *dirty_word(size_t granule) { return (uint64_t *)(void *)own.dirty.start + granule / 64; }
+static uint64_t *dirty_word(size_t granule) { return (uint64_t *)(void *)own.tables[DIRTY].start + granule / 64; }
 
 static uint64_t mask_within(size_t from, size_t to) { /* bits of from's word that lie in [from, to) */
   uint64_t mask = ~0ull << (from % 64);
@@ -148,40 +151,72 @@ static size_t find_place(size_t granules, size_t alignment, struct run **found) 
 
 /* ---- the frontier --------------------------------------------------------------------------------------------- */
 
-static bool table_reach(struct table *table, size_t bytes) {
+static bool table_reach(unsigned which, size_t bytes) {
+  struct table *table = &own.tables[which];
   if (bytes <= table->ready) return true;
-  size_t step = round_up(bytes - table->ready, max_size(TABLE_STEP, os_page_size));
-  if (!os_commit(table->start + table->ready, step)) return false;
-  table->ready += step;
+  size_t ready = table->ready + round_up(bytes - table->ready, max_size(TABLE_STEP, os_page_size));
+  if (ready > table->reserved) {
+    if (!os_reserve_at(table->start + table->reserved, ready - table->reserved)) return false;
+    table->reserved = ready;
+  }
+  if (!os_commit(table->start + table->ready, ready - table->ready)) return false;
+  table->ready = ready;
   return true;
 }
 
 /* Tables first: a granule below the frontier always has its entries. */
 static bool tables_reach(size_t granules) {
-  return table_reach(&own.runs, granules * sizeof(struct run)) &&
-         table_reach(&own.dirty, divide_up(granules, 64) * 8) &&
-         table_reach(&own.homes, HOMES_OFFSET + granules * sizeof(home));
+  return table_reach(RUNS, granules * sizeof(struct run)) &&
+         table_reach(DIRTY, divide_up(granules, 64) * 8) &&
+         table_reach(HOMES, HOMES_OFFSET + granules * sizeof(home));
 }
 
 bool pages_reach_chunk_bits(const struct run *run) {
   lock_take(&pages_lock);
   size_t granules = run_index(run) + 1;
-  bool done = table_reach(&own.chunk_starts, granules * CHUNK_STARTS_BYTES) &&
-              table_reach(&own.chunk_freed, granules * CHUNK_FREED_BYTES);
+  bool done = table_reach(CHUNK_STARTS, granules * CHUNK_STARTS_BYTES) &&
+              table_reach(CHUNK_FREED, granules * CHUNK_FREED_BYTES);
   lock_release(&pages_lock);
   return done;
 }
 
 static bool reserve_more(size_t granules) {
-  size_t wanted = max_size(granules, own.reserved / 2);
   if (own.reserved + granules > own.coverage) return false;
-  wanted = min_size(wanted, own.coverage - own.reserved);
+  size_t wanted = min_size(max_size(granules, own.reserved / 2), own.coverage - own.reserved);
+  if (own.reserves_on_demand) wanted = granules;
   for (; wanted >= granules; wanted = wanted / 2 >= granules || wanted == granules ? wanted / 2 : granules)
     if (os_reserve_at(pages.base + (own.reserved << GRANULE_SHIFT), wanted << GRANULE_SHIFT)) {
       own.reserved += wanted;
       return true;
     }
   return false;
+}
+
+/* Unmaps what lies beyond the first `used` bytes. Returns how many bytes that was. */
+static size_t trim(char *start, size_t used, size_t *reserved) {
+  size_t tail = *reserved - used;
+  if (tail == 0 || !os_unreserve(start + used, tail)) return 0;
+  *reserved = used;
+  return tail;
+}
+
+/* Caller holds pages_lock. What is writable stays, and the reservation grows with it from now on. */
+static size_t trim_reservation(void) {
+  size_t bytes = 0, reserved = own.reserved << GRANULE_SHIFT;
+  own.reserves_on_demand = true;
+  atomic_store_explicit(&is_limited, true, memory_order_relaxed);
+  for (struct table *table = own.tables; table < own.tables + TABLES; table++)
+    bytes += trim(table->start, table->ready, &table->reserved);
+  bytes += trim(pages.base, __atomic_load_n(&pages.count, __ATOMIC_RELAXED) << GRANULE_SHIFT, &reserved);
+  own.reserved = reserved >> GRANULE_SHIFT;
+  return bytes;
+}
+
+size_t pages_trim_reservation(void) {
+  lock_take(&pages_lock);
+  size_t bytes = trim_reservation();
+  lock_release(&pages_lock);
+  return bytes;
 }
 
 static struct run *merge_free(struct run *run);
@@ -207,7 +242,11 @@ static bool advance_frontier(size_t granules) {
   size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
   size_t step = min_size(max_size((count - own.first) / 16, COMMIT_STEP), COMMIT_STEP_MOST);
   size_t generous = round_up(max_size(granules, step), COMMIT_STEP);
-  return commit_granules(generous) || commit_granules(granules);
+  /* A limit that another process set has told us nothing. Reserved pages become writable in spite of it. */
+  if (!own.reserves_on_demand && !os_can_reserve(os_page_size)) trim_reservation();
+  if (commit_granules(generous) || commit_granules(granules)) return true;
+  if (own.reserves_on_demand) trim_reservation(); /* what was mapped for it */
+  return false;
 }
 
 /* ---- runs ----------------------------------------------------------------------------------------------------- */
@@ -318,8 +357,8 @@ static void return_entries(const struct table *table, size_t bytes, const struct
 }
 
 static void return_chunk_bits(const struct run *merged, size_t from, size_t to) {
-  return_entries(&own.chunk_starts, CHUNK_STARTS_BYTES, merged, from, to);
-  return_entries(&own.chunk_freed, CHUNK_FREED_BYTES, merged, from, to);
+  return_entries(&own.tables[CHUNK_STARTS], CHUNK_STARTS_BYTES, merged, from, to);
+  return_entries(&own.tables[CHUNK_FREED], CHUNK_FREED_BYTES, merged, from, to);
 }
 
 void *pages_keep(size_t bytes) {
@@ -413,7 +452,8 @@ static _Atomic unsigned mapped_guards;
 static _Atomic bool has_heavy_guards;
 
 bool pages_wants_guard(bool many) {
-  return !own.is_limited && !(many && atomic_load_explicit(&has_heavy_guards, memory_order_relaxed));
+  if (atomic_load_explicit(&is_limited, memory_order_relaxed)) return false;
+  return !(many && atomic_load_explicit(&has_heavy_guards, memory_order_relaxed));
 }
 
 static char *guarded(const struct run *guard) { return run_start(guard) - guard->size; }
@@ -531,52 +571,89 @@ size_t pages_free_dirty(void) { return atomic_load_explicit(&free_dirty, memory_
 
 /* ---- start, looking up, totals, check --------------------------------------------------------------------------- */
 
+/* A reservation of `data` bytes may grow to this size. */
+static size_t most_of(size_t data) {
+  return round_down(min_size(3 * data + data / 2, LARGEST_RESERVATION), GRANULE);
+}
+
 /* A part of the address space that nothing else seeks, so that the reservation can grow at its end. */
 static void *hint(void) {
   uintptr_t two_tebibytes = (uintptr_t)1 << 41;
   return (void *)(3 * two_tebibytes + round_down(os_random() % two_tebibytes, 2 * MiB));
 }
 
+/* Says where the tables for so many granules lie from `at` on. Returns where the last of them, the homes, begins. */
+static uintptr_t lay_out(uintptr_t at, size_t granules) {
+  own.coverage = granules;
+  own.first = own.frozen = divide_up(HOMES_OFFSET + granules * sizeof(home), GRANULE);
+  const size_t bytes[TABLES] = {[RUNS] = granules * sizeof(struct run),
+                                [DIRTY] = granules / 8 + 8,
+                                [CHUNK_STARTS] = granules * CHUNK_STARTS_BYTES,
+                                [CHUNK_FREED] = granules * CHUNK_FREED_BYTES,
+                                [HOMES] = own.first << GRANULE_SHIFT};
+  for (unsigned i = 0; i < TABLES; i++) {
+    own.tables[i] = (struct table){.start = (char *)at, .room = round_up(bytes[i], GRANULE)};
+    at += own.tables[i].room;
+  }
+  return at - own.tables[HOMES].room;
+}
+
+static void unreserve_all(void) {
+  size_t data = (own.reserved - own.first) << GRANULE_SHIFT; /* behind the last table */
+  trim(own.tables[HOMES].start + own.tables[HOMES].room, 0, &data);
+  for (struct table *table = own.tables; table < own.tables + TABLES; table++) trim(table->start, 0, &table->reserved);
+}
+
+/* The base and the count come last: until then every other thread finds zeros, and every pointer is foreign. */
+static bool begin(void) {
+  if (!tables_reach(own.first)) {
+    unreserve_all();
+    return false;
+  }
+  own.tick = 1;
+  pages.runs = (struct run *)(void *)own.tables[RUNS].start;
+  pages.chunk_starts = own.tables[CHUNK_STARTS].start;
+  pages.chunk_freed = own.tables[CHUNK_FREED].start;
+  pages.base = own.tables[HOMES].start;
+  __atomic_store_n(&pages.count, own.first, __ATOMIC_RELEASE);
+  return true;
+}
+
+/* Under a limit: nothing is mapped that is not needed yet. */
+static bool start_on_demand(size_t data) {
+  lay_out((uintptr_t)hint(), most_of(data) >> GRANULE_SHIFT);
+  own.reserves_on_demand = true;
+  own.reserved = own.first;
+  return begin();
+}
+
+/* Without one, or where the place is the kernel's choice, behind which it maps other things next: all of it now. */
+static bool start_at_once(size_t data, size_t coverage) {
+  size_t granules = coverage >> GRANULE_SHIFT;
+  size_t total = lay_out(0, granules) + data + GRANULE;
+  char *start = os_reserve(hint(), total);
+  if (!start) return false;
+  char *aligned = (char *)round_up((uintptr_t)start, GRANULE);
+  if (aligned > start) os_unreserve(start, (size_t)(aligned - start));
+  uintptr_t base = lay_out((uintptr_t)aligned, granules);
+  for (struct table *table = own.tables; table < own.tables + TABLES; table++) table->reserved = table->room;
+  own.reserves_on_demand = false;
+  own.reserved = min_size(((uintptr_t)start + total - base) >> GRANULE_SHIFT, granules);
+  char *end = (char *)base + (own.reserved << GRANULE_SHIFT);
+  if (end < start + total) os_unreserve(end, (size_t)(start + total - end)); /* or it could never grow there */
+  return begin();
+}
+
 bool pages_start(void) {
   size_t limit = os_address_space_limit();
-  size_t wanted = (size_t)4 << log2_floor(max_size(os_physical_memory(), USUAL_RESERVATION / 4));
-  size_t data = round_down(min_size(min_size(limit / 4, wanted), LARGEST_RESERVATION), GRANULE);
-  for (; data >= SMALLEST_RESERVATION; data = round_down(data / 2, GRANULE)) {
-    /* Under a limit the rest of the process, thread stacks for one, needs address space too: an eighth stays its
-     * own. */
-    size_t most = round_down(min_size(3 * data + data / 2, LARGEST_RESERVATION), GRANULE);
-    size_t coverage = limit == SIZE_MAX ? data : most;
-    size_t granules = coverage >> GRANULE_SHIFT;
-    size_t runs = round_up(granules * sizeof(struct run), GRANULE);
-    size_t dirty = round_up(granules / 8 + 8, GRANULE);
-    size_t chunk_starts = round_up(granules * CHUNK_STARTS_BYTES, GRANULE);
-    size_t chunk_freed = round_up(granules * CHUNK_FREED_BYTES, GRANULE);
-    size_t total = runs + dirty + chunk_starts + chunk_freed + data + GRANULE;
-    char *start = os_reserve(hint(), total);
-    if (!start) continue;
-    char *aligned = (char *)round_up((uintptr_t)start, GRANULE);
-    own.runs.start = aligned;
-    own.dirty.start = aligned + runs;
-    pages.chunk_starts = own.chunk_starts.start = aligned + runs + dirty;
-    pages.chunk_freed = own.chunk_freed.start = own.chunk_starts.start + chunk_starts;
-    pages.base = own.homes.start = own.chunk_freed.start + chunk_freed;
-    pages.runs = (struct run *)(void *)aligned;
-    own.reserved = min_size((size_t)(start + total - pages.base) >> GRANULE_SHIFT, granules);
-    own.coverage = granules;
-    char *end = pages.base + (own.reserved << GRANULE_SHIFT);
-    if (end < start + total) os_unreserve(end, (size_t)(start + total - end)); /* or it could never grow there */
-    own.first = own.frozen = divide_up(HOMES_OFFSET + granules * sizeof(home), GRANULE);
-    own.tick = 1;
-    own.is_limited = limit != SIZE_MAX || (TSLAB_HARDENED && os_data_is_limited());
-    if (!tables_reach(own.first)) {
-      os_unreserve(start, (size_t)(end - start));
-      memset(&own, 0, sizeof own);
-      pages.base = pages_before_start;
-      return false;
-    }
-    __atomic_store_n(&pages.count, own.first, __ATOMIC_RELEASE);
-    return true;
-  }
+  size_t usual = (size_t)4 << log2_floor(max_size(os_physical_memory(), USUAL_RESERVATION / 4));
+  size_t data = min_size(usual, LARGEST_RESERVATION);
+  bool limited = limit != SIZE_MAX;
+  atomic_store_explicit(&is_limited, limited || (TSLAB_HARDENED && os_data_is_limited()), memory_order_relaxed);
+  if (limited && start_on_demand(data)) return true;
+  data = round_down(min_size(data, limit / 4), GRANULE);
+  for (; data >= SMALLEST_RESERVATION; data = round_down(data / 2, GRANULE))
+    if (start_at_once(data, limited ? data : most_of(data))) return true;
   return false;
 }
 
@@ -611,8 +688,10 @@ size_t pages_most(void) { return own.coverage << GRANULE_SHIFT; }
 
 struct pages_totals pages_totals(void) {
   lock_take(&pages_lock);
+  size_t reserved = (own.reserved - own.first) << GRANULE_SHIFT;
+  for (unsigned i = 0; i < TABLES; i++) reserved += own.tables[i].reserved;
   struct pages_totals totals = {
-      .reserved = own.reserved << GRANULE_SHIFT,
+      .reserved = reserved,
       .committed = (__atomic_load_n(&pages.count, __ATOMIC_RELAXED) - own.first) << GRANULE_SHIFT,
       .free_dirty = pages_free_dirty(),
       .free_clean = own.free_clean << GRANULE_SHIFT,

@@ -77,8 +77,14 @@ struct pages_totals {
   size_t reserved, committed, free_dirty, free_clean, returned, purge_calls, purge_failures, moved_runs;
 };
 
-/* Reserves; once, before anything else here. False when not even 16 MiB of address space can be had. */
+/* Reserves; once, before anything else here. Under RLIMIT_AS only what is needed at once, and more as it is needed.
+ * False without address space. */
 HIDDEN bool pages_start(void);
+
+/* Unmaps what is reserved and not writable yet, for RLIMIT_AS counts it; from now on address space is reserved as it is
+ * needed, so that the limit holds for this heap, too, and the heap grows again when the limit is raised. Also done when
+ * the kernel would map no page more. Returns how many bytes it was. */
+HIDDEN size_t pages_trim_reservation(void);
 
 /* What it took to have memory, for who asks why a call was slow. */
 struct pages_how {

@@ -37,7 +37,7 @@
 HIDDEN void os_start(void);
 HIDDEN void *os_reserve(void *hint, size_t length);
 HIDDEN bool os_reserve_at(void *at, size_t length);
-HIDDEN void os_unreserve(void *at, size_t length);
+HIDDEN bool os_unreserve(void *at, size_t length);
 HIDDEN bool os_commit(void *at, size_t length);
 HIDDEN bool os_purge(void *at, size_t length);
 HIDDEN enum os_moved os_move(void *from, void *to, size_t length);
@@ -80,9 +80,9 @@ bool os_reserve_at(void *at, size_t length) {
   return kernel_reserve_at(at, length);
 }
 
-void os_unreserve(void *at, size_t length) {
+bool os_unreserve(void *at, size_t length) {
   whole("unreserve", (void *)round_down((uintptr_t)at, PAGE_BYTES), length); /* what was shared begins anywhere */
-  kernel_unreserve(at, length);
+  return kernel_unreserve(at, length);
 }
 
 bool os_commit(void *at, size_t length) {

@@ -18,7 +18,8 @@ void *os_reserve(void *hint, size_t length) {
   return explore_arena(round_up(length, 64 * KiB));
 }
 bool os_reserve_at(void *at, size_t length) { return (void)at, (void)length, false; }
-void os_unreserve(void *at, size_t length) { (void)at, (void)length; }
+bool os_unreserve(void *at, size_t length) { return (void)at, (void)length, true; }
+bool os_can_reserve(size_t length) { return (void)length, true; }
 bool os_commit(void *at, size_t length) { return (void)at, (void)length, true; }
 bool os_purge(void *at, size_t length) { return explore_zero(at, length), true; }
 enum os_moved os_move(void *from, void *to, size_t length) { return (void)from, (void)to, (void)length, NOT_MOVED; }

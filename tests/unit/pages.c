@@ -2,7 +2,10 @@
  * granule. */
 #include "unit.h"
 
+#include "../stress/filter.h"
 #include "pages/pages.h"
+
+#include <fcntl.h>
 
 #include <sys/auxv.h>
 
@@ -300,8 +303,90 @@ static void full(void) {
   pages_check();
 }
 
+/* All address space that the process has mapped: the first number of /proc/self/statm, in pages. */
+static size_t mapped_bytes(void) {
+  char text[128] = "";
+  const int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  CHECK(file >= 0 && read(file, text, sizeof text - 1) > 0);
+  close(file);
+  return strtoul(text, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static void limit_to(size_t bytes) { CHECK(setrlimit(RLIMIT_AS, &(struct rlimit){bytes, RLIM_INFINITY}) == 0); }
+
+/* Mebibytes that can be had. */
+static int take_mebibytes(void) {
+  bool zero;
+  int count = 0;
+  while (count < 1000 && pages_alloc(MiB / GRANULE, GRANULE, RUN_LARGE, &zero, NULL)) count++;
+  pages_check();
+  return count;
+}
+
+static void *map_mebibyte(void) { return mmap(NULL, MiB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); }
+
+/* What is reserved and unused is given back: the limit leaves room for others, holds this heap too, and lets it go on
+ * when it is raised. */
+static void held_to_a_limit(bool told) {
+  start_floors();
+  take(1);
+  const struct pages_totals before = pages_totals();
+  const size_t others = mapped_bytes() - before.reserved;
+  CHECK_COUNT(before.reserved, >=, 64 * GiB);
+  if (told) {
+    CHECK_COUNT(pages_trim_reservation(), >=, before.reserved - before.committed - 4 * MiB);
+    CHECK_COUNT(pages_trim_reservation(), ==, 0);
+    CHECK_COUNT(mapped_bytes(), <=, others + before.committed + 4 * MiB);
+  }
+  limit_to(others + 64 * MiB);
+  const int first = take_mebibytes();
+  CHECK_COUNT(first, >=, 40);
+  CHECK_COUNT(first, <, 64);
+  CHECK_COUNT(mapped_bytes(), <=, others + 64 * MiB);
+  limit_to(others + 128 * MiB);
+  CHECK(map_mebibyte() != MAP_FAILED);
+  const int second = take_mebibytes();
+  CHECK_COUNT(first + second, >=, 100);
+  CHECK_COUNT(first + second, <, 128);
+  limit_to(RLIM_INFINITY);
+  CHECK_COUNT(take_mebibytes(), ==, 1000);
+}
+static void told_of_a_limit(void) { held_to_a_limit(true); }
+static void not_told_of_a_limit(void) { held_to_a_limit(false); }
+
+/* So much is enough for an allocator that needs little of it for itself. */
+static void a_small_limit(void) {
+  const size_t others = mapped_bytes();
+  limit_to(others + 8 * MiB);
+  start_floors();
+  CHECK_COUNT(take_mebibytes(), >=, 6);
+  CHECK_COUNT(mapped_bytes(), <=, others + 8 * MiB);
+}
+
+/* Under an emulator that says that it purged: what was freed stays dirty, so nobody takes it for zeros. */
+static void purges_that_do_nothing(void) {
+  if (!pretend_to(SYS_madvise)) return;
+  start_floors();
+  struct run *const run = take(4);
+  memset(run_start(run), 0x77, run_bytes(run));
+  pages_free(run, false);
+  CHECK_COUNT(pages_purge(UINT64_MAX, SIZE_MAX), ==, 0);
+  CHECK_COUNT(pages_totals().purge_failures, ==, 1);
+  bool zero = true;
+  CHECK(pages_alloc(4, GRANULE, RUN_LARGE, &zero, NULL) == run && !zero);
+}
+
+/* An emulator heeds no limit of address space and no filter; a sanitizer's runtime does not live under them. */
+static void in_children(void) {
+  CHECK(in_child(full) == 0);
+  CHECK(in_child(told_of_a_limit) == 0);
+  CHECK(in_child(not_told_of_a_limit) == 0);
+  CHECK(in_child(a_small_limit) == 0);
+  CHECK(in_child(purges_that_do_nothing) == 0);
+}
+
 int main(void) {
-  if (!SANITIZED && !emulated()) CHECK(in_child(full) == 0); /* an emulator heeds no limit of address space */
+  if (!SANITIZED && !emulated()) in_children();
   start_floors();
   against_a_map();
   ticks();
