@@ -10,6 +10,7 @@
 #define NOINLINE __attribute__((noinline))
 #define COLD     __attribute__((noinline, cold))
 #define HIDDEN   __attribute__((visibility("hidden")))
+#define WEAK     __attribute__((weak))
 #define NORETURN __attribute__((noreturn))
 #define ALIGNED(n) __attribute__((aligned(n)))
 #define LIKELY(x)   __builtin_expect(!!(x), 1)

@@ -46,6 +46,10 @@ extern HIDDEN __thread bool thread_has_ended __attribute__((tls_model("initial-e
 HIDDEN bool front_start(void); /* false without address space */
 HIDDEN bool front_has_started(void);
 
+/* In the shared library only: returns true if the program's calls of malloc come to it. Not HIDDEN, for compilers take
+ * a hidden function to be there. */
+bool front_is_malloc(void) WEAK;
+
 /* Whether the library's constructor ran: from then on threads may be made. */
 HIDDEN bool front_is_ready(void);
 

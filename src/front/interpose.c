@@ -13,6 +13,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -121,6 +122,13 @@ SHOWN int prlimit(pid_t process, resource what, const struct rlimit *limit, stru
 SHOWN int setrlimit64(resource, const struct rlimit64 *) __attribute__((alias("setrlimit")));
 SHOWN int prlimit64(pid_t, resource, const struct rlimit64 *, struct rlimit64 *) __attribute__((alias("prlimit")));
 #endif
+
+/* ---- whose malloc it is ------------------------------------------------------------------------------------------ */
+
+HIDDEN extern const char __ehdr_start[], _end[]; /* this library's first byte and last, from the linker */
+
+/* A malloc in the program itself, a sanitizer's for one, comes before that of a preloaded library. */
+bool front_is_malloc(void) { return (uintptr_t)malloc - (uintptr_t)__ehdr_start < (uintptr_t)(_end - __ehdr_start); }
 
 /* ---- libc's own malloc ------------------------------------------------------------------------------------------- */
 

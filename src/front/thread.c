@@ -100,6 +100,12 @@ struct part *front_part_to_keep(void) {
 #define ENVIRONMENT(given) ((void)(given), environ)
 #endif
 
+/* A preloaded library may find that the program has a malloc of its own. It then reserves nothing unless an epoch is
+ * opened: a sanitizer's runtime, which starts after this constructor, needs the addresses for its shadow. */
+static void start_if_needed(void) {
+  if (!front_is_malloc || front_is_malloc()) front_part();
+}
+
 /* Runs before other libraries' constructors (-z initfirst), and those of the program that has us linked in (101, the
  * first that it may have itself): fork handlers that were registered later run outside ours, and may allocate. */
 __attribute__((constructor(101))) static void process_starts(int count, char **arguments, char **environment) {
@@ -107,7 +113,7 @@ __attribute__((constructor(101))) static void process_starts(int count, char **a
   if (!os_secure_mode()) options_read(ENVIRONMENT(environment));
   lock_times = options.lock_times;
   int kept = errno;
-  front_part();
+  start_if_needed();
   fork_start();
   atomic_store_explicit(&ready, true, memory_order_relaxed);
   errno = kept;

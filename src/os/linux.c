@@ -235,6 +235,12 @@ static size_t limit_of(int resource) {
 size_t os_address_space_limit(void) { return limit_of(RLIMIT_AS); }
 bool os_data_is_limited(void) { return limit_of(RLIMIT_DATA) != SIZE_MAX; }
 
+void __asan_init(void) WEAK;
+void __tsan_init(void) WEAK;
+void __msan_init(void) WEAK;
+void __hwasan_init(void) WEAK;
+bool os_has_sanitizer(void) { return __asan_init || __tsan_init || __msan_init || __hwasan_init; }
+
 size_t os_physical_memory(void) {
   struct sysinfo info = {0};
   call(SYS_sysinfo, (long)&info, 0, 0, 0, 0, 0);

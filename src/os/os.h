@@ -48,6 +48,9 @@ HIDDEN bool os_heal(void *at, size_t length);
 HIDDEN size_t os_address_space_limit(void);
 HIDDEN bool os_data_is_limited(void); /* RLIMIT_DATA: pages that can be written */
 
+/* Returns true if a sanitizer's runtime is in the process: it maps its shadow at fixed addresses, perhaps later. */
+HIDDEN bool os_has_sanitizer(void);
+
 HIDDEN size_t os_physical_memory(void);
 
 /* Randomness that the kernel gave the process at its start; no system call. */

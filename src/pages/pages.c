@@ -576,8 +576,10 @@ static size_t most_of(size_t data) {
   return round_down(min_size(3 * data + data / 2, LARGEST_RESERVATION), GRANULE);
 }
 
-/* A part of the address space that nothing else seeks, so that the reservation can grow at its end. */
+/* A part of the address space that nothing else seeks, so that the reservation can grow at its end. On some machines
+ * shadows of sanitizers lie there, never where the kernel maps. */
 static void *hint(void) {
+  if (os_has_sanitizer()) return NULL;
   uintptr_t two_tebibytes = (uintptr_t)1 << 41;
   return (void *)(3 * two_tebibytes + round_down(os_random() % two_tebibytes, 2 * MiB));
 }
@@ -621,7 +623,9 @@ static bool begin(void) {
 
 /* Under a limit: nothing is mapped that is not needed yet. */
 static bool start_on_demand(size_t data) {
-  lay_out((uintptr_t)hint(), most_of(data) >> GRANULE_SHIFT);
+  void *at = hint();
+  if (!at) return false;
+  lay_out((uintptr_t)at, most_of(data) >> GRANULE_SHIFT);
   own.reserves_on_demand = true;
   own.reserved = own.first;
   return begin();

@@ -27,6 +27,7 @@ bool os_is_locked(void *at) { return (void)at, false; }
 bool os_heal(void *at, size_t length) { return explore_zero(at, length), true; }
 size_t os_address_space_limit(void) { return 64 * MiB; }
 bool os_data_is_limited(void) { return false; }
+bool os_has_sanitizer(void) { return false; }
 size_t os_physical_memory(void) { return 64 * MiB; }
 uint64_t os_random(void) { return 0x6a09e667f3bcc908; }
 bool os_draw(void *to, size_t length) { return (void)to, (void)length, false; }
