@@ -1,7 +1,9 @@
 /* pages: see pages.h.                                                                                floor: pages
  *
- * Free runs hang in bins by size, those with a dirty granule apart from the clean. The smallest run that fits is cut,
- * so that long ones stay long; of two of a size the dirty one, because its memory is resident already. */
+ * Free runs hang in bins by size, those with a dirty granule apart from the clean. A run of the smallest bin that has
+ * one that fits is cut, so that long ones stay long; of two of a size the dirty one, because its memory is resident
+ * already. In a bin whose runs may be too short only a few are looked at (docs/decisions/0024). Dirty free runs also
+ * hang in lists by age, so that the next to be purged is found at once. */
 #include "pages/pages.h"
 
 #include "os/os.h"
@@ -15,8 +17,10 @@
 #define TABLE_STEP           (64 * KiB)
 #define PURGE_PIECE          ((16 * MiB) >> GRANULE_SHIFT) /* what may be missing from the bins during one purge */
 
-#define EXACT_BINS 32 /* one for each size up to 2 MiB, then four for each doubling */
-#define BINS       128
+#define EXACT_BINS 32 /* one for each size up to 2 MiB, then eight for each doubling */
+#define BINS       256
+#define LOOKS      8 /* at runs of a bin that may be too short: of the dirty ones, and of the clean ones */
+#define AGES       4 /* ticks that are told apart; the scavenger purges what is older than two */
 
 char pages_before_start[HOMES_OFFSET];
 struct pages pages = {.base = pages_before_start};
@@ -41,6 +45,8 @@ static struct {
   bool reserves_on_demand; /* address space is scarce: nothing is mapped before it is needed */
   uint32_t bins[2][BINS]; /* [has a dirty granule][size] */
   uint64_t occupied[2][BINS / 64];
+  uint32_t ages[AGES + 1]; /* rings of dirty free runs: [the tick they are dirty since % AGES], [AGES]: longer */
+  size_t looks; /* at free runs, to find one */
 } own;
 static _Atomic size_t free_dirty; /* granules */
 static _Atomic bool is_limited;   /* address space, or pages that can be written */
@@ -84,34 +90,67 @@ static size_t dirty_find(size_t from, size_t to, bool value) {
   return to;
 }
 
+/* ---- lists by age ----------------------------------------------------------------------------------------------- */
+
+static uint32_t *age_of(uint64_t seen) { return &own.ages[own.tick - seen < AGES ? seen % AGES : AGES]; }
+
+static void link_younger(uint32_t a, uint32_t b) {
+  run_at(a)->younger = b;
+  run_at(b)->older = a;
+}
+
+static void age_insert(struct run *run) {
+  uint32_t *first = age_of(run->seen), g = (uint32_t)run_index(run);
+  if (!*first) *first = run->older = g;
+  link_younger(run_at(*first)->older, g);
+  link_younger(g, *first);
+}
+
+static void age_remove(struct run *run) {
+  uint32_t *first = age_of(run->seen), g = (uint32_t)run_index(run);
+  link_younger(run->older, run->younger);
+  if (*first == g) *first = run->younger == g ? 0 : run->younger;
+}
+
+/* Both become one, the first's runs before the other's, in a number of steps that no length changes. */
+static void join_ages(uint32_t *first, uint32_t *other) {
+  if (*first && *other) {
+    uint32_t last = run_at(*other)->older;
+    link_younger(run_at(*first)->older, *other);
+    link_younger(last, *first);
+  } else if (*other) {
+    *first = *other;
+  }
+  *other = 0;
+}
+
 /* ---- bins ---------------------------------------------------------------------------------------------------- */
 
 static unsigned bin_of(size_t granules) {
   if (granules <= EXACT_BINS) return (unsigned)granules - 1;
   unsigned log = log2_floor(granules);
-  return EXACT_BINS + 4 * (log - 5) + (unsigned)((granules >> (log - 2)) & 3);
+  return EXACT_BINS + 8 * (log - 5) + (unsigned)((granules >> (log - 3)) & 7);
 }
 
 static void bin_remove(struct run *run) {
-  size_t g = run_index(run), end = g + run->granules;
-  size_t dirty = dirty_count(g, end);
-  atomic_fetch_sub_explicit(&free_dirty, dirty, memory_order_relaxed);
-  own.free_clean -= run->granules - dirty;
-  unsigned set = dirty != 0, bin = bin_of(run->granules);
+  atomic_fetch_sub_explicit(&free_dirty, run->dirty, memory_order_relaxed);
+  own.free_clean -= run->granules - run->dirty;
+  unsigned set = run->dirty != 0, bin = bin_of(run->granules);
   if (run->next) run_at(run->next)->previous = run->previous;
   if (run->previous) run_at(run->previous)->next = run->next;
   else own.bins[set][bin] = run->next;
   if (!own.bins[set][bin]) own.occupied[set][bin / 64] &= ~(1ull << (bin % 64));
+  if (run->dirty) age_remove(run);
   run->next = run->previous = 0;
   run->kind = RUN_NONE;
 }
 
+/* Its granules, dirty and seen are set. */
 static void bin_insert(struct run *run) {
   size_t g = run_index(run), end = g + run->granules;
-  size_t dirty = dirty_count(g, end);
-  atomic_fetch_add_explicit(&free_dirty, dirty, memory_order_relaxed);
-  own.free_clean += run->granules - dirty;
-  unsigned set = dirty != 0, bin = bin_of(run->granules);
+  atomic_fetch_add_explicit(&free_dirty, run->dirty, memory_order_relaxed);
+  own.free_clean += run->granules - run->dirty;
+  unsigned set = run->dirty != 0, bin = bin_of(run->granules);
   run->kind = RUN_FREE;
   run_at(end - 1)->back = run->granules - 1;
   run->previous = 0;
@@ -119,6 +158,7 @@ static void bin_insert(struct run *run) {
   if (run->next) run_at(run->next)->previous = (uint32_t)g;
   own.bins[set][bin] = (uint32_t)g;
   own.occupied[set][bin / 64] |= 1ull << (bin % 64);
+  if (run->dirty) age_insert(run);
 }
 
 /* Where a piece of `granules` on a multiple of `alignment` would start in the run, or 0 when it does not fit. */
@@ -129,7 +169,24 @@ static size_t place_in(const struct run *run, size_t granules, size_t alignment)
   return at + granules <= g + run->granules ? at : 0;
 }
 
-static size_t find_place(size_t granules, size_t alignment, struct run **found) {
+/* In one bin, dirty runs first, of which only so many are looked at; of the clean ones as many. */
+static size_t find_in_bin(unsigned bin, size_t granules, size_t alignment, size_t looks, struct run **found) {
+  for (unsigned dirty = 2; dirty-- > 0;) {
+    size_t left = looks;
+    for (uint32_t g = own.bins[dirty][bin]; g && left-- > 0; g = run_at(g)->next) {
+      own.looks++;
+      size_t at = place_in(run_at(g), granules, alignment);
+      if (!at) continue;
+      *found = run_at(g);
+      return at;
+    }
+  }
+  return 0;
+}
+
+/* Only in the bins between those for a piece itself and for it with the most that alignment may cost can a run be too
+ * short: two bins, but for large alignments. */
+static size_t find_place(size_t granules, size_t alignment, size_t looks, struct run **found) {
   for (unsigned bin = bin_of(granules); bin < BINS; bin++) {
     uint64_t occupied = (own.occupied[0][bin / 64] | own.occupied[1][bin / 64]) >> (bin % 64);
     if (!occupied) {
@@ -137,14 +194,8 @@ static size_t find_place(size_t granules, size_t alignment, struct run **found) 
       continue;
     }
     bin += lowest_bit(occupied);
-    for (unsigned dirty = 2; dirty-- > 0;)
-      for (uint32_t g = own.bins[dirty][bin]; g; g = run_at(g)->next) {
-        size_t at = place_in(run_at(g), granules, alignment);
-        if (at) {
-          *found = run_at(g);
-          return at;
-        }
-      }
+    size_t at = find_in_bin(bin, granules, alignment, looks, found);
+    if (at) return at;
   }
   return 0;
 }
@@ -251,22 +302,21 @@ static bool advance_frontier(size_t granules) {
 
 /* ---- runs ----------------------------------------------------------------------------------------------------- */
 
-/* When the oldest dirty granule of the run became free; clean ones have no age. */
-static uint64_t dirty_since(const struct run *run) {
-  size_t g = run_index(run);
-  return dirty_count(g, g + run->granules) ? run->seen : UINT64_MAX;
-}
+/* When the oldest dirty granule of a free run became free; clean ones have no age. */
+static uint64_t dirty_since(const struct run *run) { return run->dirty ? run->seen : UINT64_MAX; }
 
 static uint64_t older(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 /* `run` is in no bin and not in use: joins it with the free runs on both sides. */
 static struct run *merge_free(struct run *run) {
   size_t g = run_index(run), end = g + run->granules;
+  run->dirty = (uint32_t)dirty_count(g, end);
   if (end < __atomic_load_n(&pages.count, __ATOMIC_RELAXED) && is_free(run_at(end))) {
     struct run *after = run_at(end);
-    run->seen = older(dirty_since(run), dirty_since(after));
     bin_remove(after);
+    run->seen = older(dirty_since(run), dirty_since(after));
     run->granules += after->granules;
+    run->dirty += after->dirty;
   }
   /* Once: in a run in use it is an epoch's, and others write it. */
   uint32_t back = g > own.frozen ? __atomic_load_n(&run_at(g - 1)->back, __ATOMIC_RELAXED) : 0;
@@ -275,9 +325,10 @@ static struct run *merge_free(struct run *run) {
     /* `back` of a granule in use may be stale, so what it leads to must agree. */
     if (is_free(run_at(head)) && head + run_at(head)->granules == g) {
       struct run *before = run_at(head);
-      before->seen = older(dirty_since(before), dirty_since(run));
       bin_remove(before);
+      before->seen = older(dirty_since(before), dirty_since(run));
       before->granules += run->granules;
+      before->dirty += run->dirty;
       run->kind = RUN_NONE;
       run = before;
     }
@@ -303,37 +354,44 @@ void pages_reuse(struct run *run, enum run_kind kind) {
   lock_release(&pages_lock);
 }
 
-/* Cuts [at, at + granules) out of a free run that is in no bin; the rests go back to their bins. */
-static void cut(struct run *run, size_t at, size_t granules) {
+/* Cuts [at, at + granules) out of a free run that is in no bin; the rests go back to their bins. Returns how many of
+ * these granules were dirty; they no longer are. */
+static size_t cut(struct run *run, size_t at, size_t granules) {
   size_t g = run_index(run), end = g + run->granules;
+  size_t all = run->dirty, taken = dirty_count(at, at + granules), before = dirty_count(g, at);
   uint64_t seen = run->seen;
+  if (taken) dirty_set(at, at + granules, false); /* a table of zeros stays unwritten */
   run->kind = RUN_NONE;
   if (at > g) {
     run->granules = (uint32_t)(at - g);
+    run->dirty = (uint32_t)before;
     bin_insert(run);
   }
   if (at + granules < end) {
     struct run *rest = run_at(at + granules);
     rest->granules = (uint32_t)(end - at - granules);
+    rest->dirty = (uint32_t)(all - taken - before);
     rest->seen = seen;
     bin_insert(rest);
   }
+  return taken;
+}
+
+/* Every free run in the request's own bin is looked at before memory is refused. */
+static size_t find_or_make_place(size_t granules, size_t alignment, struct run **found, struct pages_how *how) {
+  size_t at = find_place(granules, alignment, LOOKS, found);
+  if (at || granules >= own.coverage) return at;
+  how->mapped = advance_frontier(granules + (alignment >> GRANULE_SHIFT) - 1);
+  return find_place(granules, alignment, how->mapped ? LOOKS : SIZE_MAX, found);
 }
 
 struct run *pages_alloc(size_t granules, size_t alignment, enum run_kind kind, bool *zero, struct pages_how *how) {
   struct pages_how here = {.waited = lock_take(&pages_lock)};
-  struct run *found = NULL;
-  size_t at = find_place(granules, alignment, &found);
-  if (!at && granules < own.coverage && advance_frontier(granules + (alignment >> GRANULE_SHIFT) - 1)) {
-    here.mapped = true;
-    at = find_place(granules, alignment, &found);
-  }
-  struct run *run = NULL;
+  struct run *found = NULL, *run = NULL;
+  size_t at = find_or_make_place(granules, alignment, &found, &here);
   if (at) {
     bin_remove(found);
-    *zero = dirty_count(at, at + granules) == 0;
-    if (!*zero) dirty_set(at, at + granules, false); /* a table of zeros stays unwritten */
-    cut(found, at, granules);
+    *zero = cut(found, at, granules) == 0;
     run = describe(at, granules, kind);
   }
   lock_release(&pages_lock);
@@ -419,7 +477,6 @@ static bool grow_in_place(struct run *run, size_t granules) {
     after = run_at(end);
   }
   bin_remove(after);
-  dirty_set(end, end + more, false);
   cut(after, end, more);
   run->granules = (uint32_t)granules;
   return true;
@@ -517,20 +574,35 @@ void pages_free_guard(struct run *run) {
 
 /* ---- giving back ---------------------------------------------------------------------------------------------- */
 
+static uint32_t largest_dirty(void) {
+  for (unsigned word = BINS / 64; word-- > 0;)
+    if (own.occupied[1][word]) return own.bins[1][64 * word + log2_floor(own.occupied[1][word])];
+  return 0;
+}
+
+/* A run that became free before `tick`, or 0. */
+static uint32_t purgeable(uint64_t tick) {
+  INVARIANT(1, own.tick - tick < AGES || tick > own.tick);
+  if (tick > own.tick) return largest_dirty();
+  for (uint64_t age = AGES, seen; age > own.tick - tick; age--) {
+    seen = own.tick - age;
+    uint32_t *first = age == AGES ? &own.ages[AGES] : &own.ages[seen % AGES];
+    if (*first) return *first;
+  }
+  return 0;
+}
+
 static struct run *take_purgeable(uint64_t tick, size_t most) {
-  for (int bin = BINS - 1; bin >= 0; bin--)
-    for (uint32_t g = own.bins[1][bin]; g; g = run_at(g)->next) {
-      struct run *run = run_at(g);
-      if (run->seen >= tick) continue;
-      size_t end = g + run->granules;
-      size_t from = dirty_find(g, end, true);
-      size_t to = min_size(dirty_find(from, end, false), from + most);
-      bin_remove(run);
-      dirty_set(from, to, false);
-      cut(run, from, to - from);
-      return describe(from, to - from, RUN_META); /* in use, for everyone else */
-    }
-  return NULL;
+  uint32_t g = purgeable(tick);
+  if (!g) return NULL;
+  own.looks++;
+  struct run *run = run_at(g);
+  size_t end = g + run->granules;
+  size_t from = dirty_find(g, end, true);
+  size_t to = min_size(dirty_find(from, end, false), from + most);
+  bin_remove(run);
+  cut(run, from, to - from);
+  return describe(from, to - from, RUN_META); /* in use, for everyone else */
 }
 
 size_t pages_purge(uint64_t tick, size_t most) {
@@ -555,6 +627,8 @@ size_t pages_purge(uint64_t tick, size_t most) {
 
 void pages_set_tick(uint64_t tick) {
   lock_take(&pages_lock);
+  for (uint64_t steps = min_size(tick - own.tick, AGES), i = 1; i <= steps; i++)
+    join_ages(&own.ages[AGES], &own.ages[(own.tick + i) % AGES]); /* of AGES ticks before that one */
   own.tick = tick;
   lock_release(&pages_lock);
 }
@@ -667,6 +741,7 @@ size_t pages_freeze(void) {
   atomic_store_explicit(&free_dirty, 0, memory_order_relaxed);
   memset(own.bins, 0, sizeof own.bins);
   memset(own.occupied, 0, sizeof own.occupied);
+  memset(own.ages, 0, sizeof own.ages);
   return (own.frozen - own.first) << GRANULE_SHIFT;
 }
 
@@ -703,6 +778,7 @@ struct pages_totals pages_totals(void) {
       .purge_calls = own.purge_calls,
       .purge_failures = own.purge_failures,
       .moved_runs = own.moved_runs,
+      .looks = own.looks,
   };
   lock_release(&pages_lock);
   return totals;
@@ -719,9 +795,17 @@ bool pages_may_move(struct run *run) {
   return may;
 }
 
+static size_t count_aged(void) {
+  size_t count = 0;
+  for (uint32_t *first = own.ages; first < own.ages + AGES + 1; first++)
+    for (uint32_t g = *first; g; g = run_at(g)->younger == *first ? 0 : run_at(g)->younger, count++)
+      INVARIANT(0, run_at(g)->kind == RUN_FREE && run_at(g)->dirty && age_of(run_at(g)->seen) == first);
+  return count;
+}
+
 void pages_check(void) {
   lock_take(&pages_lock);
-  size_t clean = 0, dirty = 0, count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
+  size_t clean = 0, dirty = 0, aged = 0, count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
   bool last_was_free = false;
   for (size_t g = own.frozen; g < count; g += run_at(g)->granules) {
     struct run *run = run_at(g);
@@ -729,10 +813,10 @@ void pages_check(void) {
     INVARIANT(0, !(last_was_free && run->kind == RUN_FREE));
     last_was_free = run->kind == RUN_FREE;
     if (!last_was_free) continue;
-    size_t d = dirty_count(g, g + run->granules);
-    dirty += d, clean += run->granules - d;
+    INVARIANT(0, run->dirty == dirty_count(g, g + run->granules));
     INVARIANT(0, run_at(g + run->granules - 1)->back == run->granules - 1);
+    dirty += run->dirty, clean += run->granules - run->dirty, aged += run->dirty != 0;
   }
-  INVARIANT(0, dirty << GRANULE_SHIFT == pages_free_dirty() && clean == own.free_clean);
+  INVARIANT(0, dirty << GRANULE_SHIFT == pages_free_dirty() && clean == own.free_clean && aged == count_aged());
   lock_release(&pages_lock);
 }

@@ -35,9 +35,12 @@ struct run {
   union {
     uint64_t unlinked; /* slab: units whose blocks are on no list yet; under the part's lock */
     uint64_t gone;     /* chunk: blocks freed by its part's thread before it was sealed */
+    struct {
+      uint32_t younger, older; /* dirty free run: neighbours in the ring of its age */
+    };
   };
   union {
-    uint64_t seen; /* free run: the tick at which it became free; slab: see heap/bins.c */
+    uint64_t seen; /* free run: the tick that it is dirty since; slab: see heap/bins.c */
     size_t size;   /* large block: usable bytes; chunk: bytes handed out when it was sealed; guard: see pages.c */
   };
   uint32_t next, previous; /* neighbours in the list that holds it, by granule; 0 = none; chunk: see heap/bump.c */
@@ -46,7 +49,10 @@ struct run {
     uint32_t back;              /* last granule of a free run: distance to its first */
     uint32_t previous_of_epoch; /* run in use of an epoch: neighbour in heap/lifetime.h's list */
   };
-  uint32_t next_of_epoch;
+  union {
+    uint32_t dirty;         /* free run: how many of its granules are */
+    uint32_t next_of_epoch; /* run in use of an epoch */
+  };
   uint32_t epoch;     /* index of the lifetime it was born in; never changes while the run is in use */
   uint16_t capacity;  /* slab, sealed chunk: blocks */
   uint16_t threshold; /* slab: free blocks that make it worth listing; chunk: pages given back, one bit each */
@@ -75,6 +81,7 @@ HIDDEN extern struct lock pages_lock;
 
 struct pages_totals {
   size_t reserved, committed, free_dirty, free_clean, returned, purge_calls, purge_failures, moved_runs;
+  size_t looks; /* at free runs, to find one to cut or to purge; tests bound it */
 };
 
 /* Reserves; once, before anything else here. Under RLIMIT_AS only what is needed at once, and more as it is needed.
@@ -116,8 +123,9 @@ HIDDEN void pages_free(struct run *run, bool clean);
 /* Grows or shrinks a run in use where it lies; false when the neighbour is not free. New granules are arbitrary. */
 HIDDEN bool pages_resize(struct run *run, size_t granules);
 
-/* Gives dirty free runs that became free before `tick` back to the kernel, the largest first and about `most` bytes,
- * the lock released around the system calls. Returns bytes given back. */
+/* Gives dirty free runs that became free before `tick` back to the kernel, about `most` bytes: the largest first where
+ * all may go, else the oldest. `tick` is one of the last three, or later. Each step finds its run at once, and the lock
+ * is released around the system calls. Returns bytes given back. */
 HIDDEN size_t pages_purge(uint64_t tick, size_t most);
 
 /* The scavenger's clock; a run that becomes free is stamped with it. */

@@ -166,6 +166,64 @@ static void smallest_that_fits(void) {
   for (int i = 0; i < 7; i++) pages_free(all[i], false);
 }
 
+enum { MANY = 1000 };
+
+/* Every other run of `granules` in *runs; single ones lie between them. */
+static void take_many(struct run **runs, struct run **walls, size_t granules) {
+  for (int i = 0; i < MANY; i++) runs[i] = take(granules), walls[i] = take(1);
+}
+
+static void free_many(struct run **runs, bool clean) {
+  for (int i = 0; i < MANY; i++) pages_free(runs[i], clean);
+}
+
+static size_t looks(void) { return pages_totals().looks; }
+
+/* Runs that are a little too short do not make a search longer, however many there are. */
+static void searches_are_bounded(void) {
+  static struct run *shorter[MANY], *walls[MANY], *found[MANY];
+  take_many(shorter, walls, 33);
+  for (int i = 0; i < MANY; i++) pages_free(shorter[i], i % 2 == 0);
+  for (int i = 0; i < MANY; i++) {
+    const size_t before = looks();
+    found[i] = take(35);
+    CHECK_COUNT(looks() - before, <=, 40);
+  }
+  pages_check();
+  free_many(found, true);
+  free_many(walls, true);
+  pages_purge(UINT64_MAX, SIZE_MAX);
+}
+
+/* One look for each run that goes, and none at the others. */
+static void purges_are_bounded(void) {
+  static struct run *old[MANY], *young[MANY], *walls[MANY], *more_walls[MANY];
+  const uint64_t now = 100; /* later than any test before this */
+  take_many(old, walls, 1);
+  take_many(young, more_walls, 1);
+  pages_set_tick(now);
+  free_many(old, false);
+  pages_set_tick(now + 1);
+  free_many(young, false);
+  pages_check();
+  size_t before = looks();
+  CHECK_COUNT(pages_purge(now, SIZE_MAX), ==, 0);
+  CHECK_COUNT(looks() - before, ==, 0);
+  CHECK_COUNT(pages_purge(now + 1, SIZE_MAX), ==, MANY * GRANULE);
+  CHECK_COUNT(looks() - before, ==, MANY);
+  pages_check();
+  pages_set_tick(now + 20); /* older than the ticks that are told apart */
+  pages_check();
+  before = looks();
+  CHECK_COUNT(pages_purge(now + 19, MANY / 2 * GRANULE), ==, MANY / 2 * GRANULE);
+  CHECK_COUNT(pages_purge(now + 19, SIZE_MAX), ==, MANY / 2 * GRANULE);
+  CHECK_COUNT(looks() - before, ==, MANY);
+  CHECK_COUNT(pages_free_dirty(), ==, 0);
+  free_many(walls, true);
+  free_many(more_walls, true);
+  pages_check();
+}
+
 static void few_runs_may_move(void) {
   struct run *runs[MOVED_RUNS_MOST + 1];
   for (int i = 0; i <= MOVED_RUNS_MOST; i++) {
@@ -354,6 +412,23 @@ static void held_to_a_limit(bool told) {
 static void told_of_a_limit(void) { held_to_a_limit(true); }
 static void not_told_of_a_limit(void) { held_to_a_limit(false); }
 
+/* A search looks at few of the runs that may be too short, but at all of them before it fails. */
+static void the_last_that_fits(void) {
+  enum { SHORT = 40 };
+  struct run *shorter[SHORT];
+  bool zero;
+  limit_to(mapped_bytes() + 200 * MiB);
+  start_floors();
+  struct run *const fits = take(35);
+  take(1);
+  for (int i = 0; i < SHORT; i++) shorter[i] = take(33), take(1);
+  while (pages_alloc(1, GRANULE, RUN_LARGE, &zero, NULL)) {}
+  pages_free(fits, true);
+  for (int i = 0; i < SHORT; i++) pages_free(shorter[i], i % 2 == 0);
+  CHECK(take(35) == fits);
+  CHECK(pages_alloc(35, GRANULE, RUN_LARGE, &zero, NULL) == NULL);
+}
+
 /* So much is enough for an allocator that needs little of it for itself. */
 static void a_small_limit(void) {
   const size_t others = mapped_bytes();
@@ -382,6 +457,7 @@ static void in_children(void) {
   CHECK(in_child(told_of_a_limit) == 0);
   CHECK(in_child(not_told_of_a_limit) == 0);
   CHECK(in_child(a_small_limit) == 0);
+  CHECK(in_child(the_last_that_fits) == 0);
   CHECK(in_child(purges_that_do_nothing) == 0);
 }
 
@@ -392,6 +468,8 @@ int main(void) {
   ticks();
   smallest_that_fits();
   few_runs_may_move();
+  searches_are_bounded();
+  purges_are_bounded();
   if (!SANITIZED && !emulated()) guards(); /* a sanitizer locks nothing, and lives on */
   outside();
   pages_check();
