@@ -27,11 +27,13 @@ extern "C" {
 #define TSLAB_API   __attribute__((visibility("default")))
 #define TSLAB_ALLOC __attribute__((malloc, warn_unused_result))
 
-/* ---- malloc's family ------------------------------------------------------------------------------------------ As in
- * malloc(3), posix_memalign(3), malloc_usable_size(3), malloc_trim(3), mallinfo(3), malloc_info(3), malloc_stats(3) and
- * mallopt(3). Sizes and alignments are in bytes; blocks are aligned to 16 bytes, or to what was asked. A failing call
- * returns NULL with errno ENOMEM and changes nothing. An alignment that is no power of two is rounded up to the next,
- * and refused with EINVAL by posix_memalign; one above SIZE_MAX / 2 + 1 is EINVAL everywhere. */
+/* ---- malloc's family --------------------------------------------------------------------------------------------
+ * As in malloc(3), posix_memalign(3), malloc_usable_size(3), malloc_trim(3), mallinfo(3), malloc_info(3),
+ * malloc_stats(3) and mallopt(3). Sizes and alignments are in bytes; blocks are aligned to 16 bytes, or to what was
+ * asked. A failing call returns NULL with errno ENOMEM and changes nothing. For an alignment that is no power of two,
+ * the rules are those of glibc 2.38 and later, whatever glibc the process has: aligned_alloc refuses it with EINVAL
+ * (older ones round it up), posix_memalign returns EINVAL, also for one below sizeof(void *), and memalign rounds it
+ * up to the next power of two, or refuses it with EINVAL above SIZE_MAX / 2 + 1. */
 TSLAB_API TSLAB_ALLOC void *tslab_malloc(size_t size);
 TSLAB_API TSLAB_ALLOC void *tslab_calloc(size_t count, size_t size);
 TSLAB_API void *tslab_realloc(void *block, size_t size);                    /* size 0 frees and returns NULL */
@@ -57,7 +59,10 @@ struct tslab_mallinfo {
 TSLAB_API struct tslab_mallinfo tslab_mallinfo2(void);
 TSLAB_API int tslab_malloc_info(int options, FILE *stream);                 /* XML; EINVAL when options is not 0 */
 TSLAB_API void tslab_malloc_stats(void);                                    /* a table on standard error */
-TSLAB_API int tslab_mallopt(int parameter, int value);                      /* 0: no parameter has an effect here  */
+
+/* 1 for every parameter that glibc has, with any value, and 0 for others. No parameter has an effect here: TSLAB_
+ * settings are what can be set (docs/settings.md). */
+TSLAB_API int tslab_mallopt(int parameter, int value);
 
 /* ---- asking about a pointer or the process ------------------------------------------------------------------- */
 

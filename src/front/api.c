@@ -309,17 +309,22 @@ HOT void *tslab_malloc(size_t size) { return entry_malloc(size); }
 HOT void tslab_free(void *p) { entry_free(p); }
 void *tslab_calloc(size_t count, size_t size) { return entry_calloc(count, size); }
 
+static void *invalid(void) {
+  errno = EINVAL;
+  return NULL;
+}
+
 /* As glibc does: any alignment is rounded up to a power of two, until that overflows. */
 void *tslab_memalign(size_t alignment, size_t size) {
-  if (alignment > SIZE_MAX / 2 + 1) {
-    errno = EINVAL;
-    return NULL;
-  }
+  if (alignment > SIZE_MAX / 2 + 1) return invalid();
   if (!is_power_of_two(alignment)) alignment = alignment == 0 ? 16 : (size_t)1 << (log2_floor(alignment) + 1);
   return front_aligned(max_size(alignment, 16), size);
 }
 
-void *tslab_aligned_alloc(size_t alignment, size_t size) { return tslab_memalign(alignment, size); }
+/* C17 demands an error for an alignment that is not supported; glibc returns it from 2.38 on. */
+void *tslab_aligned_alloc(size_t alignment, size_t size) {
+  return is_power_of_two(alignment) ? front_aligned(max_size(alignment, 16), size) : invalid();
+}
 
 int tslab_posix_memalign(void **out, size_t alignment, size_t size) {
   if (!is_power_of_two(alignment) || alignment % sizeof(void *) != 0) return EINVAL;
@@ -375,9 +380,14 @@ int tslab_malloc_trim(size_t pad) {
   return front_purge() != 0;
 }
 
+/* glibc's parameters run from M_ARENA_MAX to M_KEEP, without 0; the newest glibc accepts every value of each. None of
+ * them names anything that is here (arenas, fast bins, a heap top, blocks with mappings of their own), so each is
+ * accepted and changes nothing: programs end when mallopt refuses one. */
+enum { ARENA_MAX = -8, KEEP = 4 };
+
 int tslab_mallopt(int parameter, int value) {
-  (void)parameter, (void)value;
-  return 0; /* none of glibc's knobs turns anything here, and saying so lets the caller know */
+  (void)value;
+  return parameter >= ARENA_MAX && parameter <= KEEP && parameter != 0;
 }
 
 #define TEXT(x)  #x

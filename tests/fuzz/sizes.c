@@ -198,7 +198,7 @@ static void posix_memalign_at(struct held *h, size_t alignment, size_t size) {
 static void memalign_at(struct held *h, size_t alignment, size_t size, bool by_c11) {
   errno = 0;
   void *const start = by_c11 ? tslab_aligned_alloc(alignment, size) : tslab_memalign(alignment, size);
-  if (alignment > SIZE_MAX / 2 + 1) {
+  if (by_c11 ? !is_power(alignment) : alignment > SIZE_MAX / 2 + 1) {
     CHECK(!start);
     CHECK_COUNT(errno, ==, EINVAL);
   } else {

@@ -47,17 +47,15 @@ static void posix_memalign_errors(void) {
   posix_memalign_refuses(ENOMEM, (size_t)1 << 63, 1);
 }
 
-/* As glibc does: an alignment that is no power of two is rounded up to the next one. (Volatile tables, because a
- * compiler that sees such an alignment believes it.)                                                                 */
-static void odd_alignments_are_rounded_up(void) {
+/* memalign does as glibc does: it rounds an alignment that is no power of two up to the next one. (The tables are
+ * volatile, because a compiler that sees such an alignment believes it.)                                             */
+static void memalign_rounds_alignments_up(void) {
   static const volatile size_t pairs[][2] = {{0, 1},   {3, 4},     {17, 32},     {24, 32},
                                            {48, 64}, {100, 128}, {4095, 4096}, {5000, 8192}};
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-    void *a = tslab_memalign(pairs[i][0], 300), *b = tslab_aligned_alloc(pairs[i][0], 300);
-    check_block(a, pairs[i][1], 300);
-    check_block(b, pairs[i][1], 300);
-    tslab_free(a);
-    tslab_free(b);
+    void *block = tslab_memalign(pairs[i][0], 300);
+    check_block(block, pairs[i][1], 300);
+    tslab_free(block);
   }
   static const volatile struct { size_t alignment, size; int expected; } refused[] = {
       {SIZE_MAX, 1, EINVAL}, {((size_t)1 << 63) + 1, 1, EINVAL}, {64, SIZE_MAX, ENOMEM}, {(size_t)1 << 62, 1, ENOMEM}};
@@ -66,6 +64,18 @@ static void odd_alignments_are_rounded_up(void) {
     CHECK(tslab_memalign(refused[i].alignment, refused[i].size) == NULL);
     CHECK_COUNT(errno, ==, refused[i].expected);
   }
+}
+
+/* aligned_alloc refuses such an alignment, as C17 demands and glibc does from 2.38 on. */
+static void aligned_alloc_refuses_odd_alignments(void) {
+  static const volatile size_t odd[] = {0, 3, 17, 24, 48, 100, 4095, 5000, PTRDIFF_MAX, SIZE_MAX / 2 + 2, SIZE_MAX};
+  static const volatile size_t sizes[] = {0, 1, 300, 100000, SIZE_MAX};
+  for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
+    for (size_t j = 0; j < sizeof sizes / sizeof *sizes; j++) {
+      errno = 0;
+      CHECK(tslab_aligned_alloc(odd[i], sizes[j]) == NULL);
+      CHECK_COUNT(errno, ==, EINVAL);
+    }
 }
 
 static void aligned_alloc_corners(void) {
@@ -124,7 +134,8 @@ static void many_aligned_blocks_do_not_overlap(void) {
 int main(void) {
   every_alignment_and_size();
   posix_memalign_errors();
-  odd_alignments_are_rounded_up();
+  memalign_rounds_alignments_up();
+  aligned_alloc_refuses_odd_alignments();
   aligned_alloc_corners();
   page_aligned_forms();
   many_aligned_blocks_do_not_overlap();

@@ -42,17 +42,36 @@ static void version_names_the_library(void) {
   CHECK(strncmp(tslab_version(), expected, strlen(expected)) == 0);
 }
 
-/* glibc claims success even for parameters that it does not know. */
-static void mallopt_is_honest(void) {
-  CHECK(tslab_mallopt(-9999, 1) == 0);
-  enum { MXFAST = 1 }; /* glibc's M_MXFAST, which other C libraries do not define */
-  CHECK(tslab_mallopt(MXFAST, INT_MAX) == 0); /* there are no fast bins here */
+/* Programs end when mallopt refuses a parameter that glibc has. The numbers are glibc's, from M_ARENA_MAX to M_KEEP;
+ * other C libraries do not define the names. */
+static void mallopt_knows_what_glibc_has(void) {
+  static const int values[] = {INT_MIN, -1, 0, 1, 160, 64 << 10, 32 << 20, INT_MAX};
+  for (int parameter = -20; parameter <= 20; parameter++) {
+    const int expected = parameter >= -8 && parameter <= 4 && parameter != 0;
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+      errno = 1234;
+      CHECK_COUNT(tslab_mallopt(parameter, values[i]), ==, expected);
+      CHECK(errno == 1234);
+    }
+  }
+  CHECK(tslab_mallopt(-9999, 1) == 0 && tslab_mallopt(INT_MIN, 1) == 0 && tslab_mallopt(INT_MAX, 1) == 0);
+}
+
+/* A parameter that was accepted changes nothing that a program can see: M_PERTURB fills no block. */
+static void mallopt_changes_nothing(void) {
+  enum { PERTURB = -6 };
+  CHECK(tslab_mallopt(PERTURB, 0xa5) == 1);
+  unsigned char *block = tslab_calloc(1, 100000);
+  CHECK(block != NULL);
+  for (size_t i = 0; i < 100000; i++) CHECK(block[i] == 0);
+  tslab_free(block);
 }
 
 int main(void) {
   owns_what_it_hands_out();
   purge_says_how_much();
   version_names_the_library();
-  mallopt_is_honest();
+  mallopt_knows_what_glibc_has();
+  mallopt_changes_nothing();
   return 0;
 }
