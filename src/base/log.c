@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 struct cursor {
@@ -81,7 +82,7 @@ void log_line(const char *format, ...) {
     if ((unsigned char)line[i] < ' ' || line[i] == 127) line[i] = '?';
   line[length++] = '\n';
   for (size_t done = 0; done < length;) {
-    ssize_t wrote = write(STDERR_FILENO, line + done, length - done);
+    long wrote = syscall(SYS_write, STDERR_FILENO, line + done, length - done); /* write() is a cancellation point */
     if (wrote <= 0 && errno != EINTR) break; /* nobody can be told that nobody can be told */
     if (wrote > 0) done += (size_t)wrote;
   }

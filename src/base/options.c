@@ -17,7 +17,6 @@ struct options options = {
     .report_rss = 0,
     .stats_at_exit = NULL,
     .sample = 1024,
-    .sample_cpu = 16,
     .lock_times = 0,
 };
 

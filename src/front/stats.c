@@ -9,6 +9,7 @@
 #include "os/os.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -229,8 +230,23 @@ int tslab_malloc_info(int options, FILE *stream) {
   return 0;
 }
 
+/* glibc's last lines, for programs that look for them. No block here has a mapping of its own. */
+static void print_total(struct sink *to) {
+  struct tslab_mallinfo info = tslab_mallinfo2();
+  print(to, "Total (incl. mmap):\n");
+  print(to, "system bytes     = %zu\n", info.arena);
+  print(to, "in use bytes     = %zu\n", info.uordblks);
+  print(to, "max mmap regions = 0\n");
+  print(to, "max mmap bytes   = 0\n");
+}
+
+/* Not a cancellation point, as in glibc: a thread that was cancelled goes on here. */
 void tslab_malloc_stats(void) {
+  int before;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
   struct sink to = {.descriptor = STDERR_FILENO};
   print(&to, "%s\n", tslab_version());
   print_lines(&to);
+  print_total(&to);
+  pthread_setcancelstate(before, &before);
 }

@@ -11,6 +11,7 @@
 #include "epoch/handle.h"
 #include "front/publish.h"
 #include "os/os.h"
+#include "os/ticks.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -115,14 +116,19 @@ __attribute__((constructor(101))) static void process_starts(int count, char **a
   int kept = errno;
   start_if_needed();
   fork_start();
+  ticks_compare_at_start();
   atomic_store_explicit(&ready, true, memory_order_relaxed);
   errno = kept;
 }
 
+/* A thread whose cancellation is pending may call exit, and must not end here. */
 __attribute__((destructor)) static void process_ends(void) {
+  int before;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
   lock_look(); /* a child that took no lock does not know yet that it is one */
   publish_at_exit();
   void *twice = current_part == &empty_part ? NULL : heap_find_double(current_part);
   if (twice) misuse_freed(twice);
   if (options.stats_at_exit) stats_write_file(options.stats_at_exit);
+  pthread_setcancelstate(before, &before);
 }

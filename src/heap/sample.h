@@ -11,8 +11,8 @@
  * as it would have been. Slow calls are drawn by a countdown of their own. So each class, and the fast path, are
  * sampled in their true shares, without an instruction on the fast path.
  *
- * A sample has its wall time. Of one slow sample in options.sample_cpu it is also asked how long the thread ran
- * meanwhile: the rest it waited. A fast call that was short has not waited.
+ * A sample has its wall time. For one slow sample in options.sample_cpu (0: for none) the kernel is also asked how
+ * long the thread ran meanwhile: the rest it waited. A fast call that was short has not waited.
  *
  * Threads: what is counted is the running thread's own tally; labels and the newest samples are everybody's, and
  * atomic. */

@@ -330,11 +330,16 @@ void *os_share(int file, size_t length) {
   return (void *)at;
 }
 
-/* The kernel's own writes to a page that cannot be had fail with an error, where ours would be answered by SIGBUS. Any
- * call that writes does, and no filter forbids this one. */
+/* The kernel's own write to a page that cannot be had fails with an error, where ours would be answered by SIGBUS. This
+ * call adds 0 to the page's first word and wakes nobody. A filter that forbids it lets no thread wait. */
+static bool obtain_page(uint32_t *page) {
+  const long add_nothing = FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0), nobody = 0;
+  return call(SYS_futex, (long)page, FUTEX_WAKE_OP_PRIVATE, nobody, nobody, (long)page, add_nothing) >= 0;
+}
+
 bool os_obtain(void *at, size_t length) {
   for (char *page = at, *end = page + length; page < end; page += os_page_size)
-    if (call(SYS_clock_gettime, CLOCK_MONOTONIC_COARSE, (long)page, 0, 0, 0, 0) != 0) return false;
+    if (!obtain_page((uint32_t *)(void *)page)) return false;
   return true;
 }
 

@@ -88,8 +88,13 @@ HIDDEN uint64_t os_now_ns(void);        /* CLOCK_MONOTONIC */
 HIDDEN uint64_t os_now_coarse_ns(void); /* the same at the resolution of a tick, for a tenth of the cost */
 HIDDEN uint64_t os_now_raw_ns(void);    /* CLOCK_MONOTONIC_RAW: nobody adjusts its rate */
 HIDDEN uint64_t os_now_real_ns(void);   /* CLOCK_REALTIME */
-HIDDEN uint64_t os_start_ns(void);      /* CLOCK_MONOTONIC_RAW by a system call: touches no page of libc */
-HIDDEN uint64_t os_thread_ns(void);     /* that this thread ran; a system call */
+
+/* Two clocks by a system call, for which a filter may end the process. The first is CLOCK_MONOTONIC_RAW and touches no
+ * page of libc: for the process's start, which comes before every filter. The second says how long this thread ran: only
+ * where a setting asks for that. */
+HIDDEN uint64_t os_start_ns(void);
+HIDDEN uint64_t os_thread_ns(void);
+
 HIDDEN uint32_t os_thread_id(void);
 HIDDEN size_t os_resident_bytes(void);  /* 0 where /proc does not say */
 

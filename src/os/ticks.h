@@ -41,9 +41,11 @@ INLINE uint64_t ticks_begin(void) {
   return now;
 }
 
-/* At the start of the process, and then whenever it is convenient: compares ticks with CLOCK_MONOTONIC_RAW each time
- * that twice as many have gone by, until it was a second or so. */
+/* The first two belong to the begin and the end of the process's start, and read CLOCK_MONOTONIC_RAW by system calls, so
+ * that a process that does little has no page of libc's clocks in memory. ticks_compare compares ticks with that clock
+ * again, whenever it is convenient: each time that twice as many ticks have gone by, until it was a second or so. */
 HIDDEN void ticks_start(void);
+HIDDEN void ticks_compare_at_start(void);
 HIDDEN void ticks_compare(void);
 
 extern HIDDEN _Atomic uint64_t ticks_scale; /* nanoseconds a tick, times 2^32; 0 until there is any */

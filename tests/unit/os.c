@@ -1,5 +1,5 @@
 /* os: what the kernel calls promise: zeros after commit, purge and heal, contents after move, refusal without harm,
- * errno kept. */
+ * errno kept, shared pages that cannot be had refused and not touched. */
 #include "unit.h"
 
 #include "../stress/filter.h"
@@ -82,6 +82,26 @@ static void a_purge_that_does_nothing_is_refused(void) {
   }
 }
 
+/* Of a file that is as long as two pages of three: the third can be had by nobody, and is not touched. */
+static void shared_pages_are_asked_for(void) {
+  char path[64];
+  snprintf(path, sizeof path, "/tmp/tslab-test-os.%d", getpid());
+  const int file = os_create(path);
+  CHECK(file >= 0 && os_set_length(path, 2 * os_page_size) && os_remove(path));
+  char *const at = os_share(file, 3 * os_page_size);
+  CHECK(at != NULL || emulated());
+  if (at) {
+    errno = 4711;
+    CHECK(os_obtain(at, 2 * os_page_size));
+    CHECK(!os_obtain(at + 2 * os_page_size, os_page_size) && !os_obtain(at, 3 * os_page_size));
+    CHECK(errno == 4711);
+    memset(at, 1, 2 * os_page_size);
+    CHECK(os_obtain(at, 2 * os_page_size)); /* again: nothing happens */
+    os_unreserve(at, 3 * os_page_size);
+  }
+  os_close(file);
+}
+
 static void refusals_keep_errno(void) {
   char *const nowhere = (char *)(uintptr_t)(16 * os_page_size);
   errno = 4711;
@@ -130,6 +150,7 @@ int main(void) {
   CHECK(pretended == 0 || WEXITSTATUS(pretended) == SKIPPED || emulated());
   memory_comes_and_goes();
   locked_memory_is_known();
+  shared_pages_are_asked_for();
   refusals_keep_errno();
   CHECK(in_child(the_limit_is_what_setrlimit_says) == 0);
   CHECK(os_random() != 0 && os_random() == os_random());

@@ -72,10 +72,24 @@ static void known_in_the_end(void) {
   agrees_with_the_clock();
 }
 
+/* At the end of a process's start, where a slow call may have come before, the scale is known, for a while. */
+static void known_at_the_start(void) {
+  const uint64_t now = ticks_now();
+  ticks_calibrate(now);
+  ticks_compare_at_start();
+  CHECK(ticks_scale != 0);
+  CHECK_COUNT(ticks_due, >, now);
+  CHECK_COUNT(ticks_due, <, UINT64_MAX);
+  const uint64_t due = ticks_due;
+  ticks_calibrate(due - 1);
+  CHECK_COUNT(ticks_due, ==, due);
+}
+
 int main(void) {
   os_start(); /* which starts the ticks */
   never_back();
   CHECK_COUNT(ticks_to_ns(0), ==, 0);
+  known_at_the_start();
   compared_by_doubling();
   usleep(5000);
   ticks_compare();

@@ -59,6 +59,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.stats_interval is not None and not 0.1 <= arguments.stats_interval <= 86400:
         raise LabError(f"--stats-interval takes 0.1 to 86400 seconds, not {arguments.stats_interval:g}")
     variables = preload.environment(preload.find_library(arguments.lib), arguments.set)
+    if arguments.samples:
+        variables.setdefault("TSLAB_SAMPLE_CPU", "16")  # what a sample waited for is why samples are asked for
     if preload.AT_EXIT in variables:
         raise LabError(f"{preload.AT_EXIT} is how the last figures reach tslab run: unset it, and use --json FILE")
     with tempfile.TemporaryDirectory(prefix="tslab-run-") as folder, contextlib.ExitStack() as files:
