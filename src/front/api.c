@@ -218,6 +218,7 @@ static bool is_home(const struct part *part, const void *p) {
 
 static void free_elsewhere(struct run *run, void *p) {
   struct part *own = current_thread ? current_thread->home : &empty_part;
+  if (own == &empty_part && run->kind == RUN_SLAB) own = front_part_to_free();
   uint32_t epoch = run->epoch;
   if (run->kind == RUN_LARGE) free_large(own, run);
   else if (run->kind == RUN_SLAB && own != current_part && is_home(own, p))

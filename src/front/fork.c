@@ -63,7 +63,6 @@ static void each_lock(void (*visit)(struct lock *)) {
   for (unsigned i = 0; i < LIFETIME_LOCKS; i++) visit(&lifetime_locks[i].lock);
   visit(&reserve_lock);
   visit(&pages_lock);
-  visit(&homeless_lock);
 }
 
 static void take(struct lock *lock) { lock_take(lock); }

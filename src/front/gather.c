@@ -574,7 +574,6 @@ size_t gather_locks(void *rows, size_t most) {
       {"handles", of_two(&handles_lock, &handles_zero_lock)},
       {"parts", of_two(&parts_lock, NULL)},
       {"threads", of_two(&threads_lock, NULL)},
-      {"frees without a thread", of_two(&homeless_lock, NULL)},
   };
   tslab_lock_stats *row = rows;
   size_t count = min_size(LOCK_KINDS, most);

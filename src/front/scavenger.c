@@ -227,8 +227,9 @@ static COLD void start_or_wake(uint32_t seen) {
 }
 
 /* glibc frees what a thread that ended had for its thread-local storage under a lock that making a thread takes too; so
- * a free makes one only while the process has but one thread, which cannot be joining another. With more, malloc's slow
- * paths make it as soon as there is much to free. */
+ * a free makes one only while the process has but one thread, which cannot be joining another; nor does what libc
+ * allocates while a thread is being born, perhaps by a free. With more threads, malloc's slow paths make it as soon as
+ * there is much to free. */
 static bool may_be_under_stack_lock(void) {
 #if defined(__GLIBC__)
   return !__libc_single_threaded;
@@ -248,7 +249,7 @@ static void notice(size_t depot_bytes, enum caller caller) {
   uint32_t seen = atomic_load_explicit(&state, memory_order_relaxed);
   if (LIKELY(seen == BUSY) || seen == STARTING || thread_has_ended) return;
   bool is_locked = seen == UNBORN && may_be_under_stack_lock();
-  if (is_locked && caller == BY_FREE) return;
+  if (is_locked && (caller == BY_FREE || front_is_giving_birth())) return;
   bool publishes = (caller == BY_MALLOC || seen != UNBORN) && is_due() && is_wanted();
   bool enough = depot_bytes > DEPOT_NOTICE || pages_free_dirty() + large_cache_total() + reserve_bytes() > NOTICE;
   if (!publishes && !enough && !(is_locked && holds_much())) return;

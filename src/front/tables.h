@@ -9,7 +9,7 @@ enum table { TABLE_PROCESS, TABLE_CLASS, TABLE_PATH, TABLE_THREAD, TABLE_LABEL, 
              TABLES };
 HIDDEN extern const struct statistics tables[TABLES];
 
-#define LOCK_KINDS 12
+#define LOCK_KINDS 11
 #define TABLE_THREADS_MOST 128 /* the newest; the rest in one row */
 #define TABLE_LABELS_MOST  257 /* 256, and one for all others */
 #define TABLE_EPOCHS_MOST  64

@@ -1,10 +1,11 @@
 /* thread: a thread's birth and death here, the process's start and end.                              floor: front
  *
- * A thread gets its heap at its first slow path, which a thread without one always takes, and gives it up in the
- * destructor of a pthread key. Destructors of other keys may run later, and allocate. libc calls destructors again for
- * keys that were set again, but only in so many rounds: a heap that a thread got after the last round would stay for
- * ever. So from then on a thread has a heap only as long as each call takes. A call of epochs gives it one that stays,
- * because a scope outlasts the call; that heap ends in the next round. */
+ * A thread gets its heap at its first malloc or at its FREES_BEFORE_BIRTH-th free, both of which take a slow path in a
+ * thread without one, and gives it up in the destructor of a pthread key. Destructors of other keys may run later, and
+ * allocate. libc calls destructors again for keys that were set again, but only in so many rounds: a heap that a thread
+ * got after the last round would stay for ever. So from then on a thread has a heap only as long as each malloc takes,
+ * and none for a free. A call of epochs gives it one that stays, because a scope outlasts the call; that heap ends in the
+ * next round. */
 #include "front/front.h"
 
 #include "base/options.h"
@@ -25,6 +26,11 @@ static bool has_key;
 bool front_has_started(void) { return atomic_load_explicit(&started, memory_order_acquire); }
 
 bool front_is_ready(void) { return atomic_load_explicit(&ready, memory_order_relaxed); }
+
+/* A thread whose only free is that of its argument is not worth a part. A consumer, which goes on freeing, is: without a
+ * part each of its frees is an atomic operation on a slab that other threads use. */
+#define FREES_BEFORE_BIRTH 16
+static __thread uint8_t frees_unborn __attribute__((tls_model("initial-exec")));
 
 __thread bool thread_has_ended;
 
@@ -67,15 +73,29 @@ bool front_start(void) {
 static struct part *be_born(void) {
   struct part *part = part_acquire();
   if (!part) return NULL;
-  current_thread = thread_acquire(part);
-  if (!current_thread) {
+  struct thread *thread = thread_acquire(part);
+  if (!thread) {
     part_release(part);
     return NULL;
   }
-  part->thread = current_thread;
+  part->thread = thread;
   current_part = part; /* before setspecific, which may allocate */
   if (has_key && !thread_has_ended) pthread_setspecific(key, part);
+  current_thread = thread; /* after it, for front_is_giving_birth */
   return part;
+}
+
+bool front_is_giving_birth(void) { return current_part != &empty_part && !current_thread; }
+
+struct part *front_part_to_free(void) {
+  if (current_part != &empty_part) return current_part; /* setspecific came here */
+  if (thread_has_ended) return &empty_part;
+  if (frees_unborn < FREES_BEFORE_BIRTH - 1) {
+    frees_unborn++;
+    return &empty_part;
+  }
+  struct part *part = be_born();
+  return part ? part : &empty_part;
 }
 
 struct part *front_part(void) {

@@ -204,15 +204,16 @@ static bool push_group(struct lock *gate, const struct group *group) {
   return settle;
 }
 
-/* Under the lock, although the push needs none: fork waits for it, so that a child's copy of a slab's list is whole. */
+/* Under the lock, although a push needs none: fork waits for it, so that a child finds each block that left a part in its
+ * slab. A block from a thread without a part is on its own, and at worst that one is lost to the child. */
 static void push_all(struct lock *gate, struct pushes *pushes) {
   struct run *settle[GROUPS];
   unsigned settling = 0;
   if (pushes->count == 0) return;
-  tally_wait(tally_here(), lock_take(gate));
+  if (gate) tally_wait(tally_here(), lock_take(gate));
   for (unsigned i = 0; i < pushes->count; i++)
     if (push_group(gate, &pushes->groups[i])) settle[settling++] = pushes->groups[i].slab;
-  lock_release(gate);
+  if (gate) lock_release(gate);
   for (unsigned i = 0; i < settling; i++) bins_settle(settle[i]);
 }
 

@@ -14,8 +14,9 @@
  * must be linked, up to eight. count 0 without memory. Under part->lock. */
 HIDDEN struct chain bins_take(struct part *part, unsigned class, unsigned wanted);
 
-/* Puts a chain on its blocks' slabs; `gate` is the lock of the part that it comes from, not held. A block that was
- * freed twice, or written to since, is a misuse, and with what follows it is lost. */
+/* Puts a chain on its blocks' slabs. `gate` is the lock of the part that the chain comes from, not held; NULL when it
+ * comes from a thread without a part. A block that was freed twice, or written to since, is a misuse; that block and
+ * the rest of the chain are lost. */
 HIDDEN void bins_return(struct lock *gate, struct chain chain);
 
 /* The caller has set PENDING; no lock held. */

@@ -89,7 +89,6 @@ HIDDEN size_t heap_trim(struct part *part, bool now);
 struct class_totals {
   uint64_t allocations, frees, remote_frees, refills, overflows, cached, slabs, born, retired;
 };
-extern HIDDEN struct lock homeless_lock;
 HIDDEN uint64_t heap_homeless_frees(unsigned class); /* by threads without a part, not in any part's totals */
 HIDDEN void heap_totals(struct part *part, unsigned class, struct class_totals *out);
 

@@ -1,14 +1,15 @@
-/* stack_lock: a thread that allocates nothing joins one whose stack is the program's, after the last thread that
- * allocated has ended and left much free. libc frees what that thread had under the lock that making a thread takes. */
+/* stack_lock: a thread that allocates nothing joins threads whose stacks are the program's, after the last thread that
+ * allocated has ended and left much free. libc frees what those threads had under the lock that making a thread takes.
+ * There are enough of them that one of these frees gives the joining thread its part. */
 #include "../check.h"
 
 #include <pthread.h>
 #include <semaphore.h>
 
-enum { BLOCKS = 64, BLOCK_BYTES = 64000, STACK_BYTES = 1 << 20 };
+enum { BLOCKS = 64, BLOCK_BYTES = 64000, STACK_BYTES = 1 << 17, JOINED = 40 };
 
-static char stack[STACK_BYTES] __attribute__((aligned(4096)));
-static pthread_t main_thread, joined;
+static char stacks[JOINED][STACK_BYTES] __attribute__((aligned(4096)));
+static pthread_t main_thread, joined[JOINED];
 static sem_t made;
 
 static void *end(void *unused) { return unused; }
@@ -16,7 +17,7 @@ static void *end(void *unused) { return unused; }
 static void *join(void *unused) {
   while (sem_wait(&made) != 0) CHECK(errno == EINTR);
   CHECK(pthread_join(main_thread, NULL) == 0);
-  CHECK(pthread_join(joined, NULL) == 0);
+  for (int i = 0; i < JOINED; i++) CHECK(pthread_join(joined[i], NULL) == 0);
   _exit(0);
   return unused;
 }
@@ -27,9 +28,12 @@ int main(void) {
   pthread_attr_t own_stack;
   main_thread = pthread_self();
   CHECK(sem_init(&made, 0, 0) == 0 && pthread_create(&joiner, NULL, join, NULL) == 0);
-  CHECK(pthread_attr_init(&own_stack) == 0 && pthread_attr_setstack(&own_stack, stack, STACK_BYTES) == 0);
+  CHECK(pthread_attr_init(&own_stack) == 0);
   for (int i = 0; i < BLOCKS; i++) memset(blocks[i] = tslab_malloc(BLOCK_BYTES), 1, BLOCK_BYTES);
-  CHECK(pthread_create(&joined, &own_stack, end, NULL) == 0);
+  for (int i = 0; i < JOINED; i++) {
+    CHECK(pthread_attr_setstack(&own_stack, stacks[i], STACK_BYTES) == 0);
+    CHECK(pthread_create(&joined[i], &own_stack, end, NULL) == 0);
+  }
   for (int i = 0; i < BLOCKS; i++) tslab_free(blocks[i]);
   sem_post(&made);
   pthread_exit(NULL);

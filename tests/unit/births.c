@@ -132,7 +132,7 @@ static void frozen(void) {
                                 &handles_lock,       &parts_lock,
                                 &current_part->lock, &current_thread->home->lock,
                                 &reserve_lock,       &lifetime_locks[epoch_index(epoch) % LIFETIME_LOCKS].lock,
-                                &pages_lock,         &homeless_lock};
+                                &pages_lock};
   for (size_t i = 0; i < sizeof locks / sizeof *locks; i++) {
     lock_take(locks[i]);
     in_bare_child(see_frozen);

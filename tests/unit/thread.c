@@ -1,5 +1,6 @@
-/* thread: born at the first slow path, not by a free; its part serves the next thread; a fork child goes on with one
- * part and without the parent's file. A thread whose destructors allocate to the last leaves nothing behind. */
+/* thread: born at its first malloc, or when it goes on freeing, but never by a free after its death; its part serves the
+ * next thread; a fork child goes on with one part and without the parent's file. A thread whose destructors allocate to the
+ * last leaves nothing behind. */
 #include "unit.h"
 
 #include "base/options.h"
@@ -24,6 +25,45 @@ static void *be_born(void *place) {
   CHECK(own != NULL && current_part != &empty_part && current_part->live && front_part() == current_part);
   tslab_free(own);
   return NULL;
+}
+
+/* More frees than any thread makes without a part. Each block is another thread's, so none of them is a malloc. */
+enum { GOES_ON = 200 };
+static void *many[GOES_ON];
+static uint64_t homeless; /* frees that were made without a part */
+
+static void take_many(void) {
+  for (int i = 0; i < GOES_ON; i++) CHECK((many[i] = tslab_malloc(100)) != NULL);
+  homeless = heap_homeless_frees(class_of(100));
+}
+
+static void free_many(void) {
+  for (int i = 0; i < GOES_ON; i++) tslab_free(many[i]);
+}
+
+static void *go_on_freeing(void *unused) {
+  free_many();
+  CHECK(current_part != &empty_part && current_part->live && current_thread->home == current_part);
+  CHECK_COUNT(live_parts, ==, 2);
+  return unused;
+}
+
+/* In a destructor that runs after ours, in the same round and, for the second time, in the next. */
+static pthread_key_t late;
+static void free_at_the_end(void *round) {
+  if (round == &late) {
+    CHECK(pthread_setspecific(late, &homeless) == 0);
+    return;
+  }
+  free_many();
+  CHECK(current_part == &empty_part && !current_thread);
+  CHECK_COUNT(live_parts, ==, 1);
+}
+
+static void *die_first(void *unused) {
+  tslab_free(tslab_malloc(100));
+  CHECK(current_part != &empty_part && pthread_setspecific(late, &late) == 0);
+  return unused;
 }
 
 static void run_thread(void *(*body)(void *), void *argument) {
@@ -137,6 +177,16 @@ int main(void) {
   block = tslab_malloc(100);
   run_thread(only_free, NULL);
   CHECK_COUNT(live_parts, ==, 1);
+
+  take_many();
+  run_thread(go_on_freeing, NULL);
+  CHECK_COUNT(live_parts, ==, 1);
+  CHECK_COUNT(heap_homeless_frees(class_of(100)) - homeless, <, GOES_ON / 2);
+  take_many();
+  CHECK(pthread_key_create(&late, free_at_the_end) == 0);
+  run_thread(die_first, NULL);
+  CHECK_COUNT(live_parts, ==, 1);
+  CHECK_COUNT(heap_homeless_frees(class_of(100)) - homeless, ==, GOES_ON);
 
   run_thread(be_born, &seen[0]);
   CHECK_COUNT(live_parts, ==, 1);
