@@ -27,6 +27,7 @@ SMALL = {
     "fragmentation": ["--mib=1"],
     "latency": ["--objects=2000", "--cycles=5"],
     "lifetimes": ["--requests=120", "--batch=10", "--objects=20", "--sessions=100", "--pinned=0.5"],
+    "pipeline": ["--batches=16", "--batch=500"],
     "random-mixed": ["--iterations=50000"],
     "remote": ["--ms=20"],
     "request": ["--requests=500"],
@@ -127,6 +128,14 @@ class Figures(unittest.TestCase):
         for share in (0, 50, 90):
             metrics = rows(run("remote", f"--share={share}"))[0]["metrics"]
             self.assertAlmostEqual(metrics["remote_frees_pct"], share, delta=5)
+
+    def test_a_pipeline_frees_all_that_it_allocates(self) -> None:
+        """Any number of threads on either side, and batches that do not divide among them."""
+        for producers, consumers, depth in ((1, 1, 1), (2, 2, 4), (1, 5, 1), (3, 1, 2)):
+            counts = (f"--producers={producers}", f"--consumers={consumers}", f"--depth={depth}", "--batches=17")
+            (row,) = rows(run("pipeline", *counts))
+            self.assertEqual(row["proof"]["calls"], 17 * 500)
+            self.assertGreater(row["metrics"]["frees_per_s"], 0)
 
     def test_sampling_takes_one_in_1024(self) -> None:
         metrics = rows(run("simple", "--objects=100000"))[0]["metrics"]

@@ -77,11 +77,15 @@ def _cases() -> Iterable[Case]:
     yield Case("simple", (), ("wall_mean_ns",))
     yield Case("contention-sampling", (), ("ops_per_s",))
     yield Case("zombie-repair", (), ("ops_per_s",))
+    memory = (PEAK, "during_rss_bytes", "after_rss_bytes")
     for share in (0, 50, 90):
-        memory = (PEAK, "during_rss_bytes", "after_rss_bytes")
         yield Case(
             "remote", (f"--share={share}",), ("ops_per_s",), memory, short=("--ms=300",) if share == 50 else None
         )
+    for side in (2, 8):
+        options = (f"--producers={side}", f"--consumers={side}")
+        short = ("--batches=800",) if side == 2 else None
+        yield Case("pipeline", options, ("frees_per_s",), memory, short=short)
     yield Case("churn", (), ("replacement_mean_ns",), (PEAK, "last_rss_bytes"), short=("--cycles=100",))
     for which in ("random", "newest", "oldest"):
         short = ("--mib=128", "--idle_ms=1000") if which == "random" else None
