@@ -237,7 +237,7 @@ NOINLINE void front_free_otherwise(void *p) {
 }
 
 HOT void front_free(void *p, struct part *part) {
-  if (UNLIKELY(!bump_free_current(part, p))) front_free_otherwise(p);
+  if (!bump_free_current(part, p) && !heap_keep_remote(part, p)) front_free_otherwise(p);
 }
 
 void front_free_full(void *p) {

@@ -2,6 +2,7 @@
 #include "heap/bins.h"
 
 #include "heap/label.h"
+#include "heap/lists.h"
 #include "heap/misuse.h"
 #include "heap/sample.h"
 #include <string.h>
@@ -222,13 +223,17 @@ static void start_pushes(struct pushes *pushes) {
   memset(pushes->last, 0, sizeof pushes->last);
 }
 
+static void join_group(struct group *group, void *block) {
+  block_link(block, group->head);
+  group->head = block;
+  group->count++;
+}
+
 static void add_block(struct lock *gate, struct pushes *pushes, struct run *slab, void *block) {
   uint8_t *last = &pushes->last[run_index(slab) % GROUPS];
   struct group *group = *last ? &pushes->groups[*last - 1] : NULL;
   if (group && group->slab == slab) {
-    block_link(block, group->head);
-    group->head = block;
-    group->count++;
+    join_group(group, block);
     return;
   }
   if (pushes->count == GROUPS) {
@@ -274,6 +279,41 @@ void bins_return(struct lock *gate, struct chain chain) {
     add_block(gate, &pushes, pages_run_holding(block), block);
   }
   push_all(gate, &pushes);
+}
+
+/* Returns true if the remote free of a block was right, which the hardened build checked when it was made, and marks the
+ * block free, as the hardened build did then. `run`: what the block lies in now. */
+static bool take_freed(const struct run *run, void *block) {
+  if (UNLIKELY(!run || run->kind != RUN_SLAB || run->epoch != 0)) return false; /* a second free has ended its slab */
+  if (TSLAB_HARDENED) return block_is_intact(block);
+  if (UNLIKELY(slab_refuses_in(run, block))) return false;
+  block_mark_free(block);
+  return true;
+}
+
+/* The free was counted when it was made. */
+static COLD void refuse_freed(struct part *part, const struct run *run, void *block) {
+  unsigned class = !run ? CLASSES : run->kind == RUN_SLAB ? run->class : run->was - 1u;
+  struct bin *bin = class < CLASSES ? &part->bins[class] : NULL;
+  if (bin && bin->remote_frees > 0) bump(&bin->remote_frees, (uint64_t)-1);
+  if (TSLAB_HARDENED) misuse_freed(block);
+  else misuse("free", block);
+}
+
+static struct run *run_now(void *block) {
+  struct run *run = slab_at((uint32_t)granule_of(block));
+  return LIKELY(run->kind == RUN_SLAB) ? run : pages_run_of(block);
+}
+
+void bins_return_batch(struct part *part, void *const *blocks, unsigned count) {
+  struct pushes pushes;
+  start_pushes(&pushes);
+  for (unsigned i = 0; i < count; i++) {
+    struct run *run = run_now(blocks[i]);
+    if (LIKELY(take_freed(run, blocks[i]))) add_block(&part->lock, &pushes, run, blocks[i]);
+    else refuse_freed(part, run, blocks[i]);
+  }
+  push_all(&part->lock, &pushes);
 }
 
 /* ---- settling ---------------------------------------------------------------------------------------------------- */

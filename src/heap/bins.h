@@ -19,6 +19,10 @@ HIDDEN struct chain bins_take(struct part *part, unsigned class, unsigned wanted
  * the rest of the chain are lost. */
 HIDDEN void bins_return(struct lock *gate, struct chain chain);
 
+/* The same for a batch of remote frees by the part's thread, whose blocks are not linked, and marked free only if the
+ * build is hardened. A block that is none in use by now is a misuse; it is told as a free, and not counted as one. */
+HIDDEN void bins_return_batch(struct part *part, void *const *blocks, unsigned count);
+
 /* The caller has set PENDING; no lock held. */
 HIDDEN void bins_settle(struct run *slab);
 

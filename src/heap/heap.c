@@ -86,9 +86,28 @@ void *heap_take_bad_list(struct part *part, unsigned class) {
   return block;
 }
 
+/* Of the batch of remote frees, without the locks that its way to the slabs takes. The hardened build looked at each
+ * free. */
+static void *find_double_remote(struct part *part) {
+  struct remote *remote = &part->remote;
+  void *found = NULL;
+  unsigned seen = 0;
+  for (; !TSLAB_HARDENED && seen < remote->count; seen++) {
+    if (slab_refuses(remote->blocks[seen])) {
+      found = remote->blocks[seen];
+      break;
+    }
+    block_mark_free(remote->blocks[seen]);
+  }
+  for (unsigned i = 0; i < seen; i++) block_mark(remote->blocks[i], 0);
+  return found;
+}
+
 void *heap_find_double(struct part *part) {
   if (part->sampling.aside) list_join_aside(part);
   if (TSLAB_HARDENED) quarantine_empty(part);
+  void *remote = find_double_remote(part);
+  if (remote) return remote;
   for (unsigned class = 0; class < CLASSES; class++) {
     unsigned length = list_length(part, class);
     void *found = NULL;
@@ -195,46 +214,47 @@ static unsigned homeless_index(void) {
 }
 _Static_assert(HOMELESS_COUNTERS == 1 << (32 - 28), "the index has four bits");
 
-/* Counts first: a fork child that has the count and not the push takes the block for lost, and counts it as leaked. */
-static void free_homeless(struct run *slab, void *block) {
-  block_link(block, CHAIN_END);
-  shared_add(&homeless_frees[homeless_index()].frees[slab->class], 1);
-  bins_return(NULL, (struct chain){block, 1});
-}
-
 void heap_push_remote(struct part *part, unsigned class, void *block) {
-  block_link(block, part->remote.head);
-  part->remote.head = block;
-  part->remote.count++;
-  part->remote_bytes += class_size(class);
-  if (part->remote.count < REMOTE_MOST && part->remote_bytes < REMOTE_BYTES) return;
+  struct remote *remote = &part->remote;
+  remote_add(remote, block);
+  remote->room -= (int32_t)max_size(class_size(class), REMOTE_LEAST);
+  if (remote->room > 0) return;
   struct timing timing;
   sample_begin_path(&timing);
   heap_flush_remote(part);
   sample_end_path(&timing, PATH_FLUSH);
 }
 
-void heap_free_remote(struct part *part, struct run *slab, void *block) {
+static void free_at_once(struct lock *gate, void *block) {
   block_mark_free(block);
+  block_link(block, CHAIN_END);
+  bins_return(gate, (struct chain){block, 1});
+}
+
+/* Counts first: a fork child that has the count and not the push takes the block for lost, and counts it as leaked. */
+static void free_homeless(struct run *slab, void *block) {
+  shared_add(&homeless_frees[homeless_index()].frees[slab->class], 1);
+  free_at_once(NULL, block);
+}
+
+void heap_free_remote(struct part *part, struct run *slab, void *block) {
   if (UNLIKELY(part == &empty_part)) {
     free_homeless(slab, block);
     return;
   }
   bump(&part->bins[slab->class].remote_frees, 1);
-  if (slab->epoch != 0) { /* an epoch's end must not wait for company */
-    block_link(block, CHAIN_END);
-    bins_return(&part->lock, (struct chain){block, 1});
-    return;
-  }
-  if (TSLAB_HARDENED) quarantine_enter_remote(part, slab->class, block);
+  if (slab->epoch != 0) free_at_once(&part->lock, block); /* an epoch's end must not wait for company */
+  else if (TSLAB_HARDENED) quarantine_enter_remote(part, slab->class, block);
   else heap_push_remote(part, slab->class, block);
 }
 
 void heap_flush_remote(struct part *part) {
-  struct chain chain = part->remote;
-  part->remote = EMPTY_CHAIN;
-  part->remote_bytes = 0;
-  bins_return(&part->lock, chain);
+  struct remote *remote = &part->remote;
+  unsigned count = remote->count;
+  if (count == 0) return;
+  remote->count = 0;
+  remote->room = REMOTE_BYTES;
+  bins_return_batch(part, remote->blocks, count);
 }
 
 /* ---- large blocks ------------------------------------------------------------------------------------------------ */
@@ -291,7 +311,10 @@ void heap_bury_others(void) {
 static void count_remote(uint64_t count[CLASSES]) {
   if (!current_thread) return;
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
-    for (void *b = p->remote.head; b != CHAIN_END; b = block_next(b)) count[pages_run_of(b)->class]++;
+    for (unsigned i = 0; i < p->remote.count; i++) {
+      const struct run *run = pages_run_of(p->remote.blocks[i]);
+      if (run && run->kind == RUN_SLAB) count[run->class]++; /* else freed twice */
+    }
     if (TSLAB_HARDENED) quarantine_count_remote(p, count);
   }
 }

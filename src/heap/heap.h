@@ -6,7 +6,7 @@
 #define TSLAB_HEAP_HEAP_H
 
 #include "heap/bump.h"
-#include "heap/part.h"
+#include "heap/lists.h"
 
 /* A block of the class when the list is empty: from the depot, a slab, a dead thread's slab or a new one, which also
  * fill the list. NULL without memory. By the part's own thread. */
@@ -24,10 +24,29 @@ HIDDEN void *heap_find_double(struct part *part);
  * took more than counting what went by. */
 HIDDEN bool heap_overflow(struct part *part, unsigned class, void *block);
 
-/* A block whose home is not this thread's part goes to its slab, at the latest with the REMOTE_MOST-th. `part` is the
- * freeing thread's, or empty_part. */
+/* Frees a block whose home is not this thread's part: it goes to its slab when its batch is complete, or at once if the
+ * slab is an epoch's. `part` is the freeing thread's of epoch 0, or empty_part. */
 HIDDEN void heap_free_remote(struct part *part, struct run *slab, void *block);
-HIDDEN void heap_push_remote(struct part *part, unsigned class, void *block); /* marked free, and counted */
+
+/* The same for the usual case, and quicker. `part` is the thread's current one, `p` lies below the frontier, in no granule
+ * that is home to `part`. Returns false, and has done nothing, when the case is not the usual one: p starts no block, its
+ * slab is an epoch's, or the batch would be complete. Does not look at the block: a second free is told when the batch is
+ * complete. */
+INLINE bool heap_keep_remote(struct part *part, void *p) {
+  size_t granule = granule_of(p);
+  home at = LOAD_RACING(pages_homes()[granule]);
+  unsigned class = at % PART_ALIGNMENT;
+  if (TSLAB_HARDENED || at == 0 || !class_starts_block((uintptr_t)p, part->inverse[class])) return false;
+  int32_t room = part->remote.room - (int32_t)max_size(class_size(class), REMOTE_LEAST);
+  if (room <= 0 || pages_run_holding(p)->epoch != 0) return false;
+  __builtin_prefetch(p, 1);
+  part->remote.room = room;
+  remote_add(&part->remote, p);
+  bump(&part->bins[class].remote_frees, 1);
+  return true;
+}
+
+HIDDEN void heap_push_remote(struct part *part, unsigned class, void *block); /* counted; hardened: marked free, too */
 HIDDEN void heap_flush_remote(struct part *part); /* now; by the part's own thread */
 
 /* Moves the part's depot to the slabs, about `most` bytes of it, or what was not needed since this was last asked. From

@@ -7,8 +7,7 @@
 #include "heap/quarantine.h"
 #include <string.h>
 
-struct part empty_part = {
-    .list = {[0 ... CLASSES - 1] = CHAIN_END}, .remote = {CHAIN_END, 0}, .tally = &nobodys_tally};
+struct part empty_part = {.list = {[0 ... CLASSES - 1] = CHAIN_END}, .tally = &nobodys_tally};
 __thread struct part *current_part = &empty_part;
 __thread struct thread *current_thread;
 struct part *_Atomic all_parts;
@@ -33,7 +32,7 @@ static struct part *cut_part(bool of_epochs) {
   part->index = ++own.made;
   part->of_epochs = of_epochs;
   part->unused_batch = 1;
-  part->remote = EMPTY_CHAIN;
+  part->remote.room = of_epochs ? 0 : REMOTE_BYTES;
   for (unsigned class = 0; class < CLASSES; class++) {
     part->list[class] = CHAIN_END;
     part->inverse[class] = class_inverse(class);
@@ -82,8 +81,8 @@ static void give_up_lists(struct part *part) {
     part->list[class] = CHAIN_END;
     part->count[class] = (struct count){0, 0};
   }
-  part->remote = EMPTY_CHAIN;
-  part->remote_bytes = 0;
+  part->remote.count = 0;
+  part->remote.room = part->of_epochs ? 0 : REMOTE_BYTES;
   part->lost = UINT64_MAX; /* it never looks drained, for what its lists held never comes back */
   if (TSLAB_HARDENED) memset(part->quarantine, 0, sizeof(struct quarantine));
   parts_given_up++;

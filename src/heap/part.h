@@ -43,10 +43,11 @@
 #define GRANTED_MOST     (2 * MiB)
 #define IDLE_VISITS      1024 /* a class that did not visit while others did so often may be asked to give some back */
 
-/* Blocks whose home is elsewhere wait for company, so that one push serves several of a slab; no more than a list may
- * strand. */
-#define REMOTE_MOST  64
+/* Remote frees are batched so that one compare-and-swap returns several blocks. A batch is complete when its blocks
+ * cost REMOTE_BYTES; a block costs its size, or REMOTE_LEAST if that is more: docs/decisions/0026. */
 #define REMOTE_BYTES (16 * KiB)
+#define REMOTE_LEAST 64
+#define REMOTE_MOST  256 /* so there are never more blocks */
 
 #define LENGTH_BITS 16
 #define ROOM_ONE    ((uint32_t)1 << LENGTH_BITS)
@@ -167,6 +168,21 @@ struct chunk_cache {
   uint8_t lent;                    /* so many count as reserve */
 };
 
+/* Blocks of other parts that this part's thread freed and that wait to go to their slabs together. Their lines are in
+ * another processor's cache, so nothing looks at a block until the batch is complete. Its thread's alone. */
+struct remote {
+  int32_t room; /* bytes that blocks may still cost; 0 and no blocks in an epoch's part, whose end must not wait */
+  uint32_t count;
+  void *blocks[REMOTE_MOST];
+};
+_Static_assert(REMOTE_MOST * REMOTE_LEAST >= REMOTE_BYTES, "a complete batch has room");
+
+/* The block comes first: a child that is born in a signal handler in the middle of this looks at all blocks. */
+INLINE void remote_add(struct remote *remote, void *block) {
+  remote->blocks[remote->count] = block;
+  __atomic_store_n(&remote->count, remote->count + 1, __ATOMIC_RELEASE);
+}
+
 #define PART_ALIGNMENT 128
 
 struct part {
@@ -210,13 +226,12 @@ struct part {
   struct undo undo;
   struct large_cache large;
   struct chunk_cache chunks;
-  struct chain remote;          /* blocks of other parts, freed by this thread and not pushed yet; its thread's alone */
-  size_t remote_bytes;
   struct part *next_part; /* every part ever made; never changes once set */
   struct part *next_dead; /* the pool; under parts_lock */
   struct bin bins[CLASSES];
   struct batch batches[BATCHES];
   struct quarantine *quarantine; /* heap/quarantine.h; its thread's alone */
+  struct remote remote;
 } ALIGNED(PART_ALIGNMENT);
 _Static_assert(CLASSES <= 64, "a bit for each");
 _Static_assert(CLASSES <= PART_ALIGNMENT, "a class fits into a part's low address bits");

@@ -11,20 +11,12 @@ const struct chain_end chain_end;
 static size_t granules_for(unsigned class) { return class_size(class) <= 8 * KiB ? 1 : 4; }
 
 #define LARGEST_SLAB (4 * GRANULE)
-#define UNITS        64
 #define BLOCKS_MOST  (GRANULE / 16)
-
-/* A power of two. */
-static size_t unit_bytes(const struct run *slab) { return max_size(os_page_size, run_bytes(slab) / UNITS); }
 
 static char *first_block(const struct run *slab) {
   size_t size = class_size(slab->class);
   uintptr_t start = (uintptr_t)run_start(slab);
   return (char *)(start + (size - start % size) % size);
-}
-
-static unsigned unit_of(const struct run *slab, const char *p) {
-  return (unsigned)((size_t)(p - run_start(slab)) >> log2_floor(unit_bytes(slab))); /* no division: each remote free */
 }
 
 static uint16_t head_of(const struct run *slab, const void *block) {
@@ -54,11 +46,11 @@ struct run *slab_new(unsigned class, uint32_t epoch, struct pages_how *how) {
   char *first = first_block(slab), *end = run_start(slab) + run_bytes(slab);
   slab->capacity = (uint16_t)((size_t)(end - first) / size);
   slab->threshold = (uint16_t)max_size(slab->capacity / 8u, 1); /* an eighth may wait: none is listed for one block */
-  if (size >= unit_bytes(slab)) {
-    for (unsigned i = 0; i < slab->capacity; i++) slab->unlinked |= 1ull << unit_of(slab, first + i * size);
+  if (size >= slab_unit_bytes(slab)) {
+    for (unsigned i = 0; i < slab->capacity; i++) slab->unlinked |= 1ull << slab_unit_of(slab, first + i * size);
   } else {
-    unsigned last = unit_of(slab, first + (slab->capacity - 1u) * size);
-    slab->unlinked = ~0ull >> (UNITS - 1 - last);
+    unsigned last = slab_unit_of(slab, first + (slab->capacity - 1u) * size);
+    slab->unlinked = ~0ull >> (SLAB_UNITS - 1 - last);
   }
   return slab;
 }
@@ -98,7 +90,7 @@ struct chain slab_take(struct run *slab, bool stays_listed, struct slab_how *how
 
 /* The first block that starts at or after the unit's start. */
 static char *first_in_unit(const struct run *slab, unsigned unit) {
-  char *first = first_block(slab), *start = run_start(slab) + unit * unit_bytes(slab);
+  char *first = first_block(slab), *start = run_start(slab) + unit * slab_unit_bytes(slab);
   if (start <= first) return first;
   size_t size = class_size(slab->class);
   return first + divide_up((size_t)(start - first), size) * size;
@@ -141,7 +133,7 @@ static unsigned pick_unit(uint64_t unlinked, uint64_t *sequence) {
 }
 
 struct chain slab_link(struct run *slab, unsigned wanted) {
-  size_t size = class_size(slab->class), unit_size = unit_bytes(slab);
+  size_t size = class_size(slab->class), unit_size = slab_unit_bytes(slab);
   char *end = first_block(slab) + slab->capacity * size;
   struct growing growing = {EMPTY_CHAIN, NULL};
   uint64_t sequence = TSLAB_HARDENED ? secret_draw() : 0;
@@ -168,17 +160,7 @@ void *slab_block_of(const struct run *slab, const void *p) {
   return index < slab->capacity ? first + index * size : NULL;
 }
 
-bool slab_starts_block(const struct run *slab, const void *p) {
-  bool fits = (const char *)p + class_size(slab->class) <= run_start(slab) + run_bytes(slab);
-  return fits && class_starts_block((uintptr_t)p, class_inverse(slab->class));
-}
-
-bool slab_refuses(void *p) {
-  const struct run *slab = pages_run_of(p);
-  if (!slab_starts_block(slab, p)) return true;
-  if (LOAD_RACING(slab->unlinked) >> unit_of(slab, p) & 1) return true;
-  return block_has_key(p) || (uintptr_t)block_words(p)[1] == block_waiting_key(p);
-}
+bool slab_refuses(void *p) { return slab_refuses_in(pages_run_of(p), p); }
 
 bool slab_bury(struct run *slab) {
   slab_set_home(slab, 0);
@@ -208,7 +190,7 @@ void slab_each_used(const struct run *slab, void (*visit)(void *, size_t, void *
   mark_free(slab, (struct chain){block_at_head(slab, word), slab_count(word)}, is_free);
   for (size_t i = 0; i < slab->capacity; i++) {
     char *block = first + i * size;
-    bool linked = !(slab->unlinked >> unit_of(slab, block) & 1);
+    bool linked = !(slab->unlinked >> slab_unit_of(slab, block) & 1);
     if (linked && !(is_free[i / 64] >> (i % 64) & 1)) visit(block, size, arg);
   }
 }
@@ -222,7 +204,7 @@ static uint64_t units_in_use(const struct run *slab, struct chain chain) {
   char *first = first_block(slab);
   mark_free(slab, chain, is_free);
   for (size_t i = 0; i < slab->capacity; i++) {
-    unsigned from = unit_of(slab, first + i * size), to = unit_of(slab, first + (i + 1) * size - 1);
+    unsigned from = slab_unit_of(slab, first + i * size), to = slab_unit_of(slab, first + (i + 1) * size - 1);
     if ((slab->unlinked >> from & 1) || (is_free[i / 64] >> (i % 64) & 1)) continue;
     in_use |= (~0ull >> (63 - (to - from))) << from;
   }
@@ -236,17 +218,17 @@ static uint64_t units_touched(const struct run *slab) {
 }
 
 static size_t purge_units(struct run *slab, uint64_t units) {
-  size_t size = unit_bytes(slab), purged = 0;
+  size_t size = slab_unit_bytes(slab), purged = 0;
   slab->moved = true; /* unless one fails */
   while (units) {
     unsigned from = lowest_bit(units);
     uint64_t gap = ~(units >> from); /* its lowest bit ends the stretch; without one the stretch is all 64 */
-    unsigned length = gap ? lowest_bit(gap) : UNITS;
+    unsigned length = gap ? lowest_bit(gap) : SLAB_UNITS;
     bool done = os_purge(run_start(slab) + from * size, length * size);
     pages_count_purge(length * size, done);
     if (done) purged += length * size;
     else slab->moved = false;
-    units &= length == UNITS ? 0 : ~(((1ull << length) - 1) << from);
+    units &= length == SLAB_UNITS ? 0 : ~(((1ull << length) - 1) << from);
   }
   return purged;
 }
@@ -255,7 +237,7 @@ struct slab_purge slab_purge_holes(struct run *slab) {
   struct slab_how how = {0};
   struct slab_purge purge = {0, 0, NULL};
   struct chain chain = slab_take(slab, false, &how);
-  uint64_t all = ~0ull >> (UNITS - run_bytes(slab) / unit_bytes(slab));
+  uint64_t all = ~0ull >> (SLAB_UNITS - run_bytes(slab) / slab_unit_bytes(slab));
   uint64_t holes = all & ~units_in_use(slab, chain), touched = units_touched(slab);
   void *kept = NULL, *kept_tail = NULL;
   unsigned dropped = 0;
@@ -265,8 +247,8 @@ struct slab_purge slab_purge_holes(struct run *slab) {
       break;
     }
     next = block_next(b);
-    if (holes >> unit_of(slab, b) & 1) {
-      STORE_RACING(slab->unlinked, slab->unlinked | 1ull << unit_of(slab, b));
+    if (holes >> slab_unit_of(slab, b) & 1) {
+      STORE_RACING(slab->unlinked, slab->unlinked | 1ull << slab_unit_of(slab, b));
       dropped++;
       continue;
     }

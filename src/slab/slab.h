@@ -19,6 +19,7 @@
 #ifndef TSLAB_SLAB_SLAB_H
 #define TSLAB_SLAB_SLAB_H
 
+#include "os/os.h"
 #include "pages/pages.h"
 #include "slab/classes.h"
 #include "slab/secret.h"
@@ -76,11 +77,26 @@ INLINE bool block_is_intact(void *block) {
   return block_has_key(block) && link_decode(block, (uintptr_t)block_words(block)[0]) != NULL;
 }
 
+/* Bytes of a unit, a power of two, and the number of the one that p lies in. */
+#define SLAB_UNITS 64
+INLINE size_t slab_unit_bytes(const struct run *slab) { return max_size(os_page_size, run_bytes(slab) / SLAB_UNITS); }
+INLINE unsigned slab_unit_of(const struct run *slab, const void *p) { /* no division: each remote free comes here */
+  return (unsigned)((size_t)((const char *)p - run_start(slab)) >> log2_floor(slab_unit_bytes(slab)));
+}
+
 /* Whether a block of the slab, which p lies in, starts at p. */
-HIDDEN bool slab_starts_block(const struct run *slab, const void *p);
+INLINE bool slab_starts_block(const struct run *slab, const void *p) {
+  bool fits = (const char *)p + class_size(slab->class) <= run_start(slab) + run_bytes(slab);
+  return fits && class_starts_block((uintptr_t)p, class_inverse(slab->class));
+}
 
 /* Whether p, anywhere in a slab, is no block in use: it starts none, holds its key, or lies in a unit that is not
  * linked, because nothing there was handed out yet, or everything is free and went to the kernel, keys and all. */
+INLINE bool slab_refuses_in(const struct run *slab, void *p) {
+  if (UNLIKELY(!slab_starts_block(slab, p))) return true;
+  if (UNLIKELY(LOAD_RACING(slab->unlinked) >> slab_unit_of(slab, p) & 1)) return true;
+  return block_has_key(p) || (uintptr_t)block_words(p)[1] == block_waiting_key(p);
+}
 HIDDEN bool slab_refuses(void *p);
 INLINE bool block_is_free(void *p) { return TSLAB_HARDENED ? slab_refuses(p) : block_has_key(p); }
 
