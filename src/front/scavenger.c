@@ -8,9 +8,14 @@
  * round one that only those take who gather all there is. Where no thread can be made, slow paths purge when more than
  * INLINE_NOTICE lies free, and one of them tries again a minute later.
  *
- * It also publishes (front/publish.h): then it is born, or woken, by the first slow path after `due`, and stays up
- * while slow paths are visited, so that these look at a clock only while it is asleep or unborn: at ticks, because a
- * process that does little does not have libc's clocks in memory. */
+ * It also publishes (front/publish.h). Three rules make sure that a reader outside finds a heap of PUBLISH_LEAST bytes
+ * or more, whatever the program does next:
+ *   - The slow path that brings the heap to that size makes the thread, which publishes at its first tick. A smaller
+ *     program gets its thread from the first slow path after `due`, a second later: most programs have ended by then.
+ *   - While the thread is awake it publishes at every tick, and stays awake as long as slow paths run.
+ *   - Before it sleeps it says so (ASLEEP) and then publishes once more. A slow path that did not see ASLEEP is in those
+ *     figures; one that sees it wakes the thread.
+ * Slow paths read the time stamp counter for `due` and not libc's clocks, whose pages a small process has not touched. */
 #include "front/front.h"
 
 #include "base/options.h"
@@ -38,7 +43,8 @@
 #define TICK_MS       250
 #define AGE           2 /* ticks */
 #define IDLE_TICKS    4
-#define PUBLISH_S     1  /* at most so old when a slow path comes by */
+#define PUBLISH_S     1  /* a smaller heap is published by the first slow path after so many seconds */
+#define PUBLISH_LEAST (1 * MiB)
 #define PUBLISH_SHARE 50 /* so many times as long as gathering took, nothing is gathered: two parts of a hundred */
 #define RETRY_S       60 /* where it is not possible; for making the thread, too */
 #define STACK_BYTES   (256 * KiB) /* static TLS of every loaded library lies in it too */
@@ -48,7 +54,8 @@ static _Atomic uint32_t state;
 static pthread_t scavenger; /* written while STARTING */
 static uint64_t tick = 1;
 static bool visited; /* a thread came by a slow path since the last tick */
-static _Atomic uint64_t due; /* ticks; 0: not known yet */
+static _Atomic uint64_t due; /* ticks; 0: not known yet; UINT64_MAX: never */
+static _Atomic uint64_t inherited; /* in a fork child: heap_bytes() at its birth, or less if it was less since */
 static _Atomic uint64_t try_again_ns; /* when IMPOSSIBLE, on the coarse clock; 0: never */
 
 /* Outermost of all. A round over all parts has a slab, or blocks of a depot, in its hands for moments, which another
@@ -114,22 +121,28 @@ static uint64_t ticks_after(uint64_t now, uint64_t seconds) {
   return scale ? now + seconds * ((UINT64_C(1000000000) << 32) / scale) : 0;
 }
 
-/* Whether it is worth staying up for. */
-static bool publish(void) {
-  static uint64_t not_before;
+/* Returns true if figures were published. */
+static bool publish_and_time(uint64_t *not_before) {
   uint64_t start = ticks_now();
-  if (visited && start < not_before) return true; /* the last look before a quiet time counts */
   bool done = publish_now();
   uint64_t end = ticks_now();
-  not_before = end + (end - start) * PUBLISH_SHARE; /* where there is much to gather */
+  *not_before = end + (end - start) * PUBLISH_SHARE; /* where there is much to gather */
   atomic_store_explicit(&due, ticks_after(end, done ? PUBLISH_S : RETRY_S), memory_order_relaxed);
-  return done && visited;
+  return done;
+}
+
+/* Returns true if a slow path may bring news before the next tick. */
+static bool publish(void) {
+  static uint64_t not_before;
+  if (visited && ticks_now() < not_before) return true; /* the last look before a quiet time counts */
+  return publish_and_time(&not_before) && visited;
 }
 
 static void sleep_until_woken(void) {
-  publish_rest();
   uint32_t busy = BUSY;
   if (!atomic_compare_exchange_strong(&state, &busy, ASLEEP)) return;
+  if (publish_now()) atomic_store_explicit(&due, 1, memory_order_relaxed); /* any slow path from now on brings news */
+  publish_rest();
   uint32_t asleep = ASLEEP; /* a notice given between the last look and the exchange was lost */
   if (pages_free_dirty() + large_cache_total() > NOTICE) atomic_compare_exchange_strong(&state, &asleep, BUSY);
   while (atomic_load(&state) == ASLEEP) os_wait(&state, ASLEEP, 0);
@@ -184,6 +197,27 @@ static bool is_due(void) {
   return when != 0 && now >= when;
 }
 
+/* Bytes that the program has, or could take without a slow path: of slabs, the blocks that ever left them. The granules
+ * of slabs alone say little: a program with one block of each of 20 sizes has 20 granules and uses 20 pages. */
+static size_t heap_bytes(void) {
+  struct pages_totals totals = pages_totals();
+  size_t bytes = totals.committed - totals.free_clean - totals.free_dirty, slabs = 0, used = 0;
+  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
+    slabs += (size_t)atomic_load_explicit(&p->slab_granules, memory_order_relaxed) << GRANULE_SHIFT;
+    used += LOAD_RACING(p->first_use_bytes);
+  }
+  return bytes - min_size(slabs, bytes) + min_size(used, slabs);
+}
+
+/* Returns true once the heap is large enough to be published at once. A fork child counts only its own growth: most
+ * children execute another program soon, and should not make a thread for what their parent held. */
+static bool has_grown(void) {
+  if (atomic_load_explicit(&due, memory_order_relaxed) == UINT64_MAX) return false;
+  size_t bytes = heap_bytes(), before = atomic_load_explicit(&inherited, memory_order_relaxed);
+  if (bytes < before) atomic_store_explicit(&inherited, bytes, memory_order_relaxed);
+  return bytes >= before + PUBLISH_LEAST;
+}
+
 static COLD bool is_wanted(void) {
   bool wanted = publish_is_wanted();
   if (!wanted) atomic_store_explicit(&due, UINT64_MAX, memory_order_relaxed);
@@ -211,6 +245,17 @@ static void start(uint32_t seen) {
   current_part = part;
 }
 
+/* Where no thread could be made. Tries again after a while, unless the program's user wants none. */
+static void do_without(void) {
+  uint64_t now = ticks_now(), when = atomic_load_explicit(&try_again_ns, memory_order_relaxed);
+  atomic_store_explicit(&due, when ? ticks_after(now, RETRY_S) : UINT64_MAX, memory_order_relaxed);
+  if (pages_free_dirty() + large_cache_total() > INLINE_NOTICE) purge_inline();
+  uint32_t impossible = IMPOSSIBLE;
+  if (when == 0 || os_now_coarse_ns() < when) return;
+  atomic_store_explicit(&due, 1, memory_order_relaxed);
+  atomic_compare_exchange_strong(&state, &impossible, UNBORN);
+}
+
 static COLD void start_or_wake(uint32_t seen) {
   int kept = errno;
   if (seen == ASLEEP) {
@@ -218,10 +263,7 @@ static COLD void start_or_wake(uint32_t seen) {
   } else if (seen == UNBORN && !fork_is_visitor()) {
     start(seen);
   } else if (seen == IMPOSSIBLE) {
-    atomic_store_explicit(&due, UINT64_MAX, memory_order_relaxed);
-    if (pages_free_dirty() + large_cache_total() > INLINE_NOTICE) purge_inline();
-    uint64_t when = atomic_load_explicit(&try_again_ns, memory_order_relaxed);
-    if (when != 0 && os_now_coarse_ns() >= when) atomic_compare_exchange_strong(&state, &seen, UNBORN);
+    do_without();
   }
   errno = kept;
 }
@@ -250,7 +292,8 @@ static void notice(size_t depot_bytes, enum caller caller) {
   if (LIKELY(seen == BUSY) || seen == STARTING || thread_has_ended) return;
   bool is_locked = seen == UNBORN && may_be_under_stack_lock();
   if (is_locked && (caller == BY_FREE || front_is_giving_birth())) return;
-  bool publishes = (caller == BY_MALLOC || seen != UNBORN) && is_due() && is_wanted();
+  bool publishes = seen == UNBORN ? caller == BY_MALLOC && (is_due() || has_grown()) : is_due();
+  publishes = publishes && is_wanted();
   bool enough = depot_bytes > DEPOT_NOTICE || pages_free_dirty() + large_cache_total() + reserve_bytes() > NOTICE;
   if (!publishes && !enough && !(is_locked && holds_much())) return;
   if (front_is_ready()) start_or_wake(seen);
@@ -287,6 +330,7 @@ void scavenger_after_fork_child(void) {
   lock_reset(&round_lock);
   atomic_store(&due, 0);
   atomic_store(&state, UNBORN);
+  atomic_store(&inherited, heap_bytes());
 }
 
 /* Under round_lock. */

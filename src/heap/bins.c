@@ -96,6 +96,7 @@ static struct chain take_from(struct part *part, struct bin *bin, struct run *sl
   if (chain.count == 0 && stays) {
     tally_stage(part->tally, PATH_FRESH);
     chain = slab_link(slab, (unsigned)min_size(wanted, FRESH));
+    STORE_RACING(part->first_use_bytes, part->first_use_bytes + chain.count * class_size(slab->class));
     stays = slab->unlinked != 0 || !unlist(slab);
   }
   unlink_slab(bin, slab);

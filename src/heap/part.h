@@ -222,6 +222,7 @@ struct part {
   bool closing;           /* its epoch is: no slab stays once it is empty */
   uint64_t visits, seen_visits; /* slow path entries now and at the scavenger's last look */
   uint64_t served, freed;       /* mallocs and frees of all classes up to their last visits */
+  uint64_t first_use_bytes;     /* of blocks that left a slab for the first time since their pages were untouched */
   uint64_t opened;              /* classes that have a cap, one bit each */
   struct undo undo;
   struct large_cache large;

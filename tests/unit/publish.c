@@ -351,6 +351,94 @@ static void unwanted(void) {
   CHECK(!is_published(getpid()));
 }
 
+/* ---- heaps whose process waits ----------------------------------------------------------------------------------- */
+
+enum { HELD = 5000, HELD_SIZE = 1000, THREADS = 5 };
+
+/* Blocks that stay: 5 MB, in a few milliseconds. */
+static void take_blocks(int count) {
+  for (int i = 0; i < count; i++) {
+    char *const block = tslab_malloc(HELD_SIZE);
+    CHECK(block != NULL);
+    memset(block, 1, HELD_SIZE);
+  }
+}
+
+/* Waits as the process does that is looked at: without a call of ours. */
+static void wait_for_blocks(uint64_t count) {
+  for (uint64_t seen = 0; seen < count; pause_shortly()) {
+    struct published p;
+    if (!read_published(getpid(), &p)) continue;
+    seen = published_value(&p, "process", 0, "live_blocks");
+    forget_published(&p);
+  }
+}
+
+static void *take_and_wait(void *all_have) {
+  take_blocks(HELD / THREADS);
+  pthread_barrier_wait(all_have);
+  pause();
+  return NULL;
+}
+
+static void hold_in_threads(void) {
+  static pthread_barrier_t all_have;
+  pthread_t thread;
+  CHECK(pthread_barrier_init(&all_have, NULL, THREADS + 1) == 0);
+  for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&thread, NULL, take_and_wait, &all_have) == 0);
+  pthread_barrier_wait(&all_have);
+  wait_for_blocks(HELD);
+}
+
+static void hold_in_child(void) {
+  take_blocks(HELD);
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    take_blocks(HELD);
+    wait_for_blocks(2 * HELD);
+    exit(0);
+  }
+  CHECK(end_of(child) == 0);
+}
+
+static void hold(void) {
+  const char *const how = getenv("HOLD");
+  if (strcmp(how, "threads") == 0) hold_in_threads();
+  else if (strcmp(how, "child") == 0) hold_in_child();
+  else take_blocks(HELD);
+  if (strcmp(how, "asleep") == 0) { /* the thread sleeps after a second without work, and must be woken at once */
+    wait_for_blocks(HELD);
+    nanosleep(&(struct timespec){.tv_sec = 1, .tv_nsec = 500000000}, NULL);
+    take_blocks(HELD);
+  }
+  wait_for_blocks(strcmp(how, "asleep") == 0 ? 2 * HELD : HELD);
+}
+
+static unsigned threads(void) {
+  unsigned count = 0;
+  DIR *const tasks = opendir("/proc/self/task");
+  CHECK(tasks != NULL);
+  while (readdir(tasks)) count++;
+  closedir(tasks);
+  return count - 2; /* . and .. */
+}
+
+/* One block of each of many sizes: 20 slabs and more, of which little is touched. A sanitizer has threads of its own. */
+static void hold_little(void) {
+  const unsigned before = threads();
+  for (size_t size = 16; size <= 8 * KiB; size += size / 4) CHECK(tslab_malloc(size) != NULL);
+  CHECK_COUNT(pages_totals().committed, >=, 1 * MiB);
+  CHECK_COUNT(threads(), ==, before);
+}
+
+static void hold_unwanted(void) {
+  const unsigned before = threads();
+  take_blocks(HELD);
+  CHECK_COUNT(threads(), ==, before);
+  CHECK(!is_published(getpid()));
+}
+
 /* As another program, under the same id: what the first left is replaced. */
 static void execute(void) {
   struct stat before, after;
@@ -558,6 +646,10 @@ static const struct scenario {
     {"hurry", hurry, HELPER, NULL, {""}},
     {"live_long", live_long, 0, NULL, {""}},
     {"live_fast", live_fast, 0, NULL, {""}},
+    {"hold", hold, 0, "HOLD", {"alone", "asleep"}},
+    {"hold", hold, BARE, "HOLD", {"threads", "child"}},
+    {"hold_little", hold_little, 0, NULL, {""}},
+    {"hold_unwanted", hold_unwanted, 0, "TSLAB_PUBLISH", {"0"}},
     {"leave_main", leave_main, BARE, NULL, {""}},
     {"unwanted", unwanted, 0, "TSLAB_PUBLISH", {"0"}},
     {"without_scavenger", unwanted, 0, "TSLAB_SCAVENGER", {"0"}},
