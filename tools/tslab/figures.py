@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tslab import process as processes
+from tslab import unpublished
 from tslab.errors import LabError, Unreadable
 from tslab.metrics import KEYS, PROCESS, known_fields, section
 from tslab.process import Process
@@ -103,7 +104,7 @@ def read_process(pid: int) -> tuple[Document, bytes]:
         if found and layout.started_realtime_ns / 1e9 < found.started - 2:
             raise Unreadable(
                 f"{path} was left by an earlier process with the number {pid}, which was killed; "
-                + processes.why_no_segment(found, path)
+                + unpublished.why(found, path)
             )
         if found:  # the library publishes what it knows without a call; a saved copy has what we ask for it
             snapshot = with_value(layout, snapshot, PROCESS, RESIDENT, processes.resident_bytes(pid))
@@ -137,7 +138,7 @@ def _segment_of(pid: int) -> Iterator[tuple[Fetch, int, Process | None, str]]:
         descriptor = processes.open_segment(path, owners)
     except OSError as error:
         if found:
-            raise Unreadable(processes.why_no_segment(found, path)) from error
+            raise Unreadable(unpublished.why(found, path)) from error
         raise Unreadable(f"there is no process {pid}, and none of that number left figures behind ({path})") from error
     try:
         yield of_descriptor(descriptor), os.fstat(descriptor).st_size, found, path

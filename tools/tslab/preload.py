@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tslab import process as processes
-from tslab import project
+from tslab import project, unpublished
 from tslab.arms import is_tslab
 from tslab.errors import LabError
 
@@ -78,7 +78,7 @@ def running(library: Path) -> Iterator[int]:
         found = processes.look(child.pid)
         while found and not Path(processes.segment_path(found)).exists():
             if time.monotonic() > end or child.poll() is not None:
-                why = processes.why_no_segment(found, processes.segment_path(found))
+                why = unpublished.why(found, processes.segment_path(found))
                 raise LabError(f"a program under {library} publishes nothing: {why}")
             time.sleep(0.05)
         yield child.pid

@@ -1,4 +1,4 @@
-"""A process seen from outside: where its figures lie, what it is doing, and why there are none when there are none.
+"""A process seen from outside: where its figures lie, and what it is doing.
 
 Everything is read from /proc and needs no cooperation: it works on a process that hangs, is stopped, or has just been
 killed and left its segment behind.
@@ -19,9 +19,6 @@ from tslab.errors import Unreadable
 from tslab.segment import printable
 
 DIRECTORY = "/dev/shm"
-HOW_TO_START = "start it with `tslab run -- COMMAND`, or with LD_PRELOAD=/path/to/libtslab.so"
-# The segment is made by the second look of the library's own thread, so a process younger than this has none yet.
-YOUNG_S = 3.0
 
 STATES = {
     "R": "running", "S": "sleeping", "I": "sleeping", "D": "waiting in the kernel", "T": "stopped", "t": "traced",
@@ -153,32 +150,3 @@ def _user_name(user: int) -> str:
         return pwd.getpwuid(user).pw_name
     except KeyError:
         return f"user {user}"
-
-
-def why_no_segment(process: Process, path: str) -> str:
-    """One sentence on what is the case, and one on what to do."""
-    here = f"process {process.pid} ({process.command:.60})"
-    if process.state == STATES["Z"]:
-        return f"{here} has ended and waits for its parent: its figures are gone"
-    try:
-        mapped = "libtslab" in Path(f"/proc/{process.pid}/maps").read_text(errors="replace")
-        environment = Path(f"/proc/{process.pid}/environ").read_bytes()
-    except PermissionError:
-        if process.users & {os.geteuid()}:
-            return f"{here} is yours, but the system does not let you look into it: try sudo, or from its container"
-        return f"{here} belongs to {owner_names(process.users)}: run this as that user, or with sudo"
-    except OSError:
-        if process.command.startswith("["):
-            return f"{here} has no memory of its own: it ends just now, or is the kernel's"
-        return f"process {process.pid} ended while it was looked at"
-    if not mapped:
-        return f"{here} runs without temporal-slab (libtslab is not in its memory map): {HOW_TO_START}"
-    if time.time() - process.started < YOUNG_S:
-        return f"{here} is too young: it publishes after its first second; look again in a moment"
-    for setting in (b"TSLAB_PUBLISH=0", b"TSLAB_SCAVENGER=0"):
-        if setting in environment.split(b"\0"):
-            return f"{here} has {setting.decode()} in its environment, so it does not publish: start it without"
-    return (
-        f"{here} has temporal-slab, but there is no {path}: it has allocated nothing since its first second, "
-        f"or {DIRECTORY} is missing, full or read-only for it"
-    )
