@@ -224,25 +224,25 @@ static void start_pushes(struct pushes *pushes) {
   memset(pushes->last, 0, sizeof pushes->last);
 }
 
-static void join_group(struct group *group, void *block) {
-  block_link(block, group->head);
-  group->head = block;
-  group->count++;
-}
-
-static void add_block(struct lock *gate, struct pushes *pushes, struct run *slab, void *block) {
+/* The slab's group, which the caller adds a block to. */
+static struct group *group_of(struct lock *gate, struct pushes *pushes, struct run *slab) {
   uint8_t *last = &pushes->last[run_index(slab) % GROUPS];
   struct group *group = *last ? &pushes->groups[*last - 1] : NULL;
-  if (group && group->slab == slab) {
-    join_group(group, block);
-    return;
-  }
+  if (group && group->slab == slab) return group;
   if (pushes->count == GROUPS) {
     push_all(gate, pushes);
     start_pushes(pushes);
   }
-  pushes->groups[pushes->count++] = (struct group){slab, block, block, 1};
+  group = &pushes->groups[pushes->count++];
+  *group = (struct group){slab, CHAIN_END, NULL, 0};
   *last = (uint8_t)pushes->count;
+  return group;
+}
+
+INLINE void join_group(struct group *group, void *block) {
+  block_link(block, group->head);
+  if (group->count++ == 0) group->tail = block;
+  group->head = block;
 }
 
 static bool is_block(const void *p) {
@@ -277,19 +277,9 @@ void bins_return(struct lock *gate, struct chain chain) {
   for (void *block = chain.head, *next; block != CHAIN_END; block = next) {
     next = block_next(block);
     block_mark_free(block);
-    add_block(gate, &pushes, pages_run_holding(block), block);
+    join_group(group_of(gate, &pushes, pages_run_holding(block)), block);
   }
   push_all(gate, &pushes);
-}
-
-/* Returns true if the remote free of a block was right, which the hardened build checked when it was made, and marks the
- * block free, as the hardened build did then. `run`: what the block lies in now. */
-static bool take_freed(const struct run *run, void *block) {
-  if (UNLIKELY(!run || run->kind != RUN_SLAB || run->epoch != 0)) return false; /* a second free has ended its slab */
-  if (TSLAB_HARDENED) return block_is_intact(block);
-  if (UNLIKELY(slab_refuses_in(run, block))) return false;
-  block_mark_free(block);
-  return true;
 }
 
 /* The free was counted when it was made. */
@@ -301,18 +291,55 @@ static COLD void refuse_freed(struct part *part, const struct run *run, void *bl
   else misuse("free", block);
 }
 
-static struct run *run_now(void *block) {
-  struct run *run = slab_at((uint32_t)granule_of(block));
-  return LIKELY(run->kind == RUN_SLAB) ? run : pages_run_of(block);
+/* What is the same for neighbours in a batch, which mostly lie in one granule. */
+struct place {
+  size_t granule; /* SIZE_MAX: nothing is known */
+  struct run *slab;
+  struct group *group; /* NULL: not looked for yet */
+  const char *last;    /* no block starts behind it */
+  uint64_t unlinked;
+  unsigned unit_shift;
+};
+
+/* Returns what the block lies in. `place` is known if that is a slab of epoch 0; else a second free has ended the
+ * slab. */
+static struct run *find_place(struct place *place, void *block) {
+  struct run *slab = slab_at((uint32_t)granule_of(block));
+  if (UNLIKELY(slab->kind != RUN_SLAB)) slab = pages_run_of(block);
+  place->granule = SIZE_MAX;
+  if (UNLIKELY(!slab || slab->kind != RUN_SLAB || slab->epoch != 0)) return slab;
+  place->granule = granule_of(block);
+  place->slab = slab;
+  place->group = NULL;
+  place->last = run_start(slab) + run_bytes(slab) - class_size(slab->class);
+  place->unlinked = LOAD_RACING(slab->unlinked);
+  place->unit_shift = log2_floor(slab_unit_bytes(slab));
+  return slab;
+}
+
+/* Returns true if the block was in use when it was freed. The free has seen that its address is one of a block; the
+ * hardened build has looked at the block, too, and marked it free. */
+INLINE bool was_in_use(const struct place *place, void *block) {
+  if (UNLIKELY(place->granule == SIZE_MAX)) return false;
+  if (TSLAB_HARDENED) return block_is_intact(block);
+  size_t unit = (size_t)((char *)block - run_start(place->slab)) >> place->unit_shift;
+  return (const char *)block <= place->last && !(place->unlinked >> unit & 1) && !block_has_key(block);
 }
 
 void bins_return_batch(struct part *part, void *const *blocks, unsigned count) {
   struct pushes pushes;
+  struct place place = {.granule = SIZE_MAX};
   start_pushes(&pushes);
   for (unsigned i = 0; i < count; i++) {
-    struct run *run = run_now(blocks[i]);
-    if (LIKELY(take_freed(run, blocks[i]))) add_block(&part->lock, &pushes, run, blocks[i]);
-    else refuse_freed(part, run, blocks[i]);
+    void *block = blocks[i];
+    struct run *run = granule_of(block) == place.granule ? place.slab : find_place(&place, block);
+    if (UNLIKELY(!was_in_use(&place, block))) {
+      refuse_freed(part, run, block);
+      continue;
+    }
+    if (!place.group) place.group = group_of(&part->lock, &pushes, place.slab);
+    block_mark_free(block);
+    join_group(place.group, block);
   }
   push_all(&part->lock, &pushes);
 }

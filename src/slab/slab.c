@@ -160,7 +160,12 @@ void *slab_block_of(const struct run *slab, const void *p) {
   return index < slab->capacity ? first + index * size : NULL;
 }
 
-bool slab_refuses(void *p) { return slab_refuses_in(pages_run_of(p), p); }
+bool slab_refuses(void *p) {
+  const struct run *slab = pages_run_of(p);
+  if (!slab_starts_block(slab, p)) return true;
+  if (LOAD_RACING(slab->unlinked) >> slab_unit_of(slab, p) & 1) return true;
+  return block_has_key(p) || (uintptr_t)block_words(p)[1] == block_waiting_key(p);
+}
 
 bool slab_bury(struct run *slab) {
   slab_set_home(slab, 0);

@@ -92,11 +92,6 @@ INLINE bool slab_starts_block(const struct run *slab, const void *p) {
 
 /* Whether p, anywhere in a slab, is no block in use: it starts none, holds its key, or lies in a unit that is not
  * linked, because nothing there was handed out yet, or everything is free and went to the kernel, keys and all. */
-INLINE bool slab_refuses_in(const struct run *slab, void *p) {
-  if (UNLIKELY(!slab_starts_block(slab, p))) return true;
-  if (UNLIKELY(LOAD_RACING(slab->unlinked) >> slab_unit_of(slab, p) & 1)) return true;
-  return block_has_key(p) || (uintptr_t)block_words(p)[1] == block_waiting_key(p);
-}
 HIDDEN bool slab_refuses(void *p);
 INLINE bool block_is_free(void *p) { return TSLAB_HARDENED ? slab_refuses(p) : block_has_key(p); }
 
