@@ -75,6 +75,24 @@ def by_cmake(prefix: Path, work: Path) -> None:
     expect("optional.h, preloaded", run([built / "optional"], LD_PRELOAD=library), "available=1", "routed=1")
 
 
+def names_a_double_free(prefix: Path, work: Path) -> None:
+    """At the call by the hardened library, at the program's end by the other, which says so."""
+    program = work / "twice"
+    run(["cc", "-w", "-O0", CONSUMER / "twice.c", "-o", program])
+    hardened = only(prefix.rglob("libtslab-hardened.so.0"), "libtslab-hardened.so.0")
+    linked = work / "pc_shared"
+    libraries = str(hardened.parent)
+    answer = run([linked], LD_PRELOAD=str(hardened), LD_LIBRARY_PATH=libraries)
+    expect("hardened before the library that a program links", answer, "routed=1", "live=0", "malloc=tslab")
+    for library, printed, late in [(hardened, "", False), (hardened.with_name("libtslab.so.0"), "after\n", True)]:
+        variables = {**environment(), "LD_PRELOAD": str(library)}
+        outcome = subprocess.run([program], env=variables, capture_output=True, text=True, check=False)
+        told = outcome.stderr
+        if "double free of" not in told or outcome.stdout != printed or ("found late" in told) != late:
+            raise Failure(f"{library.name} with a double free: printed {outcome.stdout!r} and said {told!r}")
+        print(f"{library.name}: {told.strip()}")
+
+
 def takes_no_names(prefix: Path) -> None:
     """What an archive defines is what the shared library exports, begins with tslab_, or is the compiler's."""
 
@@ -124,6 +142,7 @@ def main() -> int:
             knows_no_place(prefix, [build, first])
             takes_no_names(prefix)
             by_pkg_config(prefix, work)
+            names_a_double_free(prefix, work)
             by_cmake(prefix, work)
             refuses_other_versions(prefix, work)
         except Failure as failure:
