@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/options.h"
+#include "heap/lifetime.h"
 #include "os/lock.h"
 #include "slab/chunk.h"
 #include <stdlib.h>
@@ -33,9 +34,21 @@ static const char *chunk_text(char *out, size_t capacity, size_t size) {
   return out;
 }
 
-static void say_freed(const char *call, const void *p, const char *what) {
-  if (strcmp(call, "free") == 0) log_line("double free of %p (%s)", p, what);
-  else log_line("%s of freed block %p (%s)", call, p, what);
+/* Ends a line that could accuse an innocent call: where memory served before, a pointer from that time may be to blame.
+ * A fresh epoch on fresh memory gets none. */
+static const char *stale_text(const struct run *run, const char *text) {
+  if (!run->epoch) return "";
+  return run->was == CHUNK_WAS || !lifetime_at(run->epoch)->novel ? text : "";
+}
+
+static void say_freed(const char *call, const void *p, const char *what, const char *end) {
+  if (strcmp(call, "free") == 0) log_line("double free of %p (%s)%s", p, what, end);
+  else log_line("%s of freed block %p (%s)%s", call, p, what, end);
+}
+
+static void say_freed_in(const char *call, const void *p, const char *what, const struct run *run) {
+  say_freed(call, p, what, stale_text(run, "; if no other call freed this block, one freed it by a pointer from before "
+                                           "a reset or an epoch's end (TSLAB_ON_DESTROY=trap names that call)"));
 }
 
 static void say_foreign(const char *call, const void *p) {
@@ -47,15 +60,15 @@ static void say_in_free_memory(const char *call, const void *p) {
   char text[32];
   unsigned was = pages.runs[granule_of(p)].was;
   if (was == 0) say_foreign(call, p);
-  else if (was == LARGE_WAS) say_freed(call, p, "large block");
-  else if (was == CHUNK_WAS) say_freed(call, p, "block of an epoch, freed before or with it");
-  else say_freed(call, p, class_text(text, sizeof text, was - 1));
+  else if (was == LARGE_WAS) say_freed(call, p, "large block", "");
+  else if (was == CHUNK_WAS) say_freed(call, p, "block of an epoch, freed before or with it", "");
+  else say_freed(call, p, class_text(text, sizeof text, was - 1), "");
 }
 
 /* On a page that the kernel has, or has back, nothing says which of the two it was. */
-static void say_unused(const char *call, const void *p, const char *class) {
+static void say_unused(const char *call, const void *p, const char *class, const struct run *run) {
   uintptr_t word = (uintptr_t)((void *const *)p)[1];
-  if (word == block_key(p) || word == block_waiting_key(p)) say_freed(call, p, class);
+  if (word == block_key(p) || word == block_waiting_key(p)) say_freed_in(call, p, class, run);
   else log_line("%s of %p (%s; freed long ago, or never allocated)", call, p, class);
 }
 
@@ -77,8 +90,9 @@ static bool say_interior(const char *call, const void *p, const struct run *run)
   if (run->kind == RUN_CHUNK) {
     char *start = chunk_block_of(run, p);
     if (!start) return false;
-    log_line("%s of interior pointer %p (%zu bytes into a %s)", call, p, (size_t)((const char *)p - start),
-             chunk_text(text, sizeof text, chunk_size_of(run, start)));
+    log_line("%s of interior pointer %p (%zu bytes into a %s)%s", call, p, (size_t)((const char *)p - start),
+             chunk_text(text, sizeof text, chunk_size_of(run, start)),
+             stale_text(run, "; or it is a pointer from before a reset or an epoch's end, where another block lay"));
     return true;
   }
   const char *block = slab_block_of(run, p);
@@ -95,41 +109,78 @@ void misuse(const char *call, const void *p) {
   else if (run->kind == RUN_FREE || run->kind == RUN_RESERVED) say_in_free_memory(call, p);
   else if (run->kind == RUN_TRAP) log_line("%s of %p (block of destroyed epoch %zu)", call, p, run->size);
   else if (run->kind == RUN_CHUNK && chunk_place_of(run, p) == CHUNK_FREED)
-    say_freed(call, p, chunk_text(text, sizeof text, chunk_size_of(run, p)));
+    say_freed_in(call, p, chunk_text(text, sizeof text, chunk_size_of(run, p)), run);
   else if (run->kind == RUN_SLAB && slab_block_of(run, p) == p)
-    say_unused(call, p, class_text(text, sizeof text, run->class));
+    say_unused(call, p, class_text(text, sizeof text, run->class), run);
   else if (!say_interior(call, p, run)) say_nowhere(call, p, run);
   end();
 }
 
-/* Whether the second word of a block of a list says that it was met, or handed out, before, and no more. */
-static bool is_surely_double(const void *block) {
-  uintptr_t word = (uintptr_t)((void *const *)block)[1];
-  return word == 0 || word - block_key(block) <= 1;
+/* Ends what is told when a list is looked at, which may be long after the mistake. */
+static const char *late_text(void) {
+  return TSLAB_HARDENED ? "" : "; found late: libtslab-hardened.so.0 names a double free at the call";
 }
 
-static void say_written(const void *block, size_t at, const char *what) {
-  log_line("write to freed block %p (%s, at byte %zu)", block, what, at);
+/* The block that ends where this one starts, which an overrun comes from, and its state now. */
+static const char *before_text(char *out, size_t capacity, const struct run *run, const void *block) {
+  char *before = slab_block_of(run, (const char *)block - 1);
+  if (!before) log_format(out, capacity, "what lies before its slab");
+  else log_format(out, capacity, "the block before it (%p, %s)", (void *)before, slab_refuses(before) ? "free" : "in use");
+  return out;
+}
+
+/* Returns true if the first word of a free block still links to another block of its class, or to the end of a list. */
+static bool links_on(const struct run *run, void *block) {
+  const void *next = block_next(block);
+  if (TSLAB_HARDENED) return link_decode(block, (uintptr_t)block_words(block)[0]) != NULL;
+  const struct run *other = next == CHAIN_END ? run : pages_run_of(next);
+  if (!other || other->kind != RUN_SLAB || other->class != run->class) return false;
+  return next == CHAIN_END || slab_block_of(other, next) == next;
+}
+
+/* Returns true if the two words of a block on a list say that it was met or handed out before, and nothing else: malloc
+ * clears the second word and leaves the first. */
+static bool is_surely_double(const struct run *run, void *block) {
+  uintptr_t word = (uintptr_t)block_words(block)[1];
+  return word - block_key(block) <= 1 || (word == 0 && links_on(run, block));
+}
+
+/* A write that comes from below changes byte 0, too: only then is the block before it suspected. */
+static void say_written(const void *block, size_t at, const struct run *run) {
+  char class[32], before[80];
+  class_text(class, sizeof class, run->class);
+  if (at > 0) log_line("write to freed block %p (%s, at byte %zu)", block, class, at);
+  else log_line("write to freed block %p (%s, at byte 0), or overrun from %s", block, class,
+                before_text(before, sizeof before, run, block));
 }
 
 void misuse_written(const void *block, size_t at) {
-  char text[32];
-  say_written(block, at, class_text(text, sizeof text, pages_run_of(block)->class));
+  say_written(block, at, pages_run_of(block));
   end();
 }
 
-void misuse_freed(const void *block) {
-  char text[48];
+/* Of a block whose key is gone. A hardened library refuses a second free at the call, so it was written to. */
+static void say_changed(void *block, const struct run *run) {
+  char class[32], before[80];
+  bool links = links_on(run, block);
+  class_text(class, sizeof class, run->class);
+  if (TSLAB_HARDENED) say_written(block, links ? sizeof(void *) : 0, run);
+  else if (links) log_line("free block %p (%s) has changed at byte 8: it was freed twice, or written to after its free%s",
+                           block, class, late_text());
+  else log_line("free block %p (%s) has changed: it was freed twice, written to after its free, or overrun by %s%s",
+                block, class, before_text(before, sizeof before, run, block), late_text());
+}
+
+void misuse_freed(void *block) {
+  char class[32];
   const struct run *run = pages_run_of(block);
-  if (!run || run->kind != RUN_SLAB || slab_block_of(run, block) != block) {
-    log_line("write to a freed block: a list of free blocks leads to %p, which is none", block);
-  } else {
-    class_text(text, sizeof text, run->class);
-    if (TSLAB_HARDENED && !link_decode(block, *(const uint64_t *)block)) say_written(block, 0, text);
-    else if (is_surely_double(block)) say_freed("free", block, text);
-    else if (TSLAB_HARDENED) say_written(block, sizeof(void *), text); /* a second free is refused at the call */
-    else log_line("double free of %p (%s), or a write to it after it was freed", block, text);
-  }
+  if (!run || run->kind != RUN_SLAB || slab_block_of(run, block) != block)
+    log_line("free list corrupted: it links to %p, which is not a block: a free block was written to, or overrun by the "
+             "block before it%s", block, TSLAB_HARDENED ? "" : "; libtslab-hardened.so.0 names the block");
+  else if (TSLAB_HARDENED && !links_on(run, block)) say_written(block, 0, run);
+  else if (is_surely_double(run, block))
+    say_freed("free", block, class_text(class, sizeof class, run->class), late_text());
+  else say_changed(block, run);
   end();
 }
 

@@ -10,8 +10,9 @@
 /* p starts no block in use. */
 HIDDEN COLD void misuse(const char *call, const void *p);
 
-/* What a list of free blocks leads to, and may be read, is no block, was there already, or no longer holds its key. */
-HIDDEN COLD void misuse_freed(const void *block);
+/* A list of free blocks links to `block`, which may be read, and it is not a free block as it was left: it is no block at
+ * all, is on the list twice, or has changed. */
+HIDDEN COLD void misuse_freed(void *block);
 
 /* A free block of a size class was written to, at that byte first. */
 HIDDEN COLD void misuse_written(const void *block, size_t at);

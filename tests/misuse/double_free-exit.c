@@ -6,4 +6,6 @@ static void run(void) {
   tslab_free(block);
 }
 
-MISUSE("a small block freed twice, the last thing that a process does", NAMED, TWICE(SMALL_TEXT), .leaves = true);
+MISUSE("a small block freed twice, the last thing that a process does", NAMED, TWICE_LATE(SMALL_TEXT),
+       .hardened = {NAMED, TWICE(SMALL_TEXT)},
+       .leaves = true);

@@ -19,4 +19,5 @@ static void run(void) {
   CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }
 
-MISUSE("a block freed again by a fork child: the child aborts, its parent does not", TOLD, TWICE(SMALL_TEXT));
+MISUSE("a block freed again by a fork child: the child aborts, its parent does not", TOLD, TWICE_LATE(SMALL_TEXT),
+       .hardened = {TOLD, TWICE(SMALL_TEXT)});

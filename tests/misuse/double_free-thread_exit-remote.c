@@ -12,4 +12,5 @@ static void run(void) {
   tslab_purge();
 }
 
-MISUSE("a block freed twice by a thread that ends; named when its list goes to the slabs", NAMED, TWICE(SMALL_TEXT));
+MISUSE("a block freed twice by a thread that ends; named when its list goes to the slabs", NAMED,
+       TWICE_LATE(SMALL_TEXT), .hardened = {NAMED, TWICE(SMALL_TEXT)});

@@ -7,5 +7,5 @@ static void run(void) {
   CHECK(tslab_handle_free(handle));
 }
 
-MISUSE("the block of a handle freed by free, then by its handle", NAMED, TWICE_OR_WRITTEN(SMALL_TEXT),
+MISUSE("the block of a handle freed by free, then by its handle", NAMED, CHANGED(SMALL_TEXT, "*"),
        .hardened = {NAMED, TWICE(SMALL_TEXT)});

@@ -9,5 +9,5 @@ static void run(void) {
   tslab_free(moved);
 }
 
-MISUSE("the block of a handle moved by realloc, then freed by its handle", NAMED, TWICE_OR_WRITTEN(SMALL_TEXT),
+MISUSE("the block of a handle moved by realloc, then freed by its handle", NAMED, CHANGED(SMALL_TEXT, "*"),
        .hardened = {NAMED, TWICE(SMALL_TEXT)});

@@ -55,8 +55,23 @@ enum { STACK_MOST = 8 << 20 }; /* what lies so little above a caller's frames is
 
 /* The usual lines. */
 #define TWICE(what) "double free of 0xADDR (" what ")"
-/* When the list comes by it again, it has been handed out and written to. */
-#define TWICE_OR_WRITTEN(what)      TWICE(what) ", or a write to it after it was freed"
+/* The default library tells what it finds when a list is looked at. Two words are all that it has: from the block's owner
+ * after a double free, from a write after its free, or from the block below. */
+#define LATE              "; found late: libtslab-hardened.so.0 names a double free at the call"
+#define TWICE_LATE(what)  TWICE(what) LATE
+#define CHANGED(what, by) \
+  "free block 0xADDR (" what ") has changed: it was freed twice, written to after its free, or overrun by " by LATE
+#define CHANGED_AT_8(what) \
+  "free block 0xADDR (" what ") has changed at byte 8: it was freed twice, or written to after its free" LATE
+#define CORRUPTED \
+  "free list corrupted: it links to 0xADDR, which is not a block: a free block was written to, or overrun by the block " \
+  "before it; libtslab-hardened.so.0 names the block"
+#define NEIGHBOUR(state)  "the block before it (0x*, " state ")"
+/* Where memory served an epoch before. */
+#define OR_STALE(line) \
+  line "; if no other call freed this block, one freed it by a pointer from before a reset or an epoch's end " \
+       "(TSLAB_ON_DESTROY=trap names that call)"
+#define OR_MOVED_ON(line) line "; or it is a pointer from before a reset or an epoch's end, where another block lay"
 #define FREED(call, what)           call " of freed block 0xADDR (" what ")"
 #define UNUSED(call, what)          call " of 0xADDR (" what "; freed long ago, or never allocated)"
 #define ENDED(call) \
@@ -66,6 +81,7 @@ enum { STACK_MOST = 8 << 20 }; /* what lies so little above a caller's frames is
 #define STACK(call)                 call " of stack pointer 0xADDR"
 #define WRONG_SIZE(size, what)      "free_sized of 0xADDR with size " #size " (" what ")"
 #define WRITTEN(at)                 "write to freed block 0xADDR (" SMALL_TEXT ", at byte " #at ")"
+#define WRITTEN_OR_OVERRUN(by)      WRITTEN(0) ", or overrun from " by
 
 /* Tells the runner the address and hides from the compiler what becomes of it. */
 void *culprit(void *block);

@@ -9,4 +9,4 @@ static void run(void) {
   free(block);
 }
 
-MISUSE("operator delete, then free", NAMED, TWICE_OR_WRITTEN(SMALL_TEXT), .hardened = {NAMED, TWICE(SMALL_TEXT)});
+MISUSE("operator delete, then free", NAMED, CHANGED(SMALL_TEXT, "*"), .hardened = {NAMED, TWICE(SMALL_TEXT)});

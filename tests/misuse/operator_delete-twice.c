@@ -9,4 +9,4 @@ static void run(void) {
   operator_delete(block);
 }
 
-MISUSE("operator delete twice", NAMED, TWICE_OR_WRITTEN(SMALL_TEXT), .hardened = {NAMED, TWICE(SMALL_TEXT)});
+MISUSE("operator delete twice", NAMED, CHANGED(SMALL_TEXT, "*"), .hardened = {NAMED, TWICE(SMALL_TEXT)});

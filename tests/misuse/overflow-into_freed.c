@@ -11,5 +11,5 @@ static void run(void) {
   memset(block + SMALL, 0x33, 16);
 }
 
-MISUSE("a write past a small block, over the two words of a free one", NAMED, TWICE_OR_WRITTEN(SMALL_TEXT),
-       .hardened = {NAMED, WRITTEN(0)});
+MISUSE("a write past a small block, over the two words of a free one", NAMED, CHANGED(SMALL_TEXT, NEIGHBOUR("in use")),
+       .hardened = {NAMED, WRITTEN_OR_OVERRUN(NEIGHBOUR("in use"))});

@@ -7,6 +7,6 @@ static void run(void) {
 }
 
 MISUSE("the second word of a freed block written, the last thing that a process does", NAMED,
-       TWICE_OR_WRITTEN(SMALL_TEXT),
+       CHANGED_AT_8(SMALL_TEXT),
        .leaves = true,
        .hardened = {NAMED, WRITTEN(8)});

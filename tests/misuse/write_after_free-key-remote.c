@@ -10,5 +10,5 @@ static void run(void) {
   elsewhere(writes, block);
 }
 
-MISUSE("the second word of a freed block written by another thread", NAMED, TWICE_OR_WRITTEN(SMALL_TEXT),
+MISUSE("the second word of a freed block written by another thread", NAMED, CHANGED_AT_8(SMALL_TEXT),
        .hardened = {NAMED, WRITTEN(8)});

@@ -13,5 +13,5 @@ static void run(void) {
 }
 
 MISUSE("the second word of a freed block written by a thread that ends; named when its list goes to the slabs", NAMED,
-       TWICE_OR_WRITTEN(SMALL_TEXT),
+       CHANGED_AT_8(SMALL_TEXT),
        .hardened = {NAMED, WRITTEN(8)});

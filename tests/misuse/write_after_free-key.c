@@ -6,5 +6,5 @@ static void run(void) {
   memset(block + 8, 0x33, 8);
 }
 
-MISUSE("the second word of a freed block written", NAMED, TWICE_OR_WRITTEN(SMALL_TEXT),
+MISUSE("the second word of a freed block written", NAMED, CHANGED_AT_8(SMALL_TEXT),
        .hardened = {NAMED, WRITTEN(8)});

@@ -7,6 +7,16 @@
 
 enum { CLASS = 5 };
 
+#if TSLAB_HARDENED /* finds it at the call */
+#define LATE ""
+#define NAMES_IT ""
+#else
+#define LATE "; found late: libtslab-hardened.so.0 names a double free at the call"
+#define NAMES_IT "; libtslab-hardened.so.0 names the block"
+#endif
+#define CORRUPTED \
+  ", which is not a block: a free block was written to, or overrun by the block before it" NAMES_IT
+
 static struct run *slab;
 static char *block, *large;
 static struct large_counts counts;
@@ -58,8 +68,8 @@ static void pointers(void) {
   call = "realloc";
   says(tell, block, "realloc of freed block ", " (96-byte class)", true);
   says(tell_interior, block + 1, "realloc of interior pointer ", " (1 bytes into a block of the 96-byte class)", false);
-  says(tell_freed, block, "double free of ", " (96-byte class)", true);
-  says(tell_freed, data, "write to a freed block: a list of free blocks leads to ", ", which is none", true);
+  says(tell_freed, block, "double free of ", " (96-byte class)" LATE, true);
+  says(tell_freed, data, "free list corrupted: it links to ", CORRUPTED, true);
   call = "free_sized";
   says(tell_size, block, "free_sized of ", " with size 5000 (96-byte class)", true);
   says(tell_large_size, large, "free_sized of ", " with size 5000 (large block)", true);
@@ -73,7 +83,28 @@ static void what_may_be_two_things(void) {
   if (slab->unlinked) says(tell, last, "free of ", " (96-byte class; freed long ago, or never allocated)", true);
   else says(tell, last, "double free of ", " (96-byte class)", true);
   block_mark(block, 0x33);
-  says(tell_freed, block, "double free of ", " (96-byte class), or a write to it after it was freed", true);
+  says(tell_freed, block, "free block ", " (96-byte class) has changed at byte 8: it was freed twice, or written to "
+       "after its free" LATE, true);
+  block_mark(block, 0); /* as malloc leaves it, whose caller has written nothing */
+  says(tell_freed, block, "double free of ", " (96-byte class)" LATE, true);
+  block_mark_free(block);
+}
+
+/* Both words: what wrote them may have come from below. */
+static void what_may_be_three_things(void) {
+  char after[256], *const next = block + 96;
+  const char *const what = " (96-byte class) has changed: it was freed twice, written to after its free, or overrun by ";
+  memset(next, 0x33, 16);
+  snprintf(after, sizeof after, "%sthe block before it (%p, free)" LATE, what, (void *)block);
+  says(tell_freed, next, "free block ", after, true);
+  block_mark(block, 0x33);
+  snprintf(after, sizeof after, "%sthe block before it (%p, in use)" LATE, what, (void *)block);
+  says(tell_freed, next, "free block ", after, true);
+  void *const link = *(void **)block;
+  *(uintptr_t *)block = 0x33;
+  snprintf(after, sizeof after, "%swhat lies before its slab" LATE, what);
+  says(tell_freed, block, "free block ", after, true);
+  *(void **)block = link;
   block_mark_free(block);
 }
 
@@ -100,6 +131,7 @@ int main(void) {
   CHECK(setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}) == 0);
   pointers();
   if (!TSLAB_HARDENED) what_may_be_two_things();
+  if (!TSLAB_HARDENED) what_may_be_three_things();
   late_frees();
   CHECK_COUNT(misuse_count(), ==, 0); /* those were the children's */
   culprit = block;
