@@ -6,4 +6,4 @@ static void run(void) {
 
 MISUSE("a setting of the hardened library", TOLD,
        "TSLAB_QUARANTINE does nothing here: only the hardened library has a quarantine (see docs/settings.md)",
-       .environment = "TSLAB_QUARANTINE=1M", .hardened = {RETURNED, NULL});
+       .environment = "TSLAB_QUARANTINE=1M", .hardened = {RETURNED, ""});

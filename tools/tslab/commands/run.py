@@ -261,7 +261,8 @@ def _peak(watch: Watch) -> str:
     """The kernel counts in what this process had when it started the command: a peak up to that is ours, and then what
     was seen of the command itself bounds it from below."""
     kernels = watch.usage.ru_maxrss * 1024 if watch.usage else 0
-    if kernels > resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024:
+    ours = processes.most_resident_bytes(os.getpid()) or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    if kernels > ours:
         return f", peak resident {bytes_text(kernels)}"
     return f", peak resident at least {bytes_text(watch.most_resident)}" if watch.most_resident else ""
 
