@@ -99,19 +99,24 @@ static void *be_born_late(void *unused) {
   return unused;
 }
 
-static void live_on_what_others_keep(void) {
-  static void *larges[4096];
+static void *larges[4096];
+
+static void take_all_memory(void) {
   unsigned count = 0;
-  pthread_t threads[LATE];
   struct rlimit limit = {512 * MiB, 512 * MiB};
-  CHECK(pthread_barrier_init(&nothing_left, NULL, LATE + 1) == 0);
-  for (int i = 0; i < LATE; i++) CHECK(pthread_create(&threads[i], NULL, be_born_late, NULL) == 0);
   options.scavenger = 0;
   CHECK(setrlimit(RLIMIT_DATA, &limit) == 0);
   while (count < 4096 && (larges[count] = tslab_malloc(500000)) != NULL) count++;
   CHECK(count < 4096);
   for (unsigned size = 60000; size >= 16; size /= 2) /* all that is left in between */
     while (tslab_malloc(size)) {}
+}
+
+static void live_on_what_others_keep(void) {
+  pthread_t threads[LATE];
+  CHECK(pthread_barrier_init(&nothing_left, NULL, LATE + 1) == 0);
+  for (int i = 0; i < LATE; i++) CHECK(pthread_create(&threads[i], NULL, be_born_late, NULL) == 0);
+  take_all_memory();
   tslab_free(larges[0]);
   tslab_free(larges[1]);
   pthread_barrier_wait(&nothing_left);
@@ -171,6 +176,39 @@ static void threads_that_come_again(void) {
   CHECK_COUNT(last_rounds, ==, THREADS);
 }
 
+/* Frees need no memory: where there is no part to be had, they go on without. More threads than there are parts in the
+ * pool and in the granule that parts are cut from. */
+enum { FREEING = 20, EACH = GOES_ON / FREEING * 5 };
+static void *of_others[FREEING][EACH];
+static _Atomic unsigned without_part;
+
+static void *free_without_memory(void *mine) {
+  void **blocks = mine;
+  pthread_barrier_wait(&nothing_left);
+  for (int i = 0; i < EACH; i++) tslab_free(blocks[i]);
+  if (current_part == &empty_part) without_part++;
+  pthread_barrier_wait(&nothing_left); /* so that none has another's part */
+  return NULL;
+}
+
+static void free_on_without_memory(void) {
+  pthread_t threads[FREEING];
+  tslab_stats_global before, after;
+  CHECK(pthread_barrier_init(&nothing_left, NULL, FREEING + 1) == 0);
+  for (int i = 0; i < FREEING; i++) {
+    for (int j = 0; j < EACH; j++) CHECK((of_others[i][j] = tslab_malloc(100)) != NULL);
+    CHECK(pthread_create(&threads[i], NULL, free_without_memory, of_others[i]) == 0);
+  }
+  take_all_memory();
+  CHECK(tslab_stats(&before, sizeof before) == 0);
+  pthread_barrier_wait(&nothing_left);
+  pthread_barrier_wait(&nothing_left);
+  for (int i = 0; i < FREEING; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+  CHECK_COUNT(without_part, >, 0);
+  CHECK(tslab_stats(&after, sizeof after) == 0);
+  CHECK_COUNT(after.frees - before.frees, >=, FREEING * EACH); /* and what libc freed of the threads */
+}
+
 int main(void) {
   CHECK(front_has_started() && front_is_ready() && current_part->live);
   CHECK_COUNT(live_parts, ==, 1);
@@ -197,7 +235,10 @@ int main(void) {
   CHECK(front_part() == current_part);
 
   threads_that_come_again();
-  if (!SANITIZED && !emulated()) CHECK(in_child(live_on_what_others_keep) == 0);
+  if (!SANITIZED && !emulated()) {
+    CHECK(in_child(live_on_what_others_keep) == 0);
+    CHECK(in_child(free_on_without_memory) == 0);
+  }
   options.stats_at_exit = "/nonexistent/stats";
   CHECK(in_child(live_as_child) == 0);
   CHECK(options.stats_at_exit != NULL);
