@@ -1,8 +1,8 @@
 /* pipeline: one operation is a malloc by a producer and the free of that block by a consumer.
  *
  * A producer fills a batch of `batch` blocks of `size` bytes, writes the first `written` bytes of each, and hands the
- * batch to the consumers through one bounded queue. A consumer takes a batch, frees its blocks in order, and returns the
- * empty batch through a second queue. `depth` batches exist for each producer, so a producer waits when all are full or
+ * batch to the consumers through one bounded queue. A consumer takes a batch, frees its blocks in order, and returns
+ * the empty batch through a second queue. `depth` batches exist for each producer, so a producer waits when all are full or
  * under way, and a consumer waits when none is full; a waiting thread sleeps. Consumers allocate nothing.
  *
  * `batches` batches of all producers together are timed, from a barrier to the end of the last thread, after a quarter

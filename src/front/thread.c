@@ -27,8 +27,8 @@ bool front_has_started(void) { return atomic_load_explicit(&started, memory_orde
 
 bool front_is_ready(void) { return atomic_load_explicit(&ready, memory_order_relaxed); }
 
-/* A thread whose only free is that of its argument is not worth a part. A consumer, which goes on freeing, is: without a
- * part each of its frees is an atomic operation on a slab that other threads use. */
+/* A thread whose only free is that of its argument is not worth a part. A consumer, which goes on freeing, is: without
+ * a part each of its frees is an atomic operation on a slab that other threads use. */
 #define FREES_BEFORE_BIRTH 16
 static __thread uint8_t frees_unborn __attribute__((tls_model("initial-exec")));
 

@@ -206,8 +206,8 @@ static bool push_group(struct lock *gate, const struct group *group) {
   return settle;
 }
 
-/* Under the lock, although a push needs none: fork waits for it, so that a child finds each block that left a part in its
- * slab. A block from a thread without a part is on its own, and at worst that one is lost to the child. */
+/* Under the lock, although a push needs none: fork waits for it, so that a child finds each block that left a part in
+ * its slab. A block from a thread without a part is on its own, and at worst that one is lost to the child. */
 static void push_all(struct lock *gate, struct pushes *pushes) {
   struct run *settle[GROUPS];
   unsigned settling = 0;

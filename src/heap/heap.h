@@ -28,10 +28,10 @@ HIDDEN bool heap_overflow(struct part *part, unsigned class, void *block);
  * slab is an epoch's. `part` is the freeing thread's of epoch 0, or empty_part. */
 HIDDEN void heap_free_remote(struct part *part, struct run *slab, void *block);
 
-/* The same for the usual case, and quicker. `part` is the thread's current one, `p` lies below the frontier, in no granule
- * that is home to `part`. Returns false, and has done nothing, when the case is not the usual one: p starts no block, its
- * slab is an epoch's, or the batch would be complete. Does not look at the block: a second free is told when the batch is
- * complete. */
+/* The same for the usual case, and quicker. `part` is the thread's current one, `p` lies below the frontier, in no
+ * granule that is home to `part`. Returns false, and has done nothing, when the case is not the usual one: p starts no
+ * block, its slab is an epoch's, or the batch would be complete. Does not look at the block: a second free is told when
+ * the batch is complete. */
 INLINE bool heap_keep_remote(struct part *part, void *p) {
   size_t granule = granule_of(p);
   home at = LOAD_RACING(pages_homes()[granule]);

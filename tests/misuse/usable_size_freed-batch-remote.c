@@ -9,5 +9,5 @@ static void *ask(void *block) {
 
 static void run(void) { elsewhere(ask, culprit_of(SMALL)); }
 
-MISUSE("malloc_usable_size of a small block that another thread freed, while that free waits for its batch", MISSED, NULL,
-       .hardened = {NAMED, FREED("malloc_usable_size", SMALL_TEXT)});
+MISUSE("malloc_usable_size of a small block that another thread freed, while that free waits for its batch", MISSED,
+       NULL, .hardened = {NAMED, FREED("malloc_usable_size", SMALL_TEXT)});
