@@ -89,17 +89,16 @@ void *heap_take_bad_list(struct part *part, unsigned class) {
 /* Of the batch of remote frees, without the locks that its way to the slabs takes. The hardened build looked at each
  * free. */
 static void *find_double_remote(struct part *part) {
-  struct remote *remote = &part->remote;
   void *found = NULL;
   unsigned seen = 0;
-  for (; !TSLAB_HARDENED && seen < remote->count; seen++) {
-    if (slab_refuses(remote->blocks[seen])) {
-      found = remote->blocks[seen];
-      break;
-    }
-    block_mark_free(remote->blocks[seen]);
+  for (; !TSLAB_HARDENED && !found && seen < part->remote.count; seen++) {
+    void *block = part->remote_blocks[seen];
+    const struct run *run = pages_run_of(block);
+    if (!run || run->kind != RUN_SLAB) break; /* a second free has ended its slab, and nothing can be said of it */
+    if (slab_refuses(block)) found = block;
+    block_mark_free(block);
   }
-  for (unsigned i = 0; i < seen; i++) block_mark(remote->blocks[i], 0);
+  for (unsigned i = 0; i < seen; i++) block_mark(part->remote_blocks[i], 0);
   return found;
 }
 
@@ -216,7 +215,7 @@ _Static_assert(HOMELESS_COUNTERS == 1 << (32 - 28), "the index has four bits");
 
 void heap_push_remote(struct part *part, unsigned class, void *block) {
   struct remote *remote = &part->remote;
-  remote_add(remote, block);
+  part_add_remote(part, block);
   remote->room -= (int32_t)max_size(class_size(class), REMOTE_LEAST);
   if (remote->room > 0) return;
   struct timing timing;
@@ -254,7 +253,7 @@ void heap_flush_remote(struct part *part) {
   if (count == 0) return;
   remote->count = 0;
   remote->room = REMOTE_BYTES;
-  bins_return_batch(part, remote->blocks, count);
+  bins_return_batch(part, part->remote_blocks, count);
 }
 
 /* ---- large blocks ------------------------------------------------------------------------------------------------ */
@@ -312,7 +311,7 @@ static void count_remote(uint64_t count[CLASSES]) {
   if (!current_thread) return;
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
     for (unsigned i = 0; i < p->remote.count; i++) {
-      const struct run *run = pages_run_of(p->remote.blocks[i]);
+      const struct run *run = pages_run_of(p->remote_blocks[i]);
       if (run && run->kind == RUN_SLAB) count[run->class]++; /* else freed twice */
     }
     if (TSLAB_HARDENED) quarantine_count_remote(p, count);

@@ -41,7 +41,7 @@ INLINE bool heap_keep_remote(struct part *part, void *p) {
   if (room <= 0 || pages_run_holding(p)->epoch != 0) return false;
   __builtin_prefetch(p, 1);
   part->remote.room = room;
-  remote_add(&part->remote, p);
+  part_add_remote(part, p);
   bump(&part->bins[class].remote_frees, 1);
   return true;
 }

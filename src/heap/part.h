@@ -168,20 +168,14 @@ struct chunk_cache {
   uint8_t lent;                    /* so many count as reserve */
 };
 
-/* Blocks of other parts that this part's thread freed and that wait to go to their slabs together. Their lines are in
- * another processor's cache, so nothing looks at a block until the batch is complete. Its thread's alone. */
+/* Blocks of other parts that this part's thread freed and that wait in `remote_blocks` to go to their slabs together.
+ * Their lines are in another processor's cache, so nothing looks at a block until the batch is complete. Its thread's
+ * alone. */
 struct remote {
   int32_t room; /* bytes that blocks may still cost; 0 and no blocks in an epoch's part, whose end must not wait */
   uint32_t count;
-  void *blocks[REMOTE_MOST];
 };
 _Static_assert(REMOTE_MOST * REMOTE_LEAST >= REMOTE_BYTES, "a complete batch has room");
-
-/* The block comes first: a child that is born in a signal handler in the middle of this looks at all blocks. */
-INLINE void remote_add(struct remote *remote, void *block) {
-  remote->blocks[remote->count] = block;
-  __atomic_store_n(&remote->count, remote->count + 1, __ATOMIC_RELEASE);
-}
 
 #define PART_ALIGNMENT 128
 
@@ -227,15 +221,23 @@ struct part {
   struct undo undo;
   struct large_cache large;
   struct chunk_cache chunks;
+  struct remote remote;
   struct part *next_part; /* every part ever made; never changes once set */
   struct part *next_dead; /* the pool; under parts_lock */
   struct bin bins[CLASSES];
   struct batch batches[BATCHES];
   struct quarantine *quarantine; /* heap/quarantine.h; its thread's alone */
-  struct remote remote;
+  void *remote_blocks[REMOTE_MOST]; /* last: most threads touch none of it */
 } ALIGNED(PART_ALIGNMENT);
 _Static_assert(CLASSES <= 64, "a bit for each");
 _Static_assert(CLASSES <= PART_ALIGNMENT, "a class fits into a part's low address bits");
+
+/* The block comes first: a child that is born in a signal handler in the middle of this looks at all blocks. */
+INLINE void part_add_remote(struct part *part, void *block) {
+  struct remote *remote = &part->remote;
+  part->remote_blocks[remote->count] = block;
+  __atomic_store_n(&remote->count, remote->count + 1, __ATOMIC_RELEASE);
+}
 
 /* What a thread has that has none: its lists are empty and its address is no home's, so every call takes the slow
  * path. */
