@@ -42,11 +42,11 @@ enum { NOT_HELD, HELD, BREAKING, BROKEN };
 static _Atomic uint32_t hold;
 static _Atomic uint64_t held_since_ns; /* on the coarse clock */
 
-/* Of the fork that this thread is making. */
-static __thread struct {
-  bool is_bare;     /* its handlers took no lock */
-  bool has_streams; /* they took the lock of glibc's list of streams */
-} fork_of_this_thread;
+/* The thread whose handlers took the locks, by the address of a variable of its own; the forks that its signal handlers
+ * made meanwhile, and did not end; and whether it has the lock of glibc's list of streams. By that thread alone. */
+static const void *_Atomic holder;
+static unsigned nested;
+static bool has_streams;
 
 /* Visits every lock of ours, outermost first, but those of publication and of rounds, which guard no memory. What a visit to
  * one lock finds behind it must not change any more: so parts come after parts_lock. */
@@ -85,6 +85,9 @@ static void begin_anew(void) {
   process = os_process_id();
   locks_held = 0; /* every lock was reset */
   atomic_store_explicit(&hold, NOT_HELD, memory_order_relaxed);
+  atomic_store_explicit(&holder, NULL, memory_order_relaxed);
+  nested = 0;
+  has_streams = false;
   publish_after_fork(true);
   scavenger_after_fork_child();
   if (current_thread) {
@@ -155,20 +158,15 @@ static bool has_list_lock(void) {
 static bool has_list_lock(void) { return false; }
 #endif
 
-static void take_streams(void) {
-  fork_of_this_thread.has_streams = has_list_lock();
-  if (fork_of_this_thread.has_streams) _IO_list_lock();
-}
-
-static void release_streams(void) {
-  if (fork_of_this_thread.has_streams) _IO_list_unlock();
-  fork_of_this_thread.has_streams = false;
+static bool take_streams(void) {
+  bool takes = has_list_lock();
+  if (takes) _IO_list_lock();
+  return takes;
 }
 
 /* glibc resets the lock only in children of a process that has several threads by its own count. */
 static void reset_streams(void) {
-  if (fork_of_this_thread.has_streams) _IO_list_resetlock();
-  fork_of_this_thread.has_streams = false;
+  if (has_streams) _IO_list_resetlock();
 }
 
 /* ---- the hold ---------------------------------------------------------------------------------------------------- */
@@ -215,35 +213,45 @@ static void break_hold(void) {
 
 /* ---- handlers ---------------------------------------------------------------------------------------------------- */
 
+static bool is_holder(void) { return atomic_load_explicit(&holder, memory_order_relaxed) == &locks_held; }
+
+/* A thread that holds a lock already takes none: it is a signal handler's. */
 static void before_fork(void) {
-  fork_of_this_thread.is_bare = locks_held != 0;
-  if (fork_of_this_thread.is_bare) return;
-  take_streams();
-  publish_before_fork();
+  if (locks_held != 0) {
+    nested += is_holder();
+    return;
+  }
+  bool streams = take_streams();
+  publish_before_fork(); /* from here on no other thread comes this far */
+  atomic_store_explicit(&holder, &locks_held, memory_order_relaxed);
+  has_streams = streams;
   hold_all();
 }
 
 static void after_fork_parent(void) {
-  if (fork_of_this_thread.is_bare) {
-    fork_of_this_thread.is_bare = false;
+  if (!is_holder()) return;
+  if (nested > 0) {
+    nested--;
     return;
   }
+  bool streams = has_streams;
+  atomic_store_explicit(&holder, NULL, memory_order_relaxed);
   end_hold(1); /* publication's lock is not among them */
   publish_after_fork(false);
-  release_streams();
+  if (streams) _IO_list_unlock();
 }
 
 static void after_fork_child(void) {
   uint32_t seen = atomic_load_explicit(&hold, memory_order_relaxed);
+  bool is_whole = is_holder() && nested == 0 && seen == HELD;
   atomic_store(lock_witness, SETTLED);
-  reset_streams();
-  if (fork_of_this_thread.is_bare || seen != HELD) {
-    settle_by_locks(true, seen == BREAKING);
-  } else {
+  if (is_holder()) reset_streams();
+  if (is_whole) {
     each_lock(lock_reset);
     settle();
+  } else {
+    settle_by_locks(true, seen == BREAKING);
   }
-  fork_of_this_thread.is_bare = false;
 }
 
 void fork_start(void) {

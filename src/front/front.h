@@ -41,9 +41,6 @@ HIDDEN COLD void front_end_call(void);
 /* The same for calls of epochs: the part stays until the key's destructor runs again. */
 HIDDEN COLD struct part *front_part_to_keep(void);
 
-/* The key's destructor ran for this thread, and no call of epochs came later. */
-extern HIDDEN __thread bool thread_has_ended __attribute__((tls_model("initial-exec")));
-
 /* For a free of another thread's block: the part of this thread, which has no struct thread. Gives birth to a thread
  * that goes on freeing. Returns empty_part without memory, for the first few frees, and after the thread's death. */
 HIDDEN struct part *front_part_to_free(void);

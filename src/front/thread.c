@@ -30,9 +30,6 @@ bool front_is_ready(void) { return atomic_load_explicit(&ready, memory_order_rel
 /* A thread whose only free is that of its argument is not worth a part. A consumer, which goes on freeing, is: without
  * a part each of its frees is an atomic operation on a slab that other threads use. */
 #define FREES_BEFORE_BIRTH 16
-static __thread uint8_t frees_unborn __attribute__((tls_model("initial-exec")));
-
-__thread bool thread_has_ended;
 
 static void end_heap(struct part *part) {
   thread_release(current_thread);
@@ -90,8 +87,8 @@ bool front_is_giving_birth(void) { return current_part != &empty_part && !curren
 struct part *front_part_to_free(void) {
   if (current_part != &empty_part) return current_part; /* setspecific came here */
   if (thread_has_ended) return &empty_part;
-  if (frees_unborn < FREES_BEFORE_BIRTH - 1) {
-    frees_unborn++;
+  if (thread_frees_unborn < FREES_BEFORE_BIRTH - 1) {
+    thread_frees_unborn++;
     return &empty_part;
   }
   struct part *part = be_born();
@@ -147,8 +144,7 @@ __attribute__((destructor)) static void process_ends(void) {
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
   lock_look(); /* a child that took no lock does not know yet that it is one */
   publish_at_exit();
-  void *twice = current_part == &empty_part ? NULL : heap_find_double(current_part);
-  if (twice) misuse_freed(twice);
+  if (current_part != &empty_part) heap_tell_double(current_part);
   if (options.stats_at_exit) stats_write_file(options.stats_at_exit);
   pthread_setcancelstate(before, &before);
 }

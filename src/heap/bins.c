@@ -288,7 +288,7 @@ static COLD void refuse_freed(struct part *part, const struct run *run, void *bl
   struct bin *bin = class < CLASSES ? &part->bins[class] : NULL;
   if (bin && bin->remote_frees > 0) bump(&bin->remote_frees, (uint64_t)-1);
   if (TSLAB_HARDENED) misuse_freed(block);
-  else misuse("free", block);
+  else misuse_batch(block);
 }
 
 /* What is the same for neighbours in a batch, which mostly lie in one granule. */

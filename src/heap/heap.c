@@ -8,6 +8,7 @@
 #include "heap/label.h"
 #include "heap/large_cache.h"
 #include "heap/lists.h"
+#include "heap/misuse.h"
 #include "heap/sample.h"
 #include "slab/large.h"
 #include <limits.h>
@@ -123,6 +124,13 @@ void *heap_find_double(struct part *part) {
     if (found) return found;
   }
   return NULL;
+}
+
+void heap_tell_double(struct part *part) {
+  void *twice = find_double_remote(part);
+  if (twice) block_mark_free(twice); /* the line that tells it looks for the mark */
+  else twice = heap_find_double(part);
+  if (twice) misuse_freed(twice);
 }
 
 /* A thread that goes on freeing will not want its depot's blocks soon, and each of them keeps a slab from being free as

@@ -20,6 +20,9 @@ HIDDEN void *heap_take_bad_list(struct part *part, unsigned class);
  * By the part's own thread, at its end. */
 HIDDEN void *heap_find_double(struct part *part);
 
+/* Tells such a block as a misuse. */
+HIDDEN void heap_tell_double(struct part *part);
+
 /* Puts `block`, which the fast path refused because the list had no room, on the list after making room. Whether that
  * took more than counting what went by. */
 HIDDEN bool heap_overflow(struct part *part, unsigned class, void *block);

@@ -184,6 +184,17 @@ void misuse_freed(void *block) {
   end();
 }
 
+void misuse_batch(void *p) {
+  char class[32];
+  const struct run *run = pages_run_of(p);
+  if (run && run->kind == RUN_SLAB && slab_block_of(run, p) == p && block_has_key(p)) {
+    say_freed("free", p, class_text(class, sizeof class, run->class), late_text());
+    end();
+  } else {
+    misuse("free", p);
+  }
+}
+
 void misuse_interior(const char *call, const void *p) {
   if (!say_interior(call, p, pages_run_of(p))) say_foreign(call, p);
   abort(); /* two words of the block were overwritten when the free was taken for a good one */

@@ -326,6 +326,12 @@ HIDDEN void part_give_back(struct part *part);
  * are whose. */
 extern HIDDEN __thread struct thread *current_thread __attribute__((tls_model("initial-exec")));
 
+/* What front/thread.c knows of it besides; here because what is thread-local must lie close together, to be small. The
+ * thread gave up its heap at its end, and no call of epochs came later; and how many blocks of others it freed before it
+ * had one. */
+extern HIDDEN __thread bool thread_has_ended __attribute__((tls_model("initial-exec")));
+extern HIDDEN __thread uint8_t thread_frees_unborn __attribute__((tls_model("initial-exec")));
+
 /* In a fork child, by its one thread, every lock free: the parts of threads that it does not have give up their lists,
  * and serve the next. Or, in a child that may have copied a part half written, they serve nobody, and no part leads to
  * a slab any more; when the thread may be another than the one that forked, `knows_its_thread` is false, and the lists
