@@ -11,8 +11,11 @@
 //
 // Declare the epoch before what lives in it: destructors run in reverse order.
 //
-// Errors:  std::system_error with the errno value of the C call (ESTALE, ESHUTDOWN, EPERM, EBUSY, ...) and what was
-//          tried; allocations that find no memory or no budget throw std::bad_alloc. Destructors throw nothing.
+// Errors:  std::system_error whose code has the errno value of the C call (ESTALE, ESHUTDOWN, EPERM, EBUSY, ...) in
+//          tslab::category(); code() == std::errc::... holds where errc has the value. what() says in words what was
+//          tried, on which epoch (id, and label while it has one), and why not. Allocations that find no memory or no
+//          budget throw std::bad_alloc. Destructors throw nothing. Under -fno-exceptions the same words go to standard
+//          error, and the process aborts.
 // Threads: a scope belongs to its thread. An epoch object is like any object: one thread moves or closes it at a time;
 //          its id may be used by all. Resources and allocators hold an id only, and are as thread-safe as malloc.
 //
@@ -25,6 +28,8 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <memory_resource>
 #include <new>
@@ -35,21 +40,91 @@
 
 namespace tslab {
 
-// Objects compiled after optional.h call other functions: another name keeps the linker from mixing the two.
+// Objects compiled after optional.h call other functions, and those without exceptions end otherwise: other names keep
+// the linker from mixing them.
 #ifdef TSLAB_OPTIONAL_H
 inline namespace optional {
 #else
 inline namespace linked {
 #endif
+#ifdef __cpp_exceptions
+inline namespace throwing {
+#else
+inline namespace aborting {
+#endif
+
+class error_category final : public std::error_category {
+public:
+  const char *name() const noexcept override { return "temporal-slab"; }
+
+  std::string message(int error) const override {
+    switch (error) {
+    case ESTALE: return "it has ended, or this was never an epoch's id";
+    case ESHUTDOWN: return "it is closing, and takes no more threads and blocks";
+    case EPERM: return "it does not allow that (destroy and reset need TSLAB_EPOCH_DESTROYABLE; epoch 0 never ends)";
+    case EBUSY: return "a thread is inside it";
+    case EINVAL: return "an argument is not valid";
+    case EOVERFLOW: return "too many scopes or parents are nested";
+    case ENOMEM: return "there is no memory, or no budget";
+    case ENOSYS: return "this program runs without the library";
+    default: return std::generic_category().message(error);
+    }
+  }
+
+  std::error_condition default_error_condition(int error) const noexcept override {
+    return {error, std::generic_category()};
+  }
+};
+
+// What error codes of this header belong to: errno values, in words about epochs.
+inline const std::error_category &category() noexcept {
+  static const error_category instance;
+  return instance;
+}
 
 namespace detail {
 
+#ifdef __cpp_exceptions
+template <typename Error> [[noreturn]] void throw_or_abort(const Error &error, const char *) { throw error; }
+#else
+template <typename Error> [[noreturn]] void throw_or_abort(const Error &, const char *what) {
+  std::fprintf(stderr, "%s\n", what);
+  std::abort();
+}
+#endif
+
 [[noreturn]] inline void fail(int error, const std::string &tried) {
-  throw std::system_error(error, std::generic_category(), "temporal-slab: " + tried);
+  const std::system_error thrown(error, category(), "temporal-slab: " + tried);
+  throw_or_abort(thrown, thrown.what());
+}
+
+[[noreturn]] inline void no_memory(std::size_t bytes, tslab_epoch id) {
+  const std::string what = "temporal-slab: no memory, or no budget, for " + std::to_string(bytes) + " bytes in epoch " +
+                           std::to_string(id);
+  throw_or_abort(std::bad_alloc(), what.c_str());
+}
+
+// As a person knows it: one that has ended has no label any more.
+inline std::string name_of(tslab_epoch id) {
+  tslab_epoch_status status;
+  const std::string name = "epoch " + std::to_string(id);
+  return tslab_epoch_info(id, &status) == 0 ? name + " (" + status.label + ")" : name;
 }
 
 inline void check(int error, const char *tried, tslab_epoch id) {
-  if (error != 0) fail(error, std::string(tried) + " epoch " + std::to_string(id));
+  if (error != 0) fail(error, std::string(tried) + " " + name_of(id));
+}
+
+// ESTALE and ESHUTDOWN are the parent's.
+[[noreturn]] inline void cannot_open(int error, const tslab_epoch_options &options) {
+  const bool is_of_parent = error == ESTALE || error == ESHUTDOWN;
+  fail(error, std::string("opening epoch ") + (options.label ? options.label : "(no label)") +
+                  (is_of_parent ? " below " + name_of(options.parent) : ""));
+}
+
+[[noreturn]] inline void owns_none(const char *tried) {
+  fail(EINVAL, std::string(tried) + " a tslab::epoch that owns no epoch: it was closed, destroyed, released or moved " +
+                   "from, or never opened (for plain malloc's, name TSLAB_EPOCH_DEFAULT)");
 }
 
 inline void *allocate(tslab_epoch id, std::size_t bytes, std::size_t alignment) {
@@ -57,14 +132,17 @@ inline void *allocate(tslab_epoch id, std::size_t bytes, std::size_t alignment) 
   void *const block = alignment <= always ? tslab_epoch_malloc(id, bytes)
                                           : tslab_epoch_aligned_alloc(id, alignment, bytes);
   if (block != nullptr) return block;
-  if (errno == ENOMEM) throw std::bad_alloc();
-  fail(errno, "allocating in epoch " + std::to_string(id));
+  const int error = errno;
+  if (error == ENOMEM) no_memory(bytes, id);
+  fail(error, "allocating in " + name_of(id));
 }
 
 } // namespace detail
 
 // An epoch that this object owns: opened by the constructor, closed by the destructor; blocks that outlive it stay
-// valid. Movable, not copyable. A default-constructed or moved-from object owns none, and its id is 0: plain malloc's.
+// valid. Movable, not copyable. An object that was default-constructed, moved from, closed, destroyed or released owns
+// none: its id is 0, and whatever needs an epoch (a scope, a resource, close() and the rest) throws system_error with
+// EINVAL.
 class epoch {
 public:
   epoch() noexcept = default;
@@ -76,7 +154,7 @@ public:
   explicit epoch(tslab_epoch_options options) {
     options.struct_size = sizeof options;
     id_ = tslab_epoch_open_with(&options);
-    if (id_ == 0) detail::fail(errno, std::string("opening epoch ") + (options.label ? options.label : "(no label)"));
+    if (id_ == 0) detail::cannot_open(errno, options);
   }
 
   // Takes over an epoch that C code opened; 0 for none.
@@ -101,13 +179,20 @@ public:
   tslab_epoch id() const noexcept { return id_; }
   explicit operator bool() const noexcept { return id_ != 0; }
 
+  // The id of the epoch that it owns, for what `tried` says in a message. Throws system_error if it owns none.
+  tslab_epoch owned(const char *tried = "using") const {
+    if (id_ == 0) detail::owns_none(tried);
+    return id_;
+  }
+
   // Gives the epoch up without closing it.
   [[nodiscard]] tslab_epoch release() noexcept { return std::exchange(id_, 0); }
 
   // Closes now, to see the report or an error; afterwards this object owns none. An epoch that is closing already (its
   // last thread left, or its parent was closed) is no error.
   void close(tslab_epoch_report *report = nullptr) {
-    const tslab_epoch id = release();
+    const tslab_epoch id = owned("closing");
+    id_ = 0;
     const int error = tslab_epoch_close(id, report);
     if (error != ESHUTDOWN) detail::check(error, "closing", id);
   }
@@ -115,19 +200,19 @@ public:
   // Gives up every block in it, freed or not; afterwards this object owns none. No thread may be inside (EBUSY), and it
   // must have been opened TSLAB_EPOCH_DESTROYABLE (EPERM); on an error nothing changes.
   void destroy(tslab_epoch_report *report = nullptr) {
-    detail::check(tslab_epoch_destroy(id_, report), "destroying", id_);
+    detail::check(tslab_epoch_destroy(owned("destroying"), report), "destroying", id_);
     id_ = 0;
   }
 
   // The same, and the epoch stays open. The calling thread may be inside it.
   void reset(tslab_epoch_report *report = nullptr) {
-    detail::check(tslab_epoch_reset(id_, report), "resetting", id_);
+    detail::check(tslab_epoch_reset(owned("resetting"), report), "resetting", id_);
   }
 
   // How it stands at this moment.
   tslab_epoch_status info() const {
     tslab_epoch_status status;
-    detail::check(tslab_epoch_info(id_, &status), "asking about", id_);
+    detail::check(tslab_epoch_info(owned("asking about"), &status), "asking about", id_);
     return status;
   }
 
@@ -160,7 +245,7 @@ public:
   explicit scope(tslab_epoch id) : depth_(tslab_scope_depth()) {
     detail::check(tslab_epoch_enter(id), "entering", id);
   }
-  explicit scope(const epoch &inside) : scope(inside.id()) {}
+  explicit scope(const epoch &inside) : scope(inside.owned("entering")) {}
   ~scope() { tslab_scope_unwind(depth_); }
 
   scope(const scope &) = delete;
@@ -177,7 +262,7 @@ private:
 class memory_resource final : public std::pmr::memory_resource {
 public:
   explicit memory_resource(tslab_epoch id) noexcept : id_(id) {}
-  explicit memory_resource(const epoch &in) noexcept : id_(in.id()) {}
+  explicit memory_resource(const epoch &in) : id_(in.owned("making a memory resource of")) {}
 
   tslab_epoch id() const noexcept { return id_; }
 
@@ -220,13 +305,14 @@ public:
 
   allocator() noexcept : id_(tslab_epoch_current()) {}
   explicit allocator(tslab_epoch id) noexcept : id_(id) {}
-  allocator(const epoch &in) noexcept : id_(in.id()) {} // not explicit, so that a container takes an epoch
+  allocator(const epoch &in) : id_(in.owned("making an allocator of")) {} // implicit: a container takes an epoch
   template <typename U> allocator(const allocator<U> &other) noexcept : id_(other.id()) {}
 
   tslab_epoch id() const noexcept { return id_; }
 
   [[nodiscard]] T *allocate(std::size_t count) {
-    if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) throw std::bad_array_new_length();
+    if (count > std::numeric_limits<std::size_t>::max() / sizeof(T))
+      detail::throw_or_abort(std::bad_array_new_length(), "temporal-slab: too many elements");
     return static_cast<T *>(detail::allocate(id_, count * sizeof(T), alignof(T)));
   }
 
@@ -245,6 +331,7 @@ template <typename T, typename U> bool operator!=(const allocator<T> &a, const a
   return a.id() != b.id();
 }
 
+} // inline namespace
 } // inline namespace
 } // namespace tslab
 

@@ -13,14 +13,19 @@
 
 namespace {
 
-template <typename Call> void check_throws(int error, Call call) {
+// `words` are in the message.
+template <typename Call> void check_throws(int error, Call call, const std::string &words = "") {
   int thrown = 0;
   try {
     call();
   } catch (const std::system_error &e) {
     thrown = e.code().value();
-    CHECK(e.code().category() == std::generic_category());
+    CHECK(e.code().category() == tslab::category() && strcmp(e.code().category().name(), "temporal-slab") == 0);
+    CHECK(e.code() == std::error_condition(thrown, std::generic_category()));
     CHECK(strstr(e.what(), "temporal-slab: ") == e.what());
+    if (!strstr(e.what(), words.c_str())) dprintf(2, "expected '%s' in: %s\n", words.c_str(), e.what());
+    CHECK(strstr(e.what(), words.c_str()) != nullptr);
+    CHECK(strstr(e.what(), strerror(thrown)) == nullptr); // "Stale file handle"
   }
   CHECK_COUNT(thrown, ==, error);
 }
@@ -113,8 +118,35 @@ void a_scope_that_cannot_be_entered_throws() {
   tslab::epoch e("e");
   const tslab_epoch id = e.id();
   e.close();
-  check_throws(ESTALE, [=] { tslab::scope inside(id); });
+  check_throws(ESTALE, [=] { tslab::scope inside(id); }, "entering epoch " + std::to_string(id) + ": it has ended");
   CHECK_COUNT(tslab_scope_depth(), ==, 0);
+}
+
+// Not in epoch 0, where nobody would notice.
+void an_owner_of_none_throws() {
+  tslab::epoch closed("e"), destroyed("e", TSLAB_EPOCH_DESTROYABLE), from("e"), released("e"), none;
+  closed.close();
+  destroyed.destroy();
+  const tslab::epoch moved = std::move(from), adopted = tslab::epoch::adopt(released.release());
+  for (const tslab::epoch *e : {&closed, &destroyed, &from, &released, &none}) {
+    check_throws(EINVAL, [=] { tslab::scope inside(*e); }, "entering a tslab::epoch that owns no epoch");
+    check_throws(EINVAL, [=] { tslab::memory_resource memory(*e); }, "owns no epoch");
+    check_throws(EINVAL, [=] { const std::vector<int, tslab::allocator<int>> numbers(10, 1, *e); }, "owns no epoch");
+    check_throws(EINVAL, [=] { (void)e->info(); }, "owns no epoch");
+  }
+  CHECK_COUNT(tslab_scope_depth(), ==, 0);
+}
+
+void messages_name_the_epoch() {
+  tslab::epoch e("a label", TSLAB_EPOCH_DESTROYABLE), kept("kept");
+  const std::string name = "epoch " + std::to_string(e.id()) + " (a label)";
+  tslab::scope inside(e);
+  check_throws(EBUSY, [&] { e.destroy(); }, "destroying " + name + ": a thread is inside it");
+  tslab_epoch_options options{};
+  options.label = "child";
+  options.parent = tslab::epoch("parent").id();
+  check_throws(ESTALE, [=] { tslab::epoch child(options); }, "opening epoch child below epoch ");
+  check_throws(EPERM, [&] { kept.reset(); }, "(kept): it does not allow that (destroy and reset need TSLAB_EPOCH_DEST");
 }
 
 void the_last_scope_closes_an_auto_close_epoch() {
@@ -212,7 +244,7 @@ void an_epoch_is_closed_destroyed_or_reset() {
   CHECK_COUNT(report.live_blocks, ==, 1);
   CHECK(!e);
   CHECK_COUNT(info_error(id), ==, ESTALE);
-  check_throws(EPERM, [&] { e.close(); }); // it owns none, and nobody closes epoch 0
+  check_throws(EINVAL, [&] { e.close(); }, "closing a tslab::epoch that owns no epoch");
 
   tslab::epoch kept("kept");
   check_throws(EPERM, [&] { kept.destroy(); });
@@ -349,7 +381,7 @@ void allocating_in_an_epoch_that_is_over_throws() {
   std::vector<int, in_epoch<int>> pinned(10, 1, e);
   const tslab_epoch drained = tslab::epoch("drained").id();
   e.close();
-  check_throws(ESHUTDOWN, [&] { pinned.reserve(1000); });
+  check_throws(ESHUTDOWN, [&] { pinned.reserve(1000); }, "(e): it is closing");
   check_throws(ESHUTDOWN, [&] { (void)memory.allocate(10); });
   check_throws(ESTALE, [=] { (void)in_epoch<int>(drained).allocate(1); });
   CHECK_COUNT(pinned.size(), ==, 10);
@@ -383,6 +415,8 @@ int main() {
   scopes_that_c_code_forgot_end_too();
   scopes_do_not_move();
   a_scope_that_cannot_be_entered_throws();
+  an_owner_of_none_throws();
+  messages_name_the_epoch();
   the_last_scope_closes_an_auto_close_epoch();
   epochs_close_at_the_end();
   epochs_move();
