@@ -13,9 +13,9 @@
  *   - The slow path that brings the heap to that size makes the thread, which publishes at its first tick. A smaller
  *     program gets its thread from the first slow path after `due`, a second later: most programs have ended by then.
  *   - While the thread is awake it publishes at every tick, and stays awake as long as slow paths run.
- *   - Before it sleeps it says so (ASLEEP) and then publishes once more. A slow path that did not see ASLEEP is in those
- *     figures; one that sees it wakes the thread.
- * Slow paths read the time stamp counter for `due` and not libc's clocks, whose pages a small process has not touched. */
+ *   - Before it sleeps it says so (ASLEEP) and then publishes once more. A slow path that did not see ASLEEP is in
+ *     those figures; one that sees it wakes the thread.
+ * For `due` slow paths read the time stamp counter, not libc's clocks, whose pages a small process has not touched. */
 #include "front/front.h"
 
 #include "base/options.h"

@@ -124,8 +124,9 @@ static const char *late_text(void) {
 /* The block that ends where this one starts, which an overrun comes from, and its state now. */
 static const char *before_text(char *out, size_t capacity, const struct run *run, const void *block) {
   char *before = slab_block_of(run, (const char *)block - 1);
+  const char *state = before && slab_refuses(before) ? "free" : "in use";
   if (!before) log_format(out, capacity, "what lies before its slab");
-  else log_format(out, capacity, "the block before it (%p, %s)", (void *)before, slab_refuses(before) ? "free" : "in use");
+  else log_format(out, capacity, "the block before it (%p, %s)", (void *)before, state);
   return out;
 }
 
@@ -164,19 +165,23 @@ static void say_changed(void *block, const struct run *run) {
   char class[32], before[80];
   bool links = links_on(run, block);
   class_text(class, sizeof class, run->class);
-  if (TSLAB_HARDENED) say_written(block, links ? sizeof(void *) : 0, run);
-  else if (links) log_line("free block %p (%s) has changed at byte 8: it was freed twice, or written to after its free%s",
-                           block, class, late_text());
-  else log_line("free block %p (%s) has changed: it was freed twice, written to after its free, or overrun by %s%s",
-                block, class, before_text(before, sizeof before, run, block), late_text());
+  before_text(before, sizeof before, run, block);
+  if (TSLAB_HARDENED)
+    say_written(block, links ? sizeof(void *) : 0, run);
+  else if (links)
+    log_line("free block %p (%s) has changed at byte 8: it was freed twice, or written to after its free%s", block,
+             class, late_text());
+  else
+    log_line("free block %p (%s) has changed: it was freed twice, written to after its free, or overrun by %s%s", block,
+             class, before, late_text());
 }
 
 void misuse_freed(void *block) {
   char class[32];
   const struct run *run = pages_run_of(block);
   if (!run || run->kind != RUN_SLAB || slab_block_of(run, block) != block)
-    log_line("free list corrupted: it links to %p, which is not a block: a free block was written to, or overrun by the "
-             "block before it%s", block, TSLAB_HARDENED ? "" : "; libtslab-hardened.so.0 names the block");
+    log_line("free list corrupted: it links to %p, which is not a block: a free block was written to, or overrun by "
+             "the block before it%s", block, TSLAB_HARDENED ? "" : "; libtslab-hardened.so.0 names the block");
   else if (TSLAB_HARDENED && !links_on(run, block)) say_written(block, 0, run);
   else if (is_surely_double(run, block))
     say_freed("free", block, class_text(class, sizeof class, run->class), late_text());

@@ -13,8 +13,8 @@ HIDDEN COLD void misuse(const char *call, const void *p);
 /* The same for a block of a batch of remote frees, which are looked at when the batch is complete. */
 HIDDEN COLD void misuse_batch(void *p);
 
-/* A list of free blocks links to `block`, which may be read, and it is not a free block as it was left: it is no block at
- * all, is on the list twice, or has changed. */
+/* A list of free blocks links to `block`, which may be read, and it is not a free block as it was left: it is no block
+ * at all, is on the list twice, or has changed. */
 HIDDEN COLD void misuse_freed(void *block);
 
 /* A free block of a size class was written to, at that byte first. */

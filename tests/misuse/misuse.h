@@ -55,8 +55,8 @@ enum { STACK_MOST = 8 << 20 }; /* what lies so little above a caller's frames is
 
 /* The usual lines. */
 #define TWICE(what) "double free of 0xADDR (" what ")"
-/* The default library tells what it finds when a list is looked at. Two words are all that it has: from the block's owner
- * after a double free, from a write after its free, or from the block below. */
+/* The default library tells what it finds when a list is looked at. Two words are all that it has: from the block's
+ * owner after a double free, from a write after its free, or from the block below. */
 #define LATE              "; found late: libtslab-hardened.so.0 names a double free at the call"
 #define TWICE_LATE(what)  TWICE(what) LATE
 #define CHANGED(what, by) \
@@ -64,8 +64,8 @@ enum { STACK_MOST = 8 << 20 }; /* what lies so little above a caller's frames is
 #define CHANGED_AT_8(what) \
   "free block 0xADDR (" what ") has changed at byte 8: it was freed twice, or written to after its free" LATE
 #define CORRUPTED \
-  "free list corrupted: it links to 0xADDR, which is not a block: a free block was written to, or overrun by the block " \
-  "before it; libtslab-hardened.so.0 names the block"
+  "free list corrupted: it links to 0xADDR, which is not a block: a free block was written to, or overrun by the " \
+  "block before it; libtslab-hardened.so.0 names the block"
 #define NEIGHBOUR(state)  "the block before it (0x*, " state ")"
 /* Where memory served an epoch before. */
 #define OR_STALE(line) \

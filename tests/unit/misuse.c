@@ -93,7 +93,8 @@ static void what_may_be_two_things(void) {
 /* Both words: what wrote them may have come from below. */
 static void what_may_be_three_things(void) {
   char after[256], *const next = block + 96;
-  const char *const what = " (96-byte class) has changed: it was freed twice, written to after its free, or overrun by ";
+  const char *const what = " (96-byte class) has changed: it was freed twice, written to after its free, or overrun "
+                           "by ";
   memset(next, 0x33, 16);
   snprintf(after, sizeof after, "%sthe block before it (%p, free)" LATE, what, (void *)block);
   says(tell_freed, next, "free block ", after, true);

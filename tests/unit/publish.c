@@ -424,7 +424,7 @@ static unsigned threads(void) {
   return count - 2; /* . and .. */
 }
 
-/* One block of each of many sizes: 20 slabs and more, of which little is touched. A sanitizer has threads of its own. */
+/* One block of each of many sizes: 20 slabs and more, of which little is touched. */
 static void hold_little(void) {
   const unsigned before = threads();
   for (size_t size = 16; size <= 8 * KiB; size += size / 4) CHECK(tslab_malloc(size) != NULL);
