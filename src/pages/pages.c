@@ -17,6 +17,8 @@
 #define TABLE_STEP           (64 * KiB)
 #define PURGE_PIECE          ((16 * MiB) >> GRANULE_SHIFT) /* what may be missing from the bins during one purge */
 
+#define ROOMS_A_TIME         64 /* freed under the lock */
+
 #define EXACT_BINS 32 /* one for each size up to 2 MiB, then eight for each doubling */
 #define BINS       256
 #define LOOKS      8 /* at runs of a bin that may be too short: of the dirty ones, and of the clean ones */
@@ -25,6 +27,9 @@
 char pages_before_start[HOMES_OFFSET];
 struct pages pages = {.base = pages_before_start};
 struct lock pages_lock;
+
+/* The `class` of a RUN_META: how a guard was made, or that it is room. */
+enum guard { NO_GUARD, GUARD_APART, GUARD_LIGHT, GUARD_MAPPED, ROOM };
 
 /* The tables, in the order in which they lie. A table has address space for `room` bytes, of which the first `reserved`
  * are mapped and the first `ready` writable. */
@@ -47,6 +52,7 @@ static struct {
   uint64_t occupied[2][BINS / 64];
   uint32_t ages[AGES + 1]; /* rings of dirty free runs: [the tick they are dirty since % AGES], [AGES]: longer */
   size_t looks; /* at free runs, to find one */
+  uint32_t newest_room, oldest_room; /* granules; 0: none */
 } own;
 static _Atomic size_t free_dirty; /* granules */
 static _Atomic bool is_limited;   /* address space, or pages that can be written */
@@ -132,9 +138,16 @@ static unsigned bin_of(size_t granules) {
   return EXACT_BINS + 8 * (log - 5) + (unsigned)((granules >> (log - 3)) & 7);
 }
 
+/* A run joins or leaves what counts as free. */
+static void count_free(const struct run *run, bool joins) {
+  size_t dirty = run->dirty, clean = run->granules - dirty;
+  if (joins) atomic_fetch_add_explicit(&free_dirty, dirty, memory_order_relaxed);
+  else atomic_fetch_sub_explicit(&free_dirty, dirty, memory_order_relaxed);
+  own.free_clean += joins ? clean : -clean;
+}
+
 static void bin_remove(struct run *run) {
-  atomic_fetch_sub_explicit(&free_dirty, run->dirty, memory_order_relaxed);
-  own.free_clean -= run->granules - run->dirty;
+  count_free(run, false);
   unsigned set = run->dirty != 0, bin = bin_of(run->granules);
   if (run->next) run_at(run->next)->previous = run->previous;
   if (run->previous) run_at(run->previous)->next = run->next;
@@ -148,8 +161,7 @@ static void bin_remove(struct run *run) {
 /* Its granules, dirty and seen are set. */
 static void bin_insert(struct run *run) {
   size_t g = run_index(run), end = g + run->granules;
-  atomic_fetch_add_explicit(&free_dirty, run->dirty, memory_order_relaxed);
-  own.free_clean += run->granules - run->dirty;
+  count_free(run, true);
   unsigned set = run->dirty != 0, bin = bin_of(run->granules);
   run->kind = RUN_FREE;
   run_at(end - 1)->back = run->granules - 1;
@@ -354,13 +366,12 @@ void pages_reuse(struct run *run, enum run_kind kind) {
   lock_release(&pages_lock);
 }
 
-/* Cuts [at, at + granules) out of a free run that is in no bin; the rests go back to their bins. Returns how many of
- * these granules were dirty; they no longer are. */
-static size_t cut(struct run *run, size_t at, size_t granules) {
+/* Takes [at, at + granules) out of a free run that is in no bin; the rests go back to their bins. Returns how many of
+ * these granules are dirty. */
+static size_t split(struct run *run, size_t at, size_t granules) {
   size_t g = run_index(run), end = g + run->granules;
   size_t all = run->dirty, taken = dirty_count(at, at + granules), before = dirty_count(g, at);
   uint64_t seen = run->seen;
-  if (taken) dirty_set(at, at + granules, false); /* a table of zeros stays unwritten */
   run->kind = RUN_NONE;
   if (at > g) {
     run->granules = (uint32_t)(at - g);
@@ -377,6 +388,13 @@ static size_t cut(struct run *run, size_t at, size_t granules) {
   return taken;
 }
 
+/* The same; they no longer are. */
+static size_t cut(struct run *run, size_t at, size_t granules) {
+  size_t taken = split(run, at, granules);
+  if (taken) dirty_set(at, at + granules, false); /* a table of zeros stays unwritten */
+  return taken;
+}
+
 /* Every free run in the request's own bin is looked at before memory is refused. */
 static size_t find_or_make_place(size_t granules, size_t alignment, struct run **found, struct pages_how *how) {
   size_t at = find_place(granules, alignment, LOOKS, found);
@@ -385,10 +403,80 @@ static size_t find_or_make_place(size_t granules, size_t alignment, struct run *
   return find_place(granules, alignment, how->mapped ? LOOKS : SIZE_MAX, found);
 }
 
+/* ---- rooms -----------------------------------------------------------------------------------------------------
+ * A room is the free granules behind a run that grows, in a window of its own: RUN_META, whose `class` is ROOM. It
+ * counts as free memory and hangs in no bin, so nobody else takes it. It becomes an ordinary free run when its run did
+ * not grow for a while, is freed or shrinks, and when there is no other memory. */
+
+static bool is_room(const struct run *run) { return LOAD_RACING(run->kind) == RUN_META && run->class == ROOM; }
+
+static struct run *room_behind(const struct run *run) {
+  size_t end = run_index(run) + run->granules;
+  return end < __atomic_load_n(&pages.count, __ATOMIC_RELAXED) && is_room(run_at(end)) ? run_at(end) : NULL;
+}
+
+static void room_insert(size_t g, size_t granules) {
+  struct run *room = describe(g, granules, RUN_META);
+  room->class = ROOM;
+  room->seen = own.tick;
+  room->dirty = (uint32_t)dirty_count(g, g + granules);
+  count_free(room, true);
+  room->next = own.newest_room;
+  if (room->next) run_at(room->next)->previous = (uint32_t)g;
+  else own.oldest_room = (uint32_t)g;
+  own.newest_room = (uint32_t)g;
+}
+
+static void room_remove(struct run *room) {
+  count_free(room, false);
+  if (room->next) run_at(room->next)->previous = room->previous;
+  else own.oldest_room = room->previous;
+  if (room->previous) run_at(room->previous)->next = room->next;
+  else own.newest_room = room->next;
+  room->next = room->previous = 0;
+  room->kind = RUN_NONE;
+  room->class = 0;
+}
+
+static void room_free(struct run *room) {
+  room_remove(room);
+  bin_insert(merge_free(room));
+}
+
+/* The first `granules` of a room become its run's; the rest, if any, is the room. */
+static void room_take(struct run *room, size_t granules) {
+  size_t g = run_index(room), left = room->granules - granules;
+  room_remove(room);
+  dirty_set(g, g + granules, false);
+  if (left != 0) room_insert(g + granules, left);
+}
+
+/* Frees rooms that stood still since before `tick`, at most `most`. Returns how many. */
+static unsigned rooms_expire(uint64_t tick, unsigned most) {
+  unsigned count = 0;
+  for (; count < most && own.oldest_room && run_at(own.oldest_room)->seen < tick; count++)
+    room_free(run_at(own.oldest_room));
+  return count;
+}
+
+/* The frontier moves for a window only while the clean memory that lies free below it is at most what is in use, plus
+ * this. */
+#define WINDOWS_FREE ((128 * MiB) >> GRANULE_SHIFT)
+
+static bool may_make_window(size_t window) {
+  size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
+  size_t used = count - own.first - own.free_clean;
+  bool limited = atomic_load_explicit(&is_limited, memory_order_relaxed);
+  return !limited && 2 * window < own.coverage && own.free_clean + window <= WINDOWS_FREE + used;
+}
+
+/* ---- runs in use ----------------------------------------------------------------------------------------------- */
+
 struct run *pages_alloc(size_t granules, size_t alignment, enum run_kind kind, bool *zero, struct pages_how *how) {
   struct pages_how here = {.waited = lock_take(&pages_lock)};
   struct run *found = NULL, *run = NULL;
   size_t at = find_or_make_place(granules, alignment, &found, &here);
+  if (UNLIKELY(!at) && rooms_expire(UINT64_MAX, UINT32_MAX) != 0) at = find_place(granules, alignment, SIZE_MAX, &found);
   if (at) {
     bin_remove(found);
     *zero = cut(found, at, granules) == 0;
@@ -399,6 +487,25 @@ struct run *pages_alloc(size_t granules, size_t alignment, enum run_kind kind, b
     how->mapped |= here.mapped;
     how->waited += here.waited;
   }
+  return run;
+}
+
+struct run *pages_alloc_in_window(size_t granules, size_t window, enum run_kind kind, bool *zero) {
+  struct run *found = NULL, *run = NULL;
+  size_t alignment = window << GRANULE_SHIFT;
+  lock_take(&pages_lock);
+  size_t at = find_place(window, alignment, LOOKS, &found);
+  if (!at && may_make_window(window) && advance_frontier(2 * window - 1))
+    at = find_place(window, alignment, LOOKS, &found);
+  if (at) {
+    bin_remove(found);
+    split(found, at, window);
+    *zero = dirty_count(at, at + granules) == 0;
+    if (!*zero) dirty_set(at, at + granules, false);
+    run = describe(at, granules, kind);
+    if (window > granules) room_insert(at + granules, window - granules);
+  }
+  lock_release(&pages_lock);
   return run;
 }
 
@@ -439,6 +546,8 @@ void *pages_cut(struct cuttings *from, size_t bytes) {
 
 static void free_locked(struct run *run, bool clean) {
   size_t g = run_index(run), end = g + run->granules;
+  struct run *room = room_behind(run);
+  if (room) room_free(room);
   if (run->moved) {
     run->moved = false;
     own.moved_runs--;
@@ -468,7 +577,13 @@ void pages_join(struct run *first, size_t granules) {
 static bool grow_in_place(struct run *run, size_t granules) {
   size_t end = run_index(run) + run->granules, more = granules - run->granules;
   size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
-  struct run *after = end < count ? run_at(end) : NULL;
+  struct run *after = end < count ? run_at(end) : NULL, *room = room_behind(run);
+  if (room && room->granules >= more) {
+    room_take(room, more);
+    run->granules = (uint32_t)granules;
+    return true;
+  }
+  if (room) room_free(room);
   if (after && !is_free(after)) return false;
   bool at_frontier = !after || end + after->granules == count;
   if (!after || after->granules < more) {
@@ -501,9 +616,8 @@ bool pages_resize(struct run *run, size_t granules) {
 
 /* ---- guards --------------------------------------------------------------------------------------------------- */
 
-/* A guard is RUN_META, so that it is nobody's block; this is its `class`: how it was made. `size` is how many bytes
- * before it are guarded, too. */
-enum guard { NO_GUARD, GUARD_APART, GUARD_LIGHT, GUARD_MAPPED };
+/* A guard is RUN_META, so that it is nobody's block; its `class` says how it was made. `size` is how many bytes before
+ * it are guarded, too. */
 
 static _Atomic unsigned mapped_guards;
 static _Atomic bool has_heavy_guards;
@@ -538,7 +652,7 @@ static struct run *guard_of(const struct run *run) {
   lock_take(&pages_lock);
   size_t end = run_index(run) + run->granules;
   struct run *guard = end < pages.count ? run_at(end) : NULL;
-  if (guard && (guard->kind != RUN_META || guard->class == NO_GUARD)) guard = NULL;
+  if (guard && (guard->kind != RUN_META || guard->class == NO_GUARD || guard->class == ROOM)) guard = NULL;
   lock_release(&pages_lock);
   return guard;
 }
@@ -608,6 +722,10 @@ static struct run *take_purgeable(uint64_t tick, size_t most) {
 size_t pages_purge(uint64_t tick, size_t most) {
   size_t purged = 0;
   lock_take(&pages_lock);
+  while (rooms_expire(tick, ROOMS_A_TIME) == ROOMS_A_TIME) {
+    lock_release(&pages_lock); /* whoever waits comes first */
+    lock_take(&pages_lock);
+  }
   while (purged < most) {
     struct run *run = take_purgeable(tick, min_size(divide_up(most - purged, GRANULE), PURGE_PIECE));
     if (!run) break;
@@ -742,6 +860,7 @@ size_t pages_freeze(void) {
   memset(own.bins, 0, sizeof own.bins);
   memset(own.occupied, 0, sizeof own.occupied);
   memset(own.ages, 0, sizeof own.ages);
+  own.newest_room = own.oldest_room = 0;
   return (own.frozen - own.first) << GRANULE_SHIFT;
 }
 
@@ -812,10 +931,10 @@ void pages_check(void) {
     INVARIANT(0, run->kind != RUN_NONE && run->granules > 0 && g + run->granules <= count);
     INVARIANT(0, !(last_was_free && run->kind == RUN_FREE));
     last_was_free = run->kind == RUN_FREE;
-    if (!last_was_free) continue;
+    if (!last_was_free && !is_room(run)) continue;
     INVARIANT(0, run->dirty == dirty_count(g, g + run->granules));
-    INVARIANT(0, run_at(g + run->granules - 1)->back == run->granules - 1);
-    dirty += run->dirty, clean += run->granules - run->dirty, aged += run->dirty != 0;
+    INVARIANT(0, !last_was_free || run_at(g + run->granules - 1)->back == run->granules - 1);
+    dirty += run->dirty, clean += run->granules - run->dirty, aged += last_was_free && run->dirty != 0;
   }
   INVARIANT(0, dirty << GRANULE_SHIFT == pages_free_dirty() && clean == own.free_clean && aged == count_aged());
   lock_release(&pages_lock);

@@ -106,6 +106,12 @@ struct pages_how {
 HIDDEN struct run *pages_alloc(size_t granules, size_t alignment, enum run_kind kind, bool *zero,
                                struct pages_how *how);
 
+/* The same at the start of a window: `window` granules (a power of two, at least `granules`) on a multiple of their
+ * bytes. The rest of the window is the run's room, free memory that pages_resize alone takes, until the run has not
+ * grown for a while, or memory is short. NULL where no window is free below the frontier, and much lies free there
+ * already or there is a limit. */
+HIDDEN struct run *pages_alloc_in_window(size_t granules, size_t window, enum run_kind kind, bool *zero);
+
 /* Zeroed memory of our own, never given back: granules for it alone, or a piece of those that `from` remembers, which
  * the caller locks. NULL without memory. */
 struct cuttings {
@@ -123,9 +129,10 @@ HIDDEN void pages_free(struct run *run, bool clean);
 /* Grows or shrinks a run in use where it lies; false when the neighbour is not free. New granules are arbitrary. */
 HIDDEN bool pages_resize(struct run *run, size_t granules);
 
-/* Gives dirty free runs that became free before `tick` back to the kernel, about `most` bytes: the largest first where
- * all may go, else the oldest. `tick` is one of the last three, or later. Each step finds its run at once, and the lock
- * is released around the system calls. Returns bytes given back. */
+/* Rooms into which no run grew since before `tick` become free runs. Gives dirty free runs that became free before
+ * `tick` back to the kernel, about `most` bytes: the largest first where all may go, else the oldest. `tick` is one of
+ * the last three, or later. Each step finds its run at once, and the lock is released around the system calls. Returns
+ * bytes given back. */
 HIDDEN size_t pages_purge(uint64_t tick, size_t most);
 
 /* The scavenger's clock; a run that becomes free is stamped with it. */

@@ -6,9 +6,11 @@
 
 /* Below this, copying costs less than the kernel's page table work and its TLB shoot-down. */
 #define MOVE_LEAST (256 * KiB)
-/* Below this they are copied, too, where the target is in memory: its pages would be lost, and those that moved away
+/* Below this a copy into memory that is resident costs less than pages that are lost there, and those that moved away
  * taken anew, a fault each, by whoever is next to have the source. */
 #define MOVE_ALWAYS (8 * MiB)
+/* A block above this gets no room beyond: its window would be 128 MiB. */
+#define ROOM_MOST ((16 * MiB) >> GRANULE_SHIFT)
 
 size_t large_granules(size_t size) { return divide_up(size, GRANULE); }
 static size_t usable(size_t size) { return round_up(size, os_page_size); }
@@ -38,6 +40,16 @@ static struct run *alloc_run(size_t size, size_t alignment, bool *zero, struct p
   return run;
 }
 
+/* For a block that grows: a window of four to eight times what it needs, so that it can grow on in place. NULL: none;
+ * hardened, a guard stands where the room would be. */
+static struct run *alloc_with_room(size_t size, bool *zero) {
+  size_t granules = large_granules(size);
+  if (TSLAB_HARDENED || granules > ROOM_MOST) return NULL;
+  struct run *run = pages_alloc_in_window(granules, (size_t)1 << log2_floor(8 * granules), RUN_LARGE, zero);
+  if (run) run->size = usable(size);
+  return run;
+}
+
 void *large_alloc(size_t size, size_t alignment, bool *zero, struct pages_how *how, struct large_counts *counts) {
   struct run *run = alloc_run(size, alignment, zero, how);
   if (!run) return NULL;
@@ -58,26 +70,33 @@ void large_bury(struct run *run, struct large_counts *counts) {
   if (TSLAB_HARDENED) pages_free_guard(run);
 }
 
+/* A block without room may move again soon, so what is resident of its target is worth keeping; one with room will not
+ * move soon. */
+static bool is_copied(size_t bytes, bool target_is_resident, bool has_room) {
+  return bytes < MOVE_LEAST || (target_is_resident && !has_room && bytes < MOVE_ALWAYS);
+}
+
 static void *move(struct run *run, size_t size, struct large_counts *counts) {
   bool zero;
-  struct run *target = alloc_run(size, GRANULE, &zero, NULL);
+  struct run *target = size > run->size ? alloc_with_room(size, &zero) : NULL;
+  bool has_room = target != NULL;
+  if (!has_room) target = alloc_run(size, GRANULE, &zero, NULL);
   if (!target) return NULL;
-  size_t old = run->size, keep = min_size(old, target->size);
+  size_t used = min_size(run->size, target->size);
+  size_t all = TSLAB_HARDENED ? used : min_size(run_bytes(run), run_bytes(target)); /* hardened, the rest is guarded */
   enum os_moved how = NOT_MOVED;
-  bool copies = keep < MOVE_LEAST || (!zero && keep < MOVE_ALWAYS);
-  if (!copies && !os_is_locked(run_start(target)) && pages_may_move(target))
-    how = os_move(run_start(run), run_start(target), keep);
+  if (!is_copied(used, !zero, has_room) && !os_is_locked(run_start(target)) && pages_may_move(target))
+    how = os_move(run_start(run), run_start(target), all); /* what is behind the block, too: the run is clean then */
   if (how == LOST) { /* the target's granules stay in use for ever, by nobody */
     target->kind = RUN_META;
     return NULL;
   }
-  if (how == NOT_MOVED) memcpy(run_start(target), run_start(run), keep);
-  bool moved = how == MOVED;
+  if (how == NOT_MOVED) memcpy(run_start(target), run_start(run), used);
   count_allocated(counts, target);
   count_freed(counts, run);
   run->was = LARGE_WAS;
   if (TSLAB_HARDENED) pages_free_guard(run);
-  pages_free(run, moved && keep == run_bytes(run));
+  pages_free(run, how == MOVED && all == run_bytes(run));
   return run_start(target);
 }
 

@@ -81,6 +81,26 @@ static void large_blocks_grow_among_neighbours(void) {
   }
 }
 
+/* Buffers that grow in turn by an eighth have room to grow into: each moves a few times on its way to 4 MB, and not at
+ * each step because another is behind it. Hardened, a guard stands where the room would be. */
+static void buffers_growing_in_turn_move_seldom(void) {
+  enum { BUFFERS = 16, MOST = 4000000 };
+  unsigned char *buffers[BUFFERS] = {NULL};
+  unsigned moves = 0, steps = 0;
+  for (size_t size = 100000, old = 0; size < MOST; old = size, size += size / 8, steps++)
+    for (size_t i = 0; i < BUFFERS; i++) {
+      unsigned char *const grown = tslab_realloc(buffers[i], size);
+      CHECK(grown != NULL);
+      if (old) CHECK(grown[0] == i && grown[old - 1] == (unsigned char)(i + 1));
+      moves += buffers[i] && grown != buffers[i];
+      buffers[i] = grown;
+      grown[0] = (unsigned char)i, grown[size - 1] = (unsigned char)(i + 1);
+    }
+  CHECK_COUNT(steps, >, 30);
+  if (!TSLAB_HARDENED) CHECK_COUNT(moves, <=, 4 * BUFFERS);
+  for (size_t i = 0; i < BUFFERS; i++) tslab_free(buffers[i]);
+}
+
 static void null_is_malloc_and_zero_is_free(void) {
   void *block = tslab_realloc(NULL, 100);
   CHECK(block != NULL);
@@ -166,6 +186,7 @@ int main(void) {
   content_is_kept_between_all_sizes();
   growth_in_small_steps();
   large_blocks_grow_among_neighbours();
+  buffers_growing_in_turn_move_seldom();
   null_is_malloc_and_zero_is_free();
   shrinking_gives_memory_back();
   failure_leaves_the_block();

@@ -58,11 +58,23 @@ static void write_stamps(struct slot *s) {
   for (size_t g = 0; g < s->granules; g++) *stamp_of(s->run, g) = s->stamp;
 }
 
+static size_t a_window(size_t granules) {
+  size_t window = 1;
+  while (window < granules) window *= 2;
+  return window << draw(4);
+}
+
 static void allocate(struct slot *s) {
-  const size_t alignment = GRANULE << (draw(4) ? 0 : draw(6));
+  size_t alignment = GRANULE << (draw(4) ? 0 : draw(6));
   bool zero;
   s->granules = draw(8) ? 1 + draw(6) : 1 + draw(80);
-  s->run = pages_alloc(s->granules, alignment, RUN_LARGE, &zero, NULL);
+  s->run = NULL;
+  if (draw(4) == 0) {
+    const size_t window = a_window(s->granules);
+    s->run = pages_alloc_in_window(s->granules, window, RUN_LARGE, &zero);
+    if (s->run) alignment = window * GRANULE;
+  }
+  if (!s->run) s->run = pages_alloc(s->granules, alignment, RUN_LARGE, &zero, NULL);
   CHECK(s->run != NULL && s->run->kind == RUN_LARGE);
   CHECK(s->run->word == 0 && s->run->part == NULL && s->run->epoch == 0 && s->run->size == 0 && !s->run->moved);
   CHECK_COUNT((uintptr_t)run_start(s->run) % alignment, ==, 0);
@@ -114,12 +126,15 @@ static void check_totals(void) {
 }
 
 static void against_a_map(void) {
+  uint64_t tick = 1;
   for (int i = 0; i < 20000 / TEST_SCALE; i++) {
     struct slot *const s = &slots[draw(SLOTS)];
     if (!s->run) allocate(s);
     else if (draw(2)) resize(s);
     else release(s);
     if (draw(200) == 0) purge();
+    if (draw(1000) == 0) pages_set_tick(++tick);
+    if (draw(100) == 0) pages_purge(tick - 1, SIZE_MAX);
     pages_check();
     if (i % 64 == 0) check_totals();
   }
@@ -164,6 +179,74 @@ static void smallest_that_fits(void) {
   CHECK(take(8) == longer);
   struct run *const all[] = {wall, shorter, wall2, equal, wall3, longer, last};
   for (int i = 0; i < 7; i++) pages_free(all[i], false);
+}
+
+static struct run *take_in_window(size_t granules, size_t window) {
+  bool zero;
+  struct run *const run = pages_alloc_in_window(granules, window, RUN_LARGE, &zero);
+  CHECK(run != NULL);
+  CHECK_COUNT((uintptr_t)run_start(run) % (window * GRANULE), ==, 0);
+  return run;
+}
+
+static bool fits_behind(const struct run *run, size_t granules, const struct run *other) {
+  return run_index(other) >= run_index(run) + granules || run_index(other) + other->granules <= run_index(run);
+}
+
+/* Runs in windows grow in turn without moving, whatever else is taken meanwhile. */
+static void room_is_kept(void) {
+  enum { RUNS = 6, WINDOW = 16, OTHERS = 40 };
+  struct run *runs[RUNS], *others[OTHERS];
+  pages_purge(UINT64_MAX, SIZE_MAX);
+  const size_t free_before = pages_totals().committed - pages_totals().free_clean;
+  for (int i = 0; i < RUNS; i++) runs[i] = take_in_window(2, WINDOW);
+  CHECK_COUNT(pages_totals().committed - pages_totals().free_clean, ==, free_before + RUNS * 2 * GRANULE);
+  for (int i = 0; i < OTHERS; i++) {
+    others[i] = take(1 + draw(WINDOW));
+    for (int j = 0; j < RUNS; j++) CHECK(fits_behind(runs[j], WINDOW, others[i]));
+  }
+  for (size_t granules = 3; granules <= WINDOW; granules++)
+    for (int i = 0; i < RUNS; i++) CHECK(pages_resize(runs[i], granules));
+  pages_check();
+  for (int i = 0; i < RUNS; i++) pages_free(runs[i], i % 2);
+  for (int i = 0; i < OTHERS; i++) pages_free(others[i], true);
+  pages_check();
+}
+
+/* Into which nobody grew for a tick, and behind a run that shrinks or goes, is free for all. */
+static void room_is_given_up(void) {
+  enum { WINDOW = 64 };
+  pages_purge(UINT64_MAX, SIZE_MAX);
+  pages_set_tick(20);
+  struct run *const still = take_in_window(1, WINDOW), *const grows = take_in_window(1, WINDOW);
+  struct run *const shrinks = take_in_window(2, WINDOW);
+  pages_set_tick(21);
+  CHECK(pages_resize(grows, 2));
+  CHECK(pages_resize(shrinks, 1));
+  CHECK_COUNT(pages_purge(21, SIZE_MAX), ==, 0); /* nothing was dirty; rooms of before the tick go */
+  CHECK(pages.runs[run_index(still) + 1].kind == RUN_FREE);
+  CHECK(pages.runs[run_index(shrinks) + 1].kind == RUN_FREE);
+  CHECK(pages.runs[run_index(grows) + 2].kind == RUN_META);
+  pages_check();
+  struct run *const all[] = {still, grows, shrinks};
+  for (int i = 0; i < 3; i++) pages_free(all[i], true);
+  CHECK(pages.runs[run_index(grows) + 2].kind != RUN_META);
+  pages_check();
+}
+
+/* What lies free bounds how much address space windows take. */
+static void windows_are_few(void) {
+  enum { WINDOW = 128, MOST = 4096 };
+  static struct run *runs[MOST];
+  bool zero;
+  size_t count = 0;
+  while (count < MOST && (runs[count] = pages_alloc_in_window(1, WINDOW, RUN_LARGE, &zero)) != NULL) count++;
+  CHECK_COUNT(count, >, 0);
+  CHECK_COUNT(count, <, MOST);
+  struct run *const run = take(WINDOW); /* there is memory all the same */
+  pages_free(run, true);
+  for (size_t i = 0; i < count; i++) pages_free(runs[i], true);
+  pages_check();
 }
 
 enum { MANY = 1000 };
@@ -467,6 +550,9 @@ int main(void) {
   against_a_map();
   ticks();
   smallest_that_fits();
+  room_is_kept();
+  room_is_given_up();
+  windows_are_few();
   few_runs_may_move();
   searches_are_bounded();
   purges_are_bounded();
