@@ -331,8 +331,8 @@ int tslab_posix_memalign(void **out, size_t alignment, size_t size) {
   if (!is_power_of_two(alignment) || alignment % sizeof(void *) != 0) return EINVAL;
   int kept = errno;
   void *block = front_aligned(max_size(alignment, 16), size);
+  if (!block) return ENOMEM; /* errno says it too, as glibc's does; programs look there */
   errno = kept;
-  if (!block) return ENOMEM;
   *out = block;
   return 0;
 }

@@ -110,7 +110,7 @@ static struct block *take(struct set *s, size_t size) {
     CHECK((uintptr_t)start % alignment == 0);
   } else if (how == 2) {
     const int error = tslab_posix_memalign(&start, alignment, size);
-    CHECK_COUNT(errno, ==, KEPT_ERRNO);
+    CHECK_COUNT(errno, ==, error == ENOMEM ? ENOMEM : KEPT_ERRNO);
     CHECK((error == 0) == (start != NULL));
     errno = error;
   } else if (how == 3) {

@@ -30,9 +30,12 @@ static void every_alignment_and_size(void) {
     }
 }
 
+/* As in glibc, errno names a lack of memory, too, and is kept otherwise. */
 static void posix_memalign_refuses(int expected, size_t alignment, size_t size) {
   void *out = &out;
+  errno = 1234;
   CHECK(tslab_posix_memalign(&out, alignment, size) == expected);
+  CHECK_COUNT(errno, ==, expected == ENOMEM ? ENOMEM : 1234);
   CHECK(out == &out);
 }
 
