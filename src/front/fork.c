@@ -7,7 +7,8 @@
  *
  * fork():  the handlers take every lock, so the copy is whole. Two cases are left:
  *   - This thread may hold a lock already, because a signal handler that interrupted malloc forks. The handlers then take
- *     no lock, and the child is treated like one of _Fork().
+ *     no lock, and the child is treated like one of _Fork(). Another thread that forks meanwhile may hold the list of
+ *     streams, which libc wants here, and wait for that lock: it gives up what it took after LOCK_PATIENCE_MS.
  *   - Between our handler and the copy, libc takes locks of its own: glibc's list of streams, of atfork handlers and of
  *     name services, musl's list of streams. A thread may hold one of them while it allocates, and so wait for a lock
  *     that we hold. The list of streams is taken before ours, which keeps the usual case in order. For the others, a
@@ -64,8 +65,6 @@ static void each_lock(void (*visit)(struct lock *)) {
   visit(&reserve_lock);
   visit(&pages_lock);
 }
-
-static void take(struct lock *lock) { lock_take(lock); }
 
 static bool found_held;
 static void look_whether_held(struct lock *lock) {
@@ -180,10 +179,37 @@ static void release_for(struct lock *lock) {
   if (lock != &parts_lock) lock_release_for(lock);
 }
 
-static void hold_all(void) {
+/* How many locks were taken; the visits stop at the first that could not be. By the thread that has publication's lock. */
+static unsigned taken;
+static bool has_parts_lock, gave_up;
+
+static void take(struct lock *lock) {
+  if (gave_up) return;
+  gave_up = !lock_take_patiently(lock);
+  if (gave_up) return;
+  taken++;
+  if (lock == &parts_lock) has_parts_lock = true;
+}
+
+static void release_taken(struct lock *lock) {
+  if (taken == 0) return;
+  taken--;
+  release(lock);
+}
+
+/* Returns false when a lock was not to be had, and holds none then. */
+static bool hold_all(void) {
+  taken = 0;
+  has_parts_lock = gave_up = false;
   each_lock(take);
+  if (gave_up) {
+    each_lock(release_taken);
+    if (has_parts_lock) lock_release(&parts_lock);
+    return false;
+  }
   atomic_store_explicit(&held_since_ns, os_now_coarse_ns(), memory_order_relaxed);
   atomic_store_explicit(&hold, HELD, memory_order_release); /* pairs with break_hold */
+  return true;
 }
 
 /* A waiter may be releasing the locks just now, or have released them. */
@@ -215,6 +241,12 @@ static void break_hold(void) {
 
 static bool is_holder(void) { return atomic_load_explicit(&holder, memory_order_relaxed) == &locks_held; }
 
+static void end_fork(bool streams) {
+  atomic_store_explicit(&holder, NULL, memory_order_relaxed);
+  publish_after_fork(false);
+  if (streams) _IO_list_unlock();
+}
+
 /* A thread that holds a lock already takes none: it is a signal handler's. */
 static void before_fork(void) {
   if (locks_held != 0) {
@@ -225,7 +257,7 @@ static void before_fork(void) {
   publish_before_fork(); /* from here on no other thread comes this far */
   atomic_store_explicit(&holder, &locks_held, memory_order_relaxed);
   has_streams = streams;
-  hold_all();
+  if (!hold_all()) end_fork(streams);
 }
 
 static void after_fork_parent(void) {
@@ -234,11 +266,8 @@ static void after_fork_parent(void) {
     nested--;
     return;
   }
-  bool streams = has_streams;
-  atomic_store_explicit(&holder, NULL, memory_order_relaxed);
   end_hold(1); /* publication's lock is not among them */
-  publish_after_fork(false);
-  if (streams) _IO_list_unlock();
+  end_fork(has_streams);
 }
 
 static void after_fork_child(void) {

@@ -13,6 +13,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -22,11 +23,13 @@
 typedef int create_function(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 typedef void *open_function(const char *, int);
 typedef int exit_function(void (*)(void *), void *, void *);
+typedef pid_t fork_function(void);
 exit_function __cxa_atexit; /* no header of libc declares it */
 
 static create_function *_Atomic next_create;
 static open_function *_Atomic next_open;
 static exit_function *_Atomic next_exit;
+static fork_function *_Atomic next_fork;
 
 /* Libc's definition: the next one after ours. */
 #define NEXT(place, name) \
@@ -76,6 +79,20 @@ SHOWN void *dlopen(const char *file, int mode) {
   void *library = NEXT(next_open, "dlopen")(file, mode);
   leave_default(entered);
   return library;
+}
+
+/* A signal handler may call fork. In a process of several threads glibc takes a lock of its own in fork, which a handler
+ * that interrupts fork would wait for, and this library has a thread. So signals wait until fork is done. */
+SHOWN pid_t fork(void) {
+  sigset_t all, before;
+  sigfillset(&all);
+  fork_function *next = NEXT(next_fork, "fork");
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pid_t child = next();
+  int kept = errno;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  errno = kept;
+  return child;
 }
 
 /* What atexit and the destructors of C++ statics call. */

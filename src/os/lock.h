@@ -91,6 +91,9 @@ static inline uint64_t lock_take(struct lock *lock) {
   return waited;
 }
 
+/* Waits for LOCK_PATIENCE_MS at most. Returns false when the lock was held all the time. */
+HIDDEN bool lock_take_patiently(struct lock *lock);
+
 /* Releases a lock that another thread took. That thread stands still, and does not release it itself. */
 static inline void lock_release_for(struct lock *lock) {
   if (UNLIKELY(lock_times)) lock_count_hold(lock);
