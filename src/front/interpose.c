@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define SHOWN __attribute__((visibility("default")))
@@ -31,10 +32,16 @@ static open_function *_Atomic next_open;
 static exit_function *_Atomic next_exit;
 static fork_function *_Atomic next_fork;
 
-/* Libc's definition: the next one after ours. */
+/* Libc's definition: the next one after ours. dlsym waits for a thread that is loading a library, and that thread may be
+ * waiting for this one: a constructor in the library joins it. So find_next looks before there are threads. */
 #define NEXT(place, name) \
   (atomic_load_explicit(&(place), memory_order_relaxed) ? atomic_load_explicit(&(place), memory_order_relaxed) \
                                                         : (place = (__typeof__(place))dlsym(RTLD_NEXT, name)))
+
+__attribute__((constructor(101))) static void find_next(void) {
+  (void)NEXT(next_create, "pthread_create");
+  (void)NEXT(next_exit, "__cxa_atexit");
+}
 
 static bool is_in_scope(void) { return current_part->lifetime != NULL; }
 
@@ -108,16 +115,16 @@ SHOWN int __cxa_atexit(void (*handler)(void *), void *argument, void *library) {
 
 /* RLIMIT_AS counts reserved addresses. So these give back all that no block can lie in yet before the limit falls; what
  * the heap needs later it maps then, as far as the limit lets it. A vfork child's limit is not its parent's, whose heap
- * it sees. */
+ * it sees. They make libc's one system call themselves: a signal handler and a fork child call them, where dlsym could
+ * wait for ever. */
 #if defined(__GLIBC__)
 typedef __rlimit_resource_t resource;
 #else
 typedef int resource;
 #endif
-typedef int limit_function(resource, const struct rlimit *);
-typedef int process_limit_function(pid_t, resource, const struct rlimit *, struct rlimit *);
-static limit_function *_Atomic next_limit;
-static process_limit_function *_Atomic next_process_limit;
+static int set_limit(pid_t process, resource what, const struct rlimit *limit, struct rlimit *old) {
+  return (int)syscall(SYS_prlimit64, process, what, limit, old);
+}
 
 static void notice_limit(resource what, const struct rlimit *limit) {
   if (what != RLIMIT_AS || !limit || limit->rlim_cur == RLIM_INFINITY) return;
@@ -126,12 +133,12 @@ static void notice_limit(resource what, const struct rlimit *limit) {
 
 SHOWN int setrlimit(resource what, const struct rlimit *limit) {
   notice_limit(what, limit);
-  return NEXT(next_limit, "setrlimit")(what, limit);
+  return set_limit(0, what, limit, NULL);
 }
 
 SHOWN int prlimit(pid_t process, resource what, const struct rlimit *limit, struct rlimit *old) {
   if (process == 0 || process == getpid()) notice_limit(what, limit);
-  return NEXT(next_process_limit, "prlimit")(process, what, limit, old);
+  return set_limit(process, what, limit, old);
 }
 
 /* The same functions under the names that programs call which were compiled for large files. */
