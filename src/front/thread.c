@@ -31,12 +31,15 @@ bool front_is_ready(void) { return atomic_load_explicit(&ready, memory_order_rel
  * a part each of its frees is an atomic operation on a slab that other threads use. */
 #define FREES_BEFORE_BIRTH 16
 
+/* The last heap of the process ends here, and the scavenger with it: that may be the heap of one malloc in a destructor,
+ * for while it lives, no other thread's heap is the last. */
 static void end_heap(struct part *part) {
   thread_release(current_thread);
   current_part = &empty_part;
   current_thread = NULL;
   heap_leave(part);
   part_release(part);
+  if (atomic_load_explicit(&live_parts, memory_order_relaxed) == 0) scavenger_stop();
 }
 
 void front_end_call(void) {
@@ -48,7 +51,6 @@ static void thread_dies(void *part) {
   scavenger_notice_death(part);
   thread_has_ended = true;
   end_heap(part);
-  if (atomic_load_explicit(&live_parts, memory_order_relaxed) == 0) scavenger_stop();
 }
 
 /* The first malloc of the process, perhaps from the dynamic loader: no libc function that may allocate. */

@@ -1,6 +1,7 @@
 /* last_thread: a process whose main thread left by pthread_exit ends, with status 0, with the last thread of the
  * program: the scavenger, which was started before, must not keep it alive. The same in a child that another thread
- * forked, and with threads whose last destructor allocates after the library's own. last_thread [fork | keys] */
+ * forked, with threads whose last destructor allocates after the library's own, and when the last two threads end at
+ * the same time, one of them in such a destructor. last_thread [fork | keys | together] */
 #include "../check.h"
 
 #include <pthread.h>
@@ -57,7 +58,54 @@ static void *allocate_to_the_last(void *unused) {
   return unused;
 }
 
+/* Two threads end, many times: each child is one process. */
+enum { PROCESSES = 60, ALLOCATIONS = 20000 };
+static _Atomic int is_late;
+static void allocate_late(void *unused) {
+  is_late = 1;
+  for (int i = 0; i < ALLOCATIONS; i++) tslab_free(tslab_malloc(100));
+  (void)unused;
+}
+
+static void *end_beside(void *unused) {
+  tslab_free(tslab_malloc(100));
+  while (!is_late) sched_yield();
+  usleep(1000);
+  return unused;
+}
+
+static void *end_late(void *unused) {
+  tslab_free(tslab_malloc(100)); /* the heap that ends before the destructor */
+  CHECK(pthread_setspecific(again, &is_late) == 0);
+  return unused;
+}
+
+static void end_together(void) {
+  pthread_t other;
+  CHECK(pthread_key_create(&again, allocate_late) == 0);
+  free_much();
+  CHECK(pthread_create(&other, NULL, end_beside, NULL) == 0 && pthread_detach(other) == 0);
+  CHECK(pthread_create(&other, NULL, end_late, NULL) == 0 && pthread_detach(other) == 0);
+  pthread_exit(NULL);
+}
+
+static int end_together_often(void) {
+  for (int i = 0; i < PROCESSES; i++) {
+    const pid_t child = fork();
+    int status;
+    CHECK(child >= 0);
+    if (child == 0) {
+      alarm(20);
+      end_together();
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+  return 0;
+}
+
 int main(int argc, char **argv) {
+  if (argc > 1 && strcmp(argv[1], "together") == 0) return end_together_often();
   pthread_t other;
   pthread_key_t key;
   const int forks = argc > 1 && strcmp(argv[1], "fork") == 0;
