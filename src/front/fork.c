@@ -5,10 +5,11 @@
  * protects is whole in a child in which the lock is free, and what is only a thread's own is whole but for the call
  * that the thread was in the middle of.
  *
- * fork():  the handlers take every lock, so the copy is whole. Two cases are left:
+ * fork():  the handlers take every lock, so the copy is whole. Three cases are left:
  *   - This thread may hold a lock already, because a signal handler that interrupted malloc forks. The handlers then take
- *     no lock, and the child is treated like one of _Fork(). Another thread that forks meanwhile may hold the list of
- *     streams, which libc wants here, and wait for that lock: it gives up what it took after LOCK_PATIENCE_MS.
+ *     no lock, and the child is treated like one of _Fork().
+ *   - Another thread is in that case, and waits in its fork for a lock of libc's that this thread has. After
+ *     LOCK_PATIENCE_MS this thread gives back what it took, and goes on in the same way.
  *   - Between our handler and the copy, libc takes locks of its own: glibc's list of streams, of atfork handlers and of
  *     name services, musl's list of streams. A thread may hold one of them while it allocates, and so wait for a lock
  *     that we hold. The list of streams is taken before ours, which keeps the usual case in order. For the others, a
@@ -43,11 +44,20 @@ enum { NOT_HELD, HELD, BREAKING, BROKEN };
 static _Atomic uint32_t hold;
 static _Atomic uint64_t held_since_ns; /* on the coarse clock */
 
-/* The thread whose handlers took the locks, by the address of a variable of its own; the forks that its signal handlers
- * made meanwhile, and did not end; and whether it has the lock of glibc's list of streams. By that thread alone. */
-static const void *_Atomic holder;
-static unsigned nested;
-static bool has_streams;
+/* Of the forks that this thread is making: a signal handler that interrupts one may make another. One bit for each, the
+ * innermost's the lowest. */
+static __thread struct {
+  uint8_t are_bare;     /* its handlers took no lock */
+  uint8_t have_streams; /* they took the lock of glibc's list of streams */
+} forks_of_this_thread;
+
+static void begin_one(uint8_t *bits, bool value) { *bits = (uint8_t)(*bits << 1 | value); }
+
+static bool end_one(uint8_t *bits) {
+  bool value = *bits & 1;
+  *bits >>= 1;
+  return value;
+}
 
 /* Visits every lock of ours, outermost first, but those of publication and of rounds, which guard no memory. What a visit to
  * one lock finds behind it must not change any more: so parts come after parts_lock. */
@@ -84,9 +94,6 @@ static void begin_anew(void) {
   process = os_process_id();
   locks_held = 0; /* every lock was reset */
   atomic_store_explicit(&hold, NOT_HELD, memory_order_relaxed);
-  atomic_store_explicit(&holder, NULL, memory_order_relaxed);
-  nested = 0;
-  has_streams = false;
   publish_after_fork(true);
   scavenger_after_fork_child();
   if (current_thread) {
@@ -157,15 +164,21 @@ static bool has_list_lock(void) {
 static bool has_list_lock(void) { return false; }
 #endif
 
-static bool take_streams(void) {
-  bool takes = has_list_lock();
-  if (takes) _IO_list_lock();
-  return takes;
+/* The bit first: a fork in a signal handler that comes in between ends its own. */
+static void take_streams(void) {
+  bool has = has_list_lock();
+  begin_one(&forks_of_this_thread.have_streams, has);
+  if (has) _IO_list_lock();
+}
+
+static void release_streams(void) {
+  if (end_one(&forks_of_this_thread.have_streams)) _IO_list_unlock();
 }
 
 /* glibc resets the lock only in children of a process that has several threads by its own count. */
 static void reset_streams(void) {
-  if (has_streams) _IO_list_resetlock();
+  if (forks_of_this_thread.have_streams) _IO_list_resetlock();
+  forks_of_this_thread.have_streams = 0;
 }
 
 /* ---- the hold ---------------------------------------------------------------------------------------------------- */
@@ -179,32 +192,31 @@ static void release_for(struct lock *lock) {
   if (lock != &parts_lock) lock_release_for(lock);
 }
 
-/* How many locks were taken; the visits stop at the first that could not be. By the thread that has publication's lock. */
+/* Under publication's lock: how many of the locks the forking thread has, and whether one could not be had. */
 static unsigned taken;
-static bool has_parts_lock, gave_up;
+static bool has_given_up;
 
 static void take(struct lock *lock) {
-  if (gave_up) return;
-  gave_up = !lock_take_patiently(lock);
-  if (gave_up) return;
-  taken++;
-  if (lock == &parts_lock) has_parts_lock = true;
+  if (!has_given_up && lock_take_patiently(lock)) taken++;
+  else has_given_up = true;
 }
 
 static void release_taken(struct lock *lock) {
   if (taken == 0) return;
   taken--;
-  release(lock);
+  if (lock == &parts_lock) has_given_up = false; /* it is to be released last */
+  else lock_release(lock);
 }
 
-/* Returns false when a lock was not to be had, and holds none then. */
+/* False when a lock cannot be had: the thread that holds it may wait for glibc's list of streams, in a signal handler
+ * that forks. */
 static bool hold_all(void) {
   taken = 0;
-  has_parts_lock = gave_up = false;
+  has_given_up = false;
   each_lock(take);
-  if (gave_up) {
+  if (has_given_up) {
     each_lock(release_taken);
-    if (has_parts_lock) lock_release(&parts_lock);
+    if (!has_given_up) lock_release(&parts_lock);
     return false;
   }
   atomic_store_explicit(&held_since_ns, os_now_coarse_ns(), memory_order_relaxed);
@@ -239,47 +251,35 @@ static void break_hold(void) {
 
 /* ---- handlers ---------------------------------------------------------------------------------------------------- */
 
-static bool is_holder(void) { return atomic_load_explicit(&holder, memory_order_relaxed) == &locks_held; }
-
-static void end_fork(bool streams) {
-  atomic_store_explicit(&holder, NULL, memory_order_relaxed);
-  publish_after_fork(false);
-  if (streams) _IO_list_unlock();
-}
-
-/* A thread that holds a lock already takes none: it is a signal handler's. */
 static void before_fork(void) {
-  if (locks_held != 0) {
-    nested += is_holder();
-    return;
+  bool is_bare = locks_held != 0;
+  take_streams(); /* by every fork before libc's other locks, or two forks would wait for each other */
+  if (!is_bare) {
+    publish_before_fork();
+    is_bare = !hold_all();
+    if (is_bare) publish_after_fork(false);
   }
-  bool streams = take_streams();
-  publish_before_fork(); /* from here on no other thread comes this far */
-  atomic_store_explicit(&holder, &locks_held, memory_order_relaxed);
-  has_streams = streams;
-  if (!hold_all()) end_fork(streams);
+  begin_one(&forks_of_this_thread.are_bare, is_bare);
 }
 
 static void after_fork_parent(void) {
-  if (!is_holder()) return;
-  if (nested > 0) {
-    nested--;
-    return;
+  if (!end_one(&forks_of_this_thread.are_bare)) {
+    end_hold(1); /* publication's lock is not among them */
+    publish_after_fork(false);
   }
-  end_hold(1); /* publication's lock is not among them */
-  end_fork(has_streams);
+  release_streams();
 }
 
 static void after_fork_child(void) {
   uint32_t seen = atomic_load_explicit(&hold, memory_order_relaxed);
-  bool is_whole = is_holder() && nested == 0 && seen == HELD;
+  bool is_bare = end_one(&forks_of_this_thread.are_bare);
   atomic_store(lock_witness, SETTLED);
-  if (is_holder()) reset_streams();
-  if (is_whole) {
+  reset_streams();
+  if (is_bare || seen != HELD) {
+    settle_by_locks(true, seen == BREAKING);
+  } else {
     each_lock(lock_reset);
     settle();
-  } else {
-    settle_by_locks(true, seen == BREAKING);
   }
 }
 

@@ -16,28 +16,13 @@ _Atomic uint32_t *lock_witness = &unwatched;
 void (*lock_on_copy)(void) = nothing;
 void (*lock_on_stall)(void) = nothing;
 
-static bool wait_for(struct lock *lock, bool for_ever) {
+static void wait_for(struct lock *lock) {
   for (int i = 0; i < SPINS; i++) {
-    if (atomic_load_explicit(&lock->word, memory_order_relaxed) == 0 && lock_word_try(lock)) return true;
+    if (atomic_load_explicit(&lock->word, memory_order_relaxed) == 0 && lock_word_try(lock)) return;
     SPIN_HINT();
   }
-  while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0) {
-    if (os_wait(&lock->word, 2, LOCK_PATIENCE_MS)) continue;
-    if (!for_ever) return false;
-    lock_on_stall();
-  }
-  return true;
-}
-
-bool lock_take_patiently(struct lock *lock) {
-  lock_look();
-  lock_hold_begins();
-  if (!lock_word_try(lock) && !wait_for(lock, false)) {
-    lock_hold_ends();
-    return false;
-  }
-  lock_is_taken(lock);
-  return true;
+  while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0)
+    if (!os_wait(&lock->word, 2, LOCK_PATIENCE_MS)) lock_on_stall();
 }
 
 void lock_abort(void) {
@@ -51,11 +36,24 @@ void lock_abort(void) {
 
 uint64_t lock_take_slow(struct lock *lock) {
   uint64_t before = ticks_now();
-  wait_for(lock, true);
+  wait_for(lock);
   uint64_t waited = ticks_now() - before + 1; /* not 0: that would mean that it was free */
   lock_count(&lock->contended, 1);
   lock_count(&lock->waited, ticks_to_ns(waited));
   return waited;
+}
+
+bool lock_take_patiently(struct lock *lock) {
+  lock_look();
+  lock_hold_begins();
+  bool done = lock_word_try(lock);
+  for (bool waits = true; !done && waits;) {
+    done = atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) == 0;
+    if (!done) waits = os_wait(&lock->word, 2, LOCK_PATIENCE_MS);
+  }
+  if (done) lock_is_taken(lock);
+  else lock_hold_ends();
+  return done;
 }
 
 void lock_release_slow(struct lock *lock) { os_wake(&lock->word, 1); }

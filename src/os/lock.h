@@ -91,8 +91,8 @@ static inline uint64_t lock_take(struct lock *lock) {
   return waited;
 }
 
-/* Waits for LOCK_PATIENCE_MS at most. Returns false when the lock was held all the time. */
-HIDDEN bool lock_take_patiently(struct lock *lock);
+/* The same for who need not have it: false after LOCK_PATIENCE_MS. */
+HIDDEN COLD bool lock_take_patiently(struct lock *lock);
 
 /* Releases a lock that another thread took. That thread stands still, and does not release it itself. */
 static inline void lock_release_for(struct lock *lock) {

@@ -1,6 +1,6 @@
-/* fork_locks: a signal handler that interrupted a thread under one of our locks may fork. A thread that waits for our locks while
- * it holds one that the forking thread needs ends the wait. A handler of SIGABRT may allocate, whatever the library was
- * doing when it found the misuse. In each case the child has a heap that works. */
+/* fork_locks: a signal handler that interrupted a thread under one of our locks, or in a fork, may fork. A thread that
+ * waits for our locks while it holds one that the forking thread needs ends the wait. A handler of SIGABRT may allocate,
+ * whatever the library was doing when it found the misuse. In each case the child has a heap that works. */
 #include "unit.h"
 
 #include "epoch/scope.h"
@@ -83,6 +83,46 @@ static void deadlock_ends(void) {
   fork_once();
 }
 
+/* ---- in a signal handler that interrupted a fork ----------------------------------------------------------------- */
+
+/* The outer fork waits for glibc's list of streams when the signal comes. Before glibc 2.36 handlers of fork run under a
+ * lock that the inner fork needs, too. */
+#if defined(__GLIBC__)
+#if __GLIBC_PREREQ(2, 36)
+extern void _IO_list_lock(void), _IO_list_unlock(void); /* no header declares them */
+
+static void *fork_beside(void *unused) {
+  is_held = 1;
+  fork_once();
+  return unused;
+}
+
+static void *flush(void *unused) {
+  CHECK(fflush(NULL) == 0);
+  return unused;
+}
+
+static void fork_within_fork(void) {
+  pthread_t thread;
+  is_held = 0;
+  _IO_list_lock();
+  CHECK(pthread_create(&thread, NULL, fork_beside, NULL) == 0);
+  while (!is_held) sched_yield();
+  usleep(50000); /* as good as certainly it waits */
+  CHECK(pthread_kill(thread, SIGUSR1) == 0);
+  usleep(50000);
+  _IO_list_unlock();
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK(pthread_create(&thread, NULL, flush, NULL) == 0 && pthread_join(thread, NULL) == 0);
+  fork_once();
+}
+#else
+static void fork_within_fork(void) {}
+#endif
+#else
+static void fork_within_fork(void) {}
+#endif
+
 /* ---- at an abort ------------------------------------------------------------------------------------------------- */
 
 static void allocate_and_exit(int signal) {
@@ -108,6 +148,7 @@ int main(void) {
   interrupted_under(&pages_lock);
   interrupted_under(&tree_lock);
   if (COMES_LATER) deadlock_ends();
+  fork_within_fork();
   const int status = in_child(misuse_under_lock);
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
   return 0;
