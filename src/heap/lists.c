@@ -139,14 +139,13 @@ INLINE struct list_totals look_at(const struct count *count) {
 
 struct list_totals list_totals(struct part *part, unsigned class) {
   const struct bin *bin = &part->bins[class];
-  for (;;) {
+  for (unsigned looks = 0;; part_look_again(&looks)) {
     uint32_t begun = part_begin_look(part);
     struct list_totals totals = look_at(&part->count[class]);
     totals.allocations += __atomic_load_n(&bin->allocations, __ATOMIC_ACQUIRE);
     totals.frees += __atomic_load_n(&bin->frees, __ATOMIC_ACQUIRE);
     totals.length += aside_of(part, class);
     if (part_end_look(part, begun)) return totals;
-    lock_look(); /* in a child, whoever is changing it may not be there */
   }
 }
 
@@ -191,12 +190,11 @@ struct list_sums list_sums(struct part *part) {
 
 /* One look at all classes, because this is asked twice for each epoch. */
 uint64_t list_served(const struct part *part) {
-  for (;;) {
+  for (unsigned looks = 0;; part_look_again(&looks)) {
     uint32_t begun = part_begin_look(part);
     uint64_t sum = __atomic_load_n(&part->served, __ATOMIC_ACQUIRE);
     for (unsigned class = 0; class < CLASSES; class++) sum += look_at(&part->count[class]).allocations;
     if (part_end_look(part, begun)) return sum;
-    lock_look();
   }
 }
 

@@ -5,6 +5,7 @@
 #include "heap/large_cache.h"
 #include "heap/lists.h"
 #include "heap/quarantine.h"
+#include "os/os.h"
 #include <string.h>
 
 struct part empty_part = {.list = {[0 ... CLASSES - 1] = CHAIN_END}, .tally = &nobodys_tally};
@@ -43,6 +44,13 @@ static struct part *cut_part(bool of_epochs) {
   part->next_part = atomic_load_explicit(&all_parts, memory_order_relaxed);
   atomic_store_explicit(&all_parts, part, memory_order_release); /* pairs with every walk of the list */
   return part;
+}
+
+#define LOOKS_AT_ONCE 64 /* a change takes well under a microsecond */
+
+void part_look_again(unsigned *looks) {
+  lock_look();
+  if (++*looks % LOOKS_AT_ONCE == 0) os_rest();
 }
 
 static bool is_other(const struct part *part) {

@@ -295,16 +295,18 @@ INLINE uint32_t part_begin_look(const struct part *part) {
 INLINE bool part_end_look(const struct part *part, uint32_t begun) {
   return begun % 2 == 0 && __atomic_load_n(&part->sampling.sequence, __ATOMIC_RELAXED) == begun;
 }
+/* After a look that failed. The thread that makes the change may not be there in a child; elsewhere it may have a lower
+ * priority than this one and wait for its processor, so the readers that look again and again rest. */
+HIDDEN COLD void part_look_again(unsigned *looks);
 
 /* Blocks that it handed out in chunks; from any thread. */
 INLINE uint64_t part_bumped(const struct part *part) {
-  for (;;) {
+  for (unsigned looks = 0;; part_look_again(&looks)) {
     uint32_t begun = part_begin_look(part);
     uint64_t bumped = __atomic_load_n(&part->bump.allocations, __ATOMIC_ACQUIRE) +
                       __atomic_load_n(&part->bump.sealed, __ATOMIC_ACQUIRE) +
                       __atomic_load_n(&part->bump.count, __ATOMIC_ACQUIRE);
     if (part_end_look(part, begun)) return bumped;
-    lock_look(); /* in a child, whoever is changing it may not be there */
   }
 }
 

@@ -3,6 +3,8 @@
 #include "unit.h"
 
 #include "heap/lists.h"
+#include <pthread.h>
+#include <sys/resource.h>
 
 enum { CLASS = 5, MOST = 4096 };
 
@@ -215,11 +217,43 @@ static void caps(void) {
   check_grant();
 }
 
+/* A reader must not need the processor all the time: the thread that makes the change may wait for it. */
+static void *change_slowly(void *begun) {
+  part_begin_one_store(&part);
+  *(_Atomic bool *)begun = true;
+  usleep(50000);
+  part_end_change(&part);
+  return NULL;
+}
+
+static long rests(void) {
+  struct rusage usage;
+  CHECK(getrusage(RUSAGE_THREAD, &usage) == 0);
+  return usage.ru_nvcsw;
+}
+
+static void readers_rest(void) {
+  for (int which = 0; which < 3; which++) {
+    pthread_t thread;
+    _Atomic bool begun = false;
+    reset();
+    CHECK(pthread_create(&thread, NULL, change_slowly, (void *)&begun) == 0);
+    while (!begun) sched_yield();
+    const long before = rests();
+    if (which == 0) CHECK_COUNT(list_totals(&part, CLASS).length, ==, 0);
+    if (which == 1) CHECK_COUNT(list_served(&part), ==, 0);
+    if (which == 2) CHECK_COUNT(part_bumped(&part), ==, 0);
+    CHECK_COUNT(rests(), >, before);
+    CHECK(pthread_join(thread, NULL) == 0);
+  }
+}
+
 int main(void) {
   every_call_is_counted();
   what_is_aside_is_counted();
   sums_are_of_all_classes();
   room_ends();
   caps();
+  readers_rest();
   return 0;
 }
