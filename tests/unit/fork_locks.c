@@ -41,6 +41,28 @@ static void interrupted_under(struct lock *lock) {
   fork_once();
 }
 
+/* Another thread forks meanwhile: it has glibc's list of streams, and waits for the lock that the interrupted one holds. */
+static _Atomic int starts;
+static void *fork_meanwhile(void *unused) {
+  starts = 1;
+  fork_once();
+  return unused;
+}
+
+static void interrupted_beside_fork(struct lock *lock) {
+  pthread_t thread;
+  starts = 0;
+  CHECK(pthread_create(&thread, NULL, fork_meanwhile, NULL) == 0);
+  lock_take(lock);
+  while (!starts) sched_yield();
+  usleep(50000); /* as good as certainly it waits */
+  raise(SIGUSR1);
+  lock_release(lock);
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK_COUNT(locks_held, ==, 0);
+  fork_once();
+}
+
 /* ---- while another thread holds what fork needs ------------------------------------------------------------------ */
 
 /* The program's handlers run after ours, so these stand for libc, which takes locks of its own there. glibc runs
@@ -147,6 +169,8 @@ int main(void) {
   interrupted_under(&current_part->lock);
   interrupted_under(&pages_lock);
   interrupted_under(&tree_lock);
+  interrupted_beside_fork(&current_part->lock);
+  interrupted_beside_fork(&pages_lock);
   if (COMES_LATER) deadlock_ends();
   fork_within_fork();
   const int status = in_child(misuse_under_lock);
