@@ -41,6 +41,7 @@ static fork_function *_Atomic next_fork;
 __attribute__((constructor(101))) static void find_next(void) {
   (void)NEXT(next_create, "pthread_create");
   (void)NEXT(next_exit, "__cxa_atexit");
+  (void)NEXT(next_fork, "fork"); /* a signal handler may be the first to fork */
 }
 
 static bool is_in_scope(void) { return current_part->lifetime != NULL; }

@@ -142,7 +142,8 @@ def main() -> int:
             knows_no_place(prefix, [build, first])
             takes_no_names(prefix)
             by_pkg_config(prefix, work)
-            names_a_double_free(prefix, work)
+            if (build / "libtslab-hardened.so.0").exists():  # the release build makes it
+                names_a_double_free(prefix, work)
             by_cmake(prefix, work)
             refuses_other_versions(prefix, work)
         except Failure as failure:
