@@ -9,6 +9,7 @@
 #include "epoch/status.h"
 #include "epoch/trap.h"
 #include "heap/chunk_cache.h"
+#include "heap/fast.h"
 #include "heap/label.h"
 #include "os/os.h"
 #include <errno.h>
@@ -124,7 +125,7 @@ static bool ends_as_spare(struct epoch *e, struct chunk_live *given_up, bool may
 }
 
 static void begin_closing(struct epoch *e) {
-  spare_lend_back(e);
+  spare_drop_claim(e, current_part->plain);
   atomic_store_explicit(&e->lifetime.recycled, 0, memory_order_relaxed);
   atomic_store_explicit(&e->lifetime.returned, 0, memory_order_relaxed);
   atomic_store_explicit(&e->lifetime.closing, true, memory_order_relaxed);
@@ -177,7 +178,7 @@ static void close_children(const struct epoch *e) {
 
 /* From here on what comes free goes back at once. */
 static void end_closing(struct epoch *e, tslab_epoch_report *out) {
-  atomic_store_explicit(&e->lifetime.late, true, memory_order_relaxed);
+  atomic_store_explicit(&e->lifetime.late, LATE, memory_order_relaxed);
   report_bytes(out, &e->lifetime);
   ending_finish_if_done(e);
 }

@@ -70,7 +70,7 @@ static NOINLINE void change_label(struct epoch *e, const char *label) {
   STORE_RACING(e->allocated_here, 0);
   STORE_RACING(e->recycled_here, 0);
   e->drained = e->doubts = 0;
-  spare_lend_back(e); /* with slabs it will not be kept again */
+  STORE_RACING(e->kept_granules, 0); /* with slabs it will not be kept again */
   shared_add(&before->opened, opened);
   shared_add(&before->allocations, allocated);
   shared_add(&before->recycled, recycled);
@@ -114,7 +114,7 @@ void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
   atomic_store_explicit(&e->lifetime.bumped, 0, memory_order_relaxed);
   atomic_store_explicit(&e->lifetime.freed, 0, memory_order_relaxed);
   atomic_store_explicit(&e->lifetime.closing, false, memory_order_relaxed);
-  atomic_store_explicit(&e->lifetime.late, false, memory_order_relaxed);
+  atomic_store_explicit(&e->lifetime.late, NOT_LATE, memory_order_relaxed);
   uint64_t id = epoch_id(e);
   e->lifetime.by_slabs = spare_learned(e);
   id = ((id >> EPOCH_INDEX_BITS) + 1) << EPOCH_INDEX_BITS | e->lifetime.index;
@@ -190,7 +190,6 @@ struct epoch *epoch_end(struct epoch *e) {
   count_refusals(e);
   INVARIANT(1, e->parts == NULL && atomic_load(&e->lifetime.own) == 0 && e->lifetime.first == 0);
   atomic_store_explicit(&e->state, EPOCH_ENDED, memory_order_relaxed);
-  spare_lend_back(e);
   epoch_unlock(e); /* tree_lock comes first; nobody else can find an ended epoch but as somebody's child */
   return leave_for_good(e);
 }
@@ -216,7 +215,7 @@ static void freeze(struct epoch *e) {
   __atomic_store_n(&e->children, 0, __ATOMIC_RELAXED);
   e->next_sibling = e->previous_sibling = e->roomy = 0;
   e->stepping = e->descending = false;
-  e->lent = 0;
+  e->kept_granules = 0;
 }
 
 void epochs_freeze(void) {

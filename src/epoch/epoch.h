@@ -35,8 +35,8 @@ struct epoch {
   bool descending;   /* who closes it has given up the lock for its children, and comes back: nobody else may end it */
   uint8_t doubts;    /* times that it was taken wrongly for one that frees what it takes: epoch/spare.h */
   uint16_t drained;  /* closes of this label in a row at which each block had been freed */
-  uint16_t lent;     /* granules of it that count as reserve while it is spare */
-  uint32_t lent_at, slab_granules; /* part->visits, and its slabs, when that was reckoned */
+  uint16_t kept_granules;          /* granules of the reserve that it is while it is a spare */
+  uint32_t kept_at, slab_granules; /* part->visits, and its slabs, when that was counted */
   _Atomic bool left; /* TSLAB_EPOCH_AUTO_CLOSE: a scope of it has ended, so the last thread to go closes it */
   struct part *parts;
   uint64_t era, opened_ns;

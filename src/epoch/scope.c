@@ -3,6 +3,7 @@
 
 #include "epoch/ending.h"
 #include "epoch/spare.h"
+#include "heap/chunk_cache.h"
 #include "heap/fast.h"
 #include "os/os.h"
 #include <errno.h>
@@ -83,6 +84,7 @@ void thread_release(struct thread *thread) {
     if (atomic_load_explicit(&a->id, memory_order_acquire) != 0) forget_attached(a);
   }
   thread->attached_count = 0;
+  chunk_cache_end(thread->home);
   lock_take(&threads_lock);
   thread->next_free = own.free;
   own.free = thread;
@@ -177,6 +179,7 @@ static struct part *waiting_part(struct epoch *e) {
     p->live = true;
     p->thread = current_thread;
     p->tally = current_part->tally;
+    p->plain = current_part->plain;
     lock_release(&p->lock);
     return p;
   }
@@ -335,9 +338,9 @@ static void bury_thread(struct thread *thread) {
   for (unsigned i = 0; i < thread->attached_count; i++) {
     struct attached *a = &thread->attached[i];
     atomic_store_explicit(&a->entered, 0, memory_order_relaxed);
-    bool lost = atomic_load_explicit(&a->id, memory_order_relaxed) == ATTACHED_SPARE;
-    if (lost) spare_lend_back(a->epoch);
-    if (atomic_load_explicit(&a->id, memory_order_relaxed) == 0 || a->part->attached != a) continue;
+    uint64_t id = atomic_load_explicit(&a->id, memory_order_relaxed);
+    if (id == ATTACHED_SPARE) spare_drop_claim(a->epoch, a->part->plain);
+    if (id == 0 || a->part->attached != a) continue;
     bump_forsake(a->part);
     a->part->attached = NULL;
   }
@@ -354,7 +357,7 @@ static void keep_one_spare(struct thread *thread) {
       kept = a->epoch;
       continue;
     }
-    spare_lend_back(a->epoch); /* it is lost */
+    spare_drop_claim(a->epoch, a->part->plain); /* it is lost */
     STORE_RACING(a->part->attached, NULL);
     atomic_store_explicit(&a->id, 0, memory_order_relaxed);
   }

@@ -1,8 +1,8 @@
 /* spare: see spare.h.                                                                                floor: epoch */
 #include "epoch/spare.h"
 
-#include "base/options.h"
 #include "epoch/ending.h"
+#include "heap/chunk_cache.h"
 #include "os/os.h"
 
 #define SPARE_TICKS 4 /* a second */
@@ -28,38 +28,49 @@ static size_t touched_bytes(const struct epoch *e) {
   return bytes;
 }
 
+/* Whether the thread claims the spare's granules already: then nothing that others read changes. */
+static bool is_claimed(const struct thread *thread, const struct epoch *e) {
+  return chunk_cache_has_claimed(thread->home, e->lifetime.index, e->kept_granules);
+}
+
 /* Slabs that are new may lie in granules of the reserve, which are resident as a whole: what they did not hand out goes
  * back. */
-static NOINLINE bool lend_slabs(struct epoch *e, struct part *part) {
+static NOINLINE bool claim_slabs(const struct thread *thread, struct epoch *e, struct part *part) {
   size_t granules = round_up(max_size(touched_bytes(e), 1), GRANULE) / GRANULE;
-  if (granules > UINT16_MAX || !reserve_lend_within((int)granules - (int)e->lent)) return false;
+  if (!chunk_cache_claim_spare(thread->home, e->lifetime.index, granules)) return false;
   if (atomic_load_explicit(&part->slab_granules, memory_order_relaxed) > e->slab_granules) {
     heap_trim(part, true);
     lifetime_return_spilled(&e->lifetime, SIZE_MAX);
   }
-  e->lent = (uint16_t)granules;
-  e->lent_at = (uint32_t)part->visits;
+  STORE_RACING(e->kept_granules, (uint16_t)granules);
+  e->kept_at = (uint32_t)part->visits;
   e->slab_granules = atomic_load_explicit(&part->slab_granules, memory_order_relaxed);
   return true;
 }
+_Static_assert(((size_t)1024 * MiB) / GRANULE <= UINT16_MAX, "what TSLAB_RESERVE allows, in granules, can be stored");
 
-/* A chunk, or nothing. */
-static void lend(struct epoch *e, unsigned granules) {
-  if (e->lent != granules) reserve_lend((int)granules - (int)e->lent);
-  e->lent = (uint16_t)granules;
+/* One chunk, or nothing. */
+static void claim_chunk(const struct thread *thread, struct epoch *e, unsigned granules) {
+  STORE_RACING(e->kept_granules, (uint16_t)granules);
   e->slab_granules = 0;
+  if (granules != 0 && UNLIKELY(!is_claimed(thread, e)))
+    chunk_cache_claim_spare(thread->home, e->lifetime.index, granules);
 }
 
-void spare_lend_back(struct epoch *e) { lend(e, 0); }
+void spare_drop_claim(struct epoch *e, struct part *plain) {
+  STORE_RACING(e->kept_granules, 0);
+  chunk_cache_drop_spare(plain, e->lifetime.index);
+}
 
 bool spare_may_keep(const struct thread *thread, struct epoch *e) {
   if (!spare_is_plain(e) || !is_whole(e) || atomic_load_explicit(&thread->spare, memory_order_relaxed)) return false;
   struct part *part = e->parts;
   if (part_has_slabs(part)) {
-    bool is_lent = e->lent && e->lent_at == (uint32_t)part->visits; /* but for slow paths nothing touches more */
-    return e->lifetime.by_slabs && (LIKELY(is_lent) || lend_slabs(e, part));
+    /* Only slow paths touch more memory than was counted. */
+    bool is_counted = e->kept_granules && e->kept_at == (uint32_t)part->visits && is_claimed(thread, e);
+    return e->lifetime.by_slabs && (LIKELY(is_counted) || claim_slabs(thread, e, part));
   }
-  return e->lent || options.reserve_bytes >= GRANULE;
+  return reserve_most() != 0;
 }
 
 /* Into the reserve, where there is room. */
@@ -75,7 +86,7 @@ void spare_keep(struct thread *thread, struct epoch *e, uint64_t handed_out) {
                e->recycled_here + atomic_load_explicit(&e->lifetime.own, memory_order_relaxed));
   part->bump.off = spare_learned(e); /* now: once it is open, others may be looking */
   unsigned chunks = part->bump.chunk && !part->bump.off;
-  if (!part_has_slabs(part)) lend(e, chunks);
+  if (!part_has_slabs(part)) claim_chunk(thread, e, chunks);
   if (UNLIKELY(part->bump.chunk && part->bump.off)) drop_chunk(e, part);
   atomic_store_explicit(&part->attached->id, ATTACHED_SPARE, memory_order_relaxed);
   atomic_store_explicit(&e->open_id, 0, memory_order_relaxed);
@@ -101,16 +112,17 @@ uint64_t spare_open(struct thread *thread, const char *label, uint32_t flags) {
 }
 
 /* As a close does it, so that what misuse left alive in its slabs stays. */
-static void end(struct epoch *e, bool lists_are_lost) {
+static void end(struct epoch *e, bool lists_are_lost, enum lateness late) {
   epoch_lock(e);
   struct part *part = e->parts;
   struct attached *a = part->attached;
   atomic_store_explicit(&e->lifetime.closing, true, memory_order_relaxed);
-  atomic_store_explicit(&e->lifetime.late, true, memory_order_relaxed);
+  atomic_store_explicit(&e->lifetime.late, late, memory_order_relaxed);
   if (lists_are_lost && part_has_slabs(part)) {
     heap_abandon(part, true);
     ending_take_apart(e);
   }
+  spare_drop_claim(e, part->plain);
   heap_close(part, UINT64_MAX);
   lifetime_return_spilled(&e->lifetime, SIZE_MAX);
   scope_detach(e, part);
@@ -121,7 +133,12 @@ static void end(struct epoch *e, bool lists_are_lost) {
 
 void spare_give_up(struct thread *thread, bool lists_are_lost) {
   struct epoch *e = take(thread);
-  if (e) end(e, lists_are_lost);
+  if (e) end(e, lists_are_lost, LATE);
+}
+
+static void give_up_unused(struct thread *thread) {
+  struct epoch *e = take(thread);
+  if (e) end(e, false, LATE_UNUSED);
 }
 
 /* One that was not used since the last look has the same id. */
@@ -132,10 +149,36 @@ static void age(struct thread *thread, bool now) {
     thread->spare_seen = id;
     thread->spare_age = 0;
   } else if (now || ++thread->spare_age == SPARE_TICKS) {
-    spare_give_up(thread, false);
+    give_up_unused(thread);
   }
 }
 
 void spares_age(bool now) {
   for (struct thread *t = atomic_load_explicit(&all_threads, memory_order_acquire); t; t = t->next) age(t, now);
+}
+
+/* ---- what all threads keep --------------------------------------------------------------------------------------- */
+
+void spare_settle_claim(struct part *plain) {
+  uint32_t index = LOAD_RACING(plain->chunks.spare_of);
+  if (index == 0) return;
+  struct epoch *e = epoch_at(index);
+  epoch_lock(e);
+  uint64_t id = epoch_id(e);
+  bool is_kept = epoch_state(e) == EPOCH_SPARE && e->parts && e->parts->plain == plain;
+  if (is_kept) plain->chunks.spare_seen = 0;
+  else if (id == plain->chunks.spare_seen) chunk_cache_drop_spare(plain, index);
+  else plain->chunks.spare_seen = id;
+  epoch_unlock(e);
+}
+
+size_t spares_reserve_bytes(void) {
+  size_t granules = 0, most = reserve_bytes();
+  for (const struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
+    granules += LOAD_RACING(p->chunks.count);
+  for (const struct thread *t = atomic_load_explicit(&all_threads, memory_order_acquire); t; t = t->next) {
+    const struct epoch *e = atomic_load_explicit(&t->spare, memory_order_relaxed);
+    if (e) granules += LOAD_RACING(e->kept_granules);
+  }
+  return min_size(reserve_ready_bytes() + granules * GRANULE, most);
 }

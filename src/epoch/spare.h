@@ -1,11 +1,13 @@
 /* spare: an epoch that ended empty, kept by its thread for the next one that it opens.                floor: epoch
  *
- * So a request in its own epoch takes no lock but its epoch's and touches the memory that the last one left hot. Its
- * chunk counts as reserve. The scavenger ends spares that were not used for a second.
+ * So a request in its own epoch takes no lock but its epoch's and touches the memory that the last one left hot. The
+ * spare's chunk is part of the reserve, and its thread claims it (heap/chunk_cache.h). Once the epoch is open again its
+ * memory is not part of the reserve any more; the claim stays for the thread's next spare, until the scavenger has
+ * seen the epoch open twice. The scavenger ends spares that were not used for a second.
  *
  * An epoch whose blocks are freed one by one has nothing of its chunk but the slow way of malloc and free. So where a
  * label's epochs end drained again and again, the next ones fill slabs from the start (lifetime.by_slabs), and a spare
- * keeps these, with free blocks in its part's lists: what they ever touched counts as reserve. Whenever that turns out
+ * keeps these, with free blocks in its part's lists: what they ever touched is part of the reserve. Whenever that turns out
  * wrong - blocks were given up, others freed some, or it is too much to keep - it takes twice as many such ends until
  * it is tried again. docs/decisions/0022. */
 #ifndef TSLAB_EPOCH_SPARE_H
@@ -22,8 +24,16 @@ HIDDEN bool spare_is_plain(const struct epoch *e);
 HIDDEN bool spare_may_keep(const struct thread *thread, struct epoch *e);
 HIDDEN void spare_keep(struct thread *thread, struct epoch *e, uint64_t handed_out);
 
-/* Under the lock, or of an epoch that nobody can find: what it holds is no reserve any more. */
-HIDDEN void spare_lend_back(struct epoch *e);
+/* Under the lock, or of an epoch that nobody can find: it is no spare, and the thread whose part for epoch 0 is `plain`
+ * claims nothing for it. */
+HIDDEN void spare_drop_claim(struct epoch *e, struct part *plain);
+
+/* The scavenger's look at a thread's claim, each tick: it ends where the epoch that was the spare stays open. */
+HIDDEN void spare_settle_claim(struct part *plain);
+
+/* Bytes that the reserve holds: what lies ready for all, and what each thread keeps. Never more than the reserve's
+ * bound, whatever moves meanwhile. */
+HIDDEN size_t spares_reserve_bytes(void);
 
 /* The id of an open epoch made of the thread's spare, or 0. */
 HIDDEN uint64_t spare_open(struct thread *thread, const char *label, uint32_t flags);

@@ -2,6 +2,7 @@
 #include "front/gather.h"
 
 #include "epoch/handle.h"
+#include "epoch/spare.h"
 #include "front/front.h"
 #include "front/tables.h"
 #include "heap/label.h"
@@ -277,7 +278,7 @@ void gather_global(tslab_stats_global *out) {
   out->clock_ns = os_now_ns();
   out->clock_raw_ns = os_now_raw_ns();
   out->free_clean_bytes = totals.free_clean;
-  out->reserve_bytes = reserve_bytes();
+  out->reserve_bytes = spares_reserve_bytes();
   add_paths(out);
   add_epochs(out);
 }

@@ -76,6 +76,7 @@ static size_t tidy(struct part *part, bool now) {
   struct lifetime *lifetime = __atomic_load_n(&part->lifetime, __ATOMIC_ACQUIRE); /* pairs with part_take_blank */
   struct epoch *e = (struct epoch *)(void *)lifetime;
   size_t freed = chunk_cache_flush(part, now);
+  if (!part->of_epochs) spare_settle_claim(part);
   if (part->of_epochs && !e) return freed; /* it holds nothing else, and may be an epoch's before we are done */
   if (!now) look_for_visits(part);
   if (e) epoch_lock(e);

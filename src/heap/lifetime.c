@@ -100,9 +100,11 @@ bool lifetime_release(struct lifetime *lifetime, struct run *run, bool clean) {
   size_t bytes = run_bytes(run);
   bool recycled = false;
   lifetime_unlist(lifetime, run);
-  if (atomic_load_explicit(&lifetime->late, memory_order_relaxed)) {
+  enum lateness late = (enum lateness)atomic_load_explicit(&lifetime->late, memory_order_relaxed);
+  if (late != NOT_LATE) {
     struct returning returning = {0};
-    returning_add(&returning, run);
+    if (late == LATE) returning_add(&returning, run);
+    else returning_keep(&returning, run);
     returning_flush(&returning);
     count_returning(lifetime, &returning);
     recycled = returning.recycled != 0;

@@ -13,12 +13,19 @@
 
 #define LIFETIME_LOCKS 64
 
+/* Where memory goes that comes free: to the reserve first, in each case but the last. */
+enum lateness {
+  NOT_LATE,    /* then to common use: the epoch is open, or its close gives it back before it returns */
+  LATE,        /* then to the kernel at once: the close has returned */
+  LATE_UNUSED, /* to the kernel at once: nobody used it for as long as the reserve keeps anything */
+};
+
 struct lifetime {
   uint32_t index;       /* what run->epoch holds; not 0 */
   uint32_t first;       /* run, by granule; next_of_epoch leads on */
   uint32_t ready;       /* runs prefaulted and not used yet, through next; charged, and not in the list */
   _Atomic bool closing; /* no new runs */
-  _Atomic bool late;    /* the close has returned: memory that comes free now goes back at once */
+  _Atomic uint8_t late; /* enum lateness */
   bool by_slabs;        /* it frees what it takes, so its parts fill no chunks: epoch/spare.h */
   bool novel;           /* not reset, and none of its label has ended before, as far as is known */
   _Atomic size_t own, charged;

@@ -8,7 +8,7 @@
 #include "os/os.h"
 #include <string.h>
 
-struct part empty_part = {.list = {[0 ... CLASSES - 1] = CHAIN_END}, .tally = &nobodys_tally};
+struct part empty_part = {.list = {[0 ... CLASSES - 1] = CHAIN_END}, .tally = &nobodys_tally, .plain = &empty_part};
 __thread struct part *current_part = &empty_part;
 /* Beside current_part, with the smaller ones behind both: so static TLS is 24 bytes, without a hole. */
 __thread struct thread *current_thread __attribute__((section(".tdata.current_thread"))) = NULL;
@@ -35,6 +35,7 @@ static struct part *cut_part(bool of_epochs) {
   if (more) part->quarantine = (struct quarantine *)(void *)(part + 1);
   part->index = ++own.made;
   part->of_epochs = of_epochs;
+  part->plain = part;
   part->unused_batch = 1;
   part->remote.room = of_epochs ? 0 : REMOTE_BYTES;
   for (unsigned class = 0; class < CLASSES; class++) {
@@ -150,6 +151,7 @@ struct part *part_take_blank(struct lifetime *lifetime) {
   part->closing = false;
   part->thread = current_thread;
   part->tally = current_part->tally;
+  part->plain = current_part->plain;
   part->before = list_handed_out(part);
   part->lost = part->served - part->freed;
   __atomic_store_n(&part->lifetime, lifetime, __ATOMIC_RELEASE); /* for the scavenger's look */

@@ -160,12 +160,14 @@ struct large_cache {
   uint32_t runs[LARGE_CACHE_RUNS]; /* the newest last */
 };
 
-/* What chunks an epoch gave up: heap/chunk_cache.h. */
-#define CHUNK_CACHE_MOST (256 * KiB / GRANULE)
+/* What a thread keeps between two epochs: heap/chunk_cache.h. */
 struct chunk_cache {
-  uint32_t runs[CHUNK_CACHE_MOST]; /* the newest last */
-  uint8_t count, least;            /* and how few there were since the scavenger's last look */
-  uint8_t lent;                    /* so many count as reserve */
+  uint32_t newest, oldest; /* chunks, by granule, through next and previous */
+  uint32_t count, least;   /* chunks, and how few there were since the scavenger's last look */
+  uint32_t claimed;        /* granules of the reserve that are claimed for them */
+  uint32_t spare;          /* granules that are claimed for the thread's spare epoch, */
+  uint32_t spare_of;       /* and which epoch that is, by index; 0: none */
+  uint64_t spare_seen;     /* that epoch's id at the scavenger's last look, if it was open */
 };
 
 /* Blocks of other parts that this part's thread freed and that wait in `remote_blocks` to go to their slabs together.
@@ -207,6 +209,7 @@ struct part {
   struct thread *thread;      /* whose it is while live; NULL for nobody's */
   struct attached *attached;  /* of an epoch: where that thread holds it (epoch/scope.h); the epoch's lock */
   struct part *next_of_epoch; /* parts of an epoch; the epoch's lock */
+  struct part *plain; /* its thread's part for epoch 0, which has the thread's chunk cache; as `tally` */
   size_t depot_bytes;
   size_t granted_bytes;   /* all caps */
   unsigned victim;        /* class whose cap shrinks next in favour of another */

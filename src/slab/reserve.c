@@ -11,9 +11,10 @@ struct lock reserve_lock;
 static struct {
   uint32_t newest, oldest; /* runs, by granule, through next and previous */
   size_t count;
+  size_t claims, claimants; /* granules that threads claim, and how many of them claim any */
+  size_t held;              /* count + claims, in one word, for readers without the lock */
   uint64_t tick;
 } own;
-static _Atomic int lent;
 
 static struct run *run_at(uint32_t granule) { return pages.runs + granule; }
 
@@ -23,7 +24,7 @@ static void unlink_run(struct run *run) {
   if (run->next) run_at(run->next)->previous = run->previous;
   else own.oldest = run->previous;
   run->next = run->previous = 0;
-  __atomic_store_n(&own.count, own.count - 1, __ATOMIC_RELAXED);
+  own.count--;
 }
 
 static void link_newest(struct run *run) {
@@ -33,7 +34,21 @@ static void link_newest(struct run *run) {
   if (own.newest) run_at(own.newest)->previous = g;
   else own.oldest = g;
   own.newest = g;
-  __atomic_store_n(&own.count, own.count + 1, __ATOMIC_RELAXED);
+  own.count++;
+}
+
+/* A reader without the lock sees the state before or after a change, never one in between. */
+static void unlock(void) {
+  __atomic_store_n(&own.held, own.count + own.claims, __ATOMIC_RELAXED);
+  lock_release(&reserve_lock);
+}
+
+size_t reserve_most(void) { return options.reserve_bytes / GRANULE; }
+
+/* How many granules may lie here, ready for every thread. */
+static size_t limit(void) {
+  size_t most = reserve_most(), in_all = most * max_size(own.claimants, 1);
+  return min_size(most, in_all - min_size(own.claims, in_all));
 }
 
 struct run *reserve_take(enum run_kind kind) {
@@ -43,40 +58,54 @@ struct run *reserve_take(enum run_kind kind) {
     unlink_run(run);
     pages_reuse(run, kind);
   }
-  lock_release(&reserve_lock);
+  unlock();
   return run;
 }
 
 bool reserve_put(struct run *run) {
   if (run->granules != 1) return false;
   lock_take(&reserve_lock);
-  size_t lent_now = (size_t)atomic_load_explicit(&lent, memory_order_relaxed);
-  bool room = (own.count + lent_now + 1) * GRANULE <= options.reserve_bytes;
+  bool room = own.count < limit();
   if (room) {
     pages_reuse(run, RUN_RESERVED);
     run->seen = own.tick;
     link_newest(run);
   }
-  lock_release(&reserve_lock);
+  unlock();
   return room;
 }
 
 void reserve_freeze(void) {
   own.newest = own.oldest = 0;
-  own.count = 0;
-  atomic_store_explicit(&lent, 0, memory_order_relaxed);
+  own.count = own.claims = own.claimants = 0;
+  __atomic_store_n(&own.held, 0, __ATOMIC_RELAXED);
 }
 
-void reserve_lend(int granules) { atomic_fetch_add_explicit(&lent, granules, memory_order_relaxed); }
+static struct run *unlink_oldest(void) {
+  struct run *run = run_at(own.oldest);
+  unlink_run(run);
+  pages_reuse(run, RUN_META); /* in use, for everyone else */
+  return run;
+}
+
+struct run *reserve_claim(size_t before, size_t now) {
+  struct run *excess = NULL;
+  lock_take(&reserve_lock);
+  own.claims += now - before;
+  own.claimants = own.claimants + (now != 0) - (before != 0);
+  while (own.count > limit()) {
+    struct run *run = unlink_oldest();
+    run->next = excess ? (uint32_t)run_index(excess) : 0;
+    excess = run;
+  }
+  unlock();
+  return excess;
+}
 
 static struct run *take_older_than(uint64_t tick) {
   lock_take(&reserve_lock);
-  struct run *run = own.oldest && run_at(own.oldest)->seen < tick ? run_at(own.oldest) : NULL;
-  if (run) {
-    unlink_run(run);
-    pages_reuse(run, RUN_META); /* in use, for everyone else */
-  }
-  lock_release(&reserve_lock);
+  struct run *run = own.oldest && run_at(own.oldest)->seen < tick ? unlink_oldest() : NULL;
+  unlock();
   return run;
 }
 
@@ -87,37 +116,22 @@ static size_t return_older_than(uint64_t tick) {
   return r.returned;
 }
 
-static bool is_over(void) {
-  lock_take(&reserve_lock);
-  size_t held = own.count + (size_t)atomic_load_explicit(&lent, memory_order_relaxed);
-  lock_release(&reserve_lock);
-  return held * GRANULE > options.reserve_bytes;
-}
-
-bool reserve_lend_within(int granules) {
-  lock_take(&reserve_lock);
-  int wanted = atomic_load_explicit(&lent, memory_order_relaxed) + granules;
-  bool room = (size_t)wanted * GRANULE <= options.reserve_bytes;
-  if (room) reserve_lend(granules);
-  lock_release(&reserve_lock);
-  struct returning r = {0};
-  for (struct run *run; room && is_over() && (run = take_older_than(UINT64_MAX)) != NULL;) returning_keep(&r, run);
-  returning_flush(&r);
-  return room;
-}
-
 size_t reserve_trim(uint64_t tick) {
   lock_take(&reserve_lock);
   own.tick = tick;
-  lock_release(&reserve_lock);
+  unlock();
   return tick > AGE ? return_older_than(tick - AGE) : 0;
 }
 
 size_t reserve_empty(void) { return return_older_than(UINT64_MAX); }
 
-size_t reserve_bytes(void) {
-  int held = (int)LOAD_RACING(own.count) + atomic_load_explicit(&lent, memory_order_relaxed);
-  return (size_t)(held > 0 ? held : 0) * GRANULE;
+size_t reserve_bytes(void) { return __atomic_load_n(&own.held, __ATOMIC_RELAXED) * GRANULE; }
+
+size_t reserve_ready_bytes(void) {
+  lock_take(&reserve_lock);
+  size_t count = own.count;
+  unlock();
+  return count * GRANULE;
 }
 
 /* ---- giving back ---------------------------------------------------------------------------------------------- */
@@ -154,4 +168,12 @@ void returning_add(struct returning *r, struct run *run) {
   size_t bytes = run_bytes(run);
   if (reserve_put(run)) r->recycled += bytes;
   else returning_keep(r, run);
+}
+
+void returning_keep_all(struct returning *r, struct run *first) {
+  for (struct run *run = first, *next; run; run = next) {
+    next = run->next ? run_at(run->next) : NULL;
+    run->next = 0;
+    returning_keep(r, run);
+  }
 }

@@ -1,5 +1,6 @@
-/* chunk_cache: the chunk that came last comes out as new; so many, and within the reserve's bound; what stood still goes
- * to the kernel; an epoch of several chunks that is destroyed or reset lives on in them. */
+/* chunk_cache: the chunk that came last comes out as new. A thread keeps as much as the setting allows, together with its
+ * spare, whatever other threads keep. What stood still goes to the kernel. An epoch of several chunks that is destroyed
+ * or reset lives on in them. */
 #include "unit.h"
 
 #include "base/options.h"
@@ -8,9 +9,9 @@
 #include "front/front.h"
 #include "heap/chunk_cache.h"
 
-enum { MOST = CHUNK_CACHE_MOST };
+enum { MOST = MiB / GRANULE };
 
-static struct part part;
+static struct part part = {.plain = &part}, of_epoch = {.plain = &part};
 
 static struct run *buried(void) {
   struct run *chunk = chunk_new(1, NULL);
@@ -32,6 +33,13 @@ static struct run *put_new(void) {
   return chunk;
 }
 
+/* So many that are ready for all, made before the first is put: else the second would be the first. */
+static void put_ready(unsigned count) {
+  struct run *chunks[MOST];
+  for (unsigned i = 0; i < count; i++) chunks[i] = buried();
+  for (unsigned i = 0; i < count; i++) CHECK(reserve_put(chunks[i]));
+}
+
 static void order(void) {
   struct run *one = put_new(), *two = put_new();
   CHECK_COUNT(reserve_bytes(), ==, 2 * GRANULE);
@@ -41,7 +49,7 @@ static void order(void) {
   CHECK(two->class == 0 && two->threshold == 0 && two->next == 0 && two->previous == 0 && !two->part);
   CHECK_COUNT(chunk_starts(two)->word, ==, 1);
   for (unsigned i = 1; i < CHUNK_WORDS; i++) CHECK_COUNT(chunk_starts(two)[i].word, ==, 0);
-  CHECK(chunk_cache_take(&part) == one && chunk_cache_take(&part) == NULL);
+  CHECK(chunk_cache_take(&of_epoch) == one && chunk_cache_take(&part) == NULL); /* all parts of a thread share it */
   CHECK_COUNT(chunk_cache_flush(&part, false), ==, 0);
   CHECK_COUNT(reserve_bytes(), ==, 0);
   bump_bury(one);
@@ -52,21 +60,72 @@ static void order(void) {
 }
 
 static void limits(void) {
-  for (unsigned i = 0; i < MOST; i++) put_new();
+  for (unsigned i = 0; i < MOST - 1; i++) put_new(); /* one granule is the spare's */
   struct run *one_more = buried();
   CHECK(!chunk_cache_put(&part, one_more) && one_more->kind == RUN_CHUNK);
-  CHECK_COUNT(chunk_cache_flush(&part, true), ==, MOST * GRANULE);
+  CHECK_COUNT(chunk_cache_flush(&part, true), ==, (MOST - 1) * GRANULE);
   CHECK_COUNT(reserve_bytes(), ==, 0);
-  options.reserve_bytes = 2 * GRANULE;
+  options.reserve_bytes = 3 * GRANULE;
+  struct run *another = buried();
   put_new();
-  CHECK(reserve_put(buried()));
-  put_new(); /* what lies ready makes room */
+  put_ready(2);
+  CHECK(chunk_cache_put(&part, another)); /* what lies ready makes room */
+  CHECK_COUNT(reserve_ready_bytes(), ==, GRANULE);
   CHECK(!chunk_cache_put(&part, one_more));
-  CHECK_COUNT(reserve_bytes(), ==, 2 * GRANULE);
+  CHECK_COUNT(reserve_bytes(), ==, 3 * GRANULE);
   CHECK_COUNT(chunk_cache_flush(&part, true), ==, 2 * GRANULE);
+  CHECK_COUNT(reserve_empty(), ==, GRANULE);
   CHECK_COUNT(reserve_bytes(), ==, 0);
   options.reserve_bytes = MiB;
   pages_free(one_more, false);
+  pages_check();
+}
+
+/* The spare and the chunks are one account: the oldest chunks make way for the spare, and it is never too little. */
+static void with_a_spare(void) {
+  for (unsigned i = 0; i < 5; i++) put_new();
+  const size_t returned = pages_totals().returned;
+  CHECK(chunk_cache_claim_spare(&part, 1, 1) && chunk_cache_has_claimed(&part, 1, 1));
+  CHECK_COUNT(reserve_bytes(), ==, 6 * GRANULE);
+  CHECK(chunk_cache_claim_spare(&part, 1, MOST - 2));
+  CHECK_COUNT(pages_totals().returned - returned, ==, 3 * GRANULE);
+  CHECK_COUNT(part.chunks.count, ==, 2);
+  CHECK_COUNT(reserve_bytes(), ==, MiB);
+  CHECK(!chunk_cache_claim_spare(&part, 2, MOST + 1) && chunk_cache_has_claimed(&part, 1, MOST - 2));
+  CHECK(chunk_cache_claim_spare(&part, 2, 1) && !chunk_cache_has_claimed(&part, 1, 1));
+  CHECK_COUNT(reserve_bytes(), ==, 3 * GRANULE);
+  chunk_cache_drop_spare(&part, 1); /* it is another epoch's */
+  CHECK_COUNT(reserve_bytes(), ==, 3 * GRANULE);
+  chunk_cache_drop_spare(&part, 2);
+  CHECK_COUNT(reserve_bytes(), ==, 2 * GRANULE);
+  CHECK(chunk_cache_claim_spare(&part, 3, 1));
+  chunk_cache_end(&part);
+  CHECK_COUNT(part.chunks.count, ==, 0);
+  CHECK_COUNT(reserve_ready_bytes(), ==, 2 * GRANULE);
+  CHECK_COUNT(reserve_bytes(), ==, 2 * GRANULE);
+  CHECK_COUNT(reserve_empty(), ==, 2 * GRANULE);
+  pages_check();
+}
+
+/* With the spares of 64 threads held, one more keeps as much as one alone, and the reserve serves all. */
+static void among_many(void) {
+  enum { THREADS = 64 };
+  static struct part others[THREADS];
+  for (uint32_t i = 0; i < THREADS; i++) {
+    others[i].plain = &others[i];
+    CHECK(chunk_cache_claim_spare(&others[i], 10 + i, 1));
+  }
+  CHECK(chunk_cache_claim_spare(&part, 1, 1));
+  for (unsigned i = 0; i < MOST - 1; i++) put_new();
+  put_ready(MOST);
+  CHECK_COUNT(reserve_bytes(), ==, 2 * MiB + THREADS * GRANULE);
+  CHECK_COUNT(reserve_bytes(), <=, (THREADS + 1) * MiB);
+  for (uint32_t i = 0; i < THREADS; i++) chunk_cache_drop_spare(&others[i], 10 + i);
+  CHECK_COUNT(reserve_bytes(), ==, MiB); /* one thread's: what lay ready made way */
+  CHECK_COUNT(reserve_ready_bytes(), ==, 0);
+  chunk_cache_end(&part);
+  CHECK_COUNT(reserve_empty(), ==, (MOST - 1) * GRANULE);
+  CHECK_COUNT(reserve_bytes(), ==, 0);
   pages_check();
 }
 
@@ -88,7 +147,7 @@ static void ageing(void) {
 
 /* ---- of epochs --------------------------------------------------------------------------------------------------- */
 
-enum { CHUNKS = MOST + 1, BLOCKS = CHUNKS * GRANULE / 1024 - CHUNKS };
+enum { KEPT = 4, CHUNKS = KEPT + 1, BLOCKS = CHUNKS * GRANULE / 1024 - CHUNKS };
 
 /* Fills so many chunks, one large block beside. */
 static void fill(uint64_t id) {
@@ -117,7 +176,7 @@ static uint64_t open_one(void) {
 static void check_kept(struct epoch *e) {
   CHECK_COUNT(atomic_load(&e->lifetime.own), ==, GRANULE);
   CHECK_COUNT(atomic_load(&e->lifetime.charged), ==, GRANULE);
-  CHECK_COUNT(e->parts->chunks.count, ==, MOST);
+  CHECK_COUNT(current_thread->home->chunks.count, ==, KEPT);
   CHECK_COUNT(reserve_bytes(), <=, MiB);
 }
 
@@ -170,6 +229,8 @@ int main(void) {
   options.reserve_bytes = MiB;
   order();
   limits();
+  with_a_spare();
+  among_many();
   ageing();
   destroyed();
   reset();

@@ -1,5 +1,6 @@
-/* reserve: last in, first out, no more than the setting allows, none for longer than a second; what is given back to
- * the kernel goes in one call for all neighbours. */
+/* reserve: last in, first out, no more than the setting allows, none for longer than a second. Threads' claims are never
+ * refused, and leave room for what is ready, however many they are. What is given back to the kernel goes in one call
+ * for all neighbours. */
 #include "unit.h"
 
 #include "base/options.h"
@@ -38,15 +39,56 @@ static void order(void) {
   pages_free(two, false);
 }
 
-static void lending(void) {
-  struct run *runs[2] = {new_run(1), new_run(1)};
-  reserve_lend(MOST - 1);
-  CHECK(reserve_put(runs[0]) && !reserve_put(runs[1]));
+static size_t give_back(struct run *first) {
+  struct returning r = {0};
+  returning_keep_all(&r, first);
+  returning_flush(&r);
+  return r.returned;
+}
+
+/* One thread: what it claims and what is ready are the setting together. */
+static void one_claims(void) {
+  for (int i = 0; i < MOST; i++) CHECK(reserve_put(new_run(1)));
+  CHECK_COUNT(give_back(reserve_claim(0, MOST - 1)), ==, (MOST - 1) * GRANULE);
   CHECK_COUNT(reserve_bytes(), ==, MOST * GRANULE);
-  reserve_lend(1 - MOST);
-  CHECK(reserve_put(runs[1]));
-  CHECK_COUNT(reserve_empty(), ==, 2 * GRANULE);
+  CHECK_COUNT(reserve_ready_bytes(), ==, GRANULE);
+  struct run *const more = new_run(1);
+  CHECK(!reserve_put(more));
+  CHECK(reserve_claim(MOST - 1, 1) == NULL);
+  CHECK(reserve_put(more));
+  CHECK_COUNT(give_back(reserve_claim(1, MOST)), ==, 2 * GRANULE);
+  CHECK_COUNT(reserve_ready_bytes(), ==, 0);
+  CHECK(reserve_claim(MOST, 0) == NULL);
   CHECK_COUNT(reserve_bytes(), ==, 0);
+}
+
+/* With more of them, as much is ready as with none, unless each claims all that it may. */
+static void many_claim(void) {
+  enum { THREADS = 64 };
+  for (int i = 0; i < THREADS; i++) CHECK(reserve_claim(0, 1) == NULL);
+  CHECK_COUNT(reserve_bytes(), ==, THREADS * GRANULE);
+  for (int i = 0; i < MOST; i++) CHECK(reserve_put(new_run(1)));
+  struct run *const more = new_run(1);
+  CHECK(!reserve_put(more));
+  pages_free(more, false);
+  for (int i = 0; i < THREADS - 2; i++) CHECK(reserve_claim(1, MOST) == NULL);
+  CHECK_COUNT(reserve_ready_bytes(), ==, MOST * GRANULE);
+  CHECK_COUNT(give_back(reserve_claim(1, MOST)), ==, GRANULE);
+  CHECK_COUNT(reserve_bytes(), ==, THREADS * MOST * GRANULE);
+  CHECK_COUNT(give_back(reserve_claim(1, MOST)), ==, (MOST - 1) * GRANULE);
+  for (int i = 0; i < THREADS; i++) CHECK(reserve_claim(MOST, 0) == NULL);
+  CHECK_COUNT(reserve_bytes(), ==, 0);
+}
+
+/* A thread that claims nothing any more takes its part of the bound with it. */
+static void one_of_two_stops(void) {
+  CHECK(reserve_claim(0, 1) == NULL && reserve_claim(0, 2) == NULL);
+  for (int i = 0; i < MOST; i++) CHECK(reserve_put(new_run(1)));
+  CHECK_COUNT(reserve_bytes(), ==, (MOST + 3) * GRANULE);
+  CHECK_COUNT(give_back(reserve_claim(1, 0)), ==, 2 * GRANULE);
+  CHECK_COUNT(reserve_bytes(), ==, MOST * GRANULE);
+  CHECK(reserve_claim(2, 0) == NULL);
+  CHECK_COUNT(reserve_empty(), ==, (MOST - 2) * GRANULE);
 }
 
 /* Four ticks are a second. The older one goes first. */
@@ -98,7 +140,9 @@ int main(void) {
   start_floors();
   options.reserve_bytes = MOST * GRANULE;
   order();
-  lending();
+  one_claims();
+  many_claim();
+  one_of_two_stops();
   ageing();
   pages_purge(UINT64_MAX, SIZE_MAX);
   neighbours();

@@ -217,6 +217,51 @@ static void shortage(void) {
   CHECK(tslab_malloc(100000) != NULL);
 }
 
+/* How often the scavenger gave up its core by itself, as the kernel has it: to ask the library would wake it. */
+static long naps(const char *status) {
+  static char text[4096];
+  const int file = open(status, O_RDONLY);
+  CHECK(file >= 0);
+  const ssize_t length = read(file, text, sizeof text - 1);
+  CHECK(length > 0 && close(file) == 0);
+  text[length] = 0;
+  const char *const found = strstr(text, "\nvoluntary_ctxt_switches:");
+  CHECK(found != NULL);
+  return strtol(found + strlen("\nvoluntary_ctxt_switches:"), NULL, 10);
+}
+
+static void find_scavenger(char *status, size_t room) {
+  DIR *const tasks = opendir("/proc/self/task");
+  long found = 0;
+  CHECK(tasks != NULL);
+  for (const struct dirent *entry; (entry = readdir(tasks)) != NULL;) {
+    const long task = strtol(entry->d_name, NULL, 10);
+    if (task != 0 && task != getpid()) found = task;
+  }
+  CHECK(closedir(tasks) == 0 && found != 0);
+  snprintf(status, room, "/proc/self/task/%ld/status", found);
+}
+
+/* An epoch that was made of a spare and stays open is nothing to wait for: the scavenger sleeps beside it. */
+static void sleeps_beside_an_open_epoch(void) {
+  char status[64];
+  tslab_epoch e = tslab_epoch_open("session");
+  CHECK(tslab_epoch_enter(e) == 0);
+  tslab_free(must(100));
+  CHECK(tslab_epoch_leave(e) == 0 && tslab_epoch_close(e, NULL) == 0);
+  e = tslab_epoch_open("session");
+  CHECK(tslab_epoch_enter(e) == 0);
+  must(100);
+  CHECK(tslab_epoch_leave(e) == 0);
+  burst();
+  find_scavenger(status, sizeof status);
+  for (long before = -1, now = 0; before != now;) { /* it never sleeps: the test's own limit ends this */
+    before = naps(status);
+    nanosleep(&(struct timespec){.tv_sec = 1}, NULL); /* four ticks of one that is awake */
+    now = naps(status);
+  }
+}
+
 /* Ends the scavenger as the last thread's end does. */
 static void stops_and_is_born_again(unsigned before) {
   scavenger_stop();
@@ -235,6 +280,7 @@ int main(void) {
   if (!emulated() && !SANITIZED) sleepers(); /* whose memory is the process's, too */
   if (!TSLAB_HARDENED) CHECK(in_child(sleepers_unwanted) == 0);
   if (!emulated() && !SANITIZED) CHECK(in_child(shortage) == 0);
+  if (!emulated() && !SANITIZED) CHECK(in_child(sleeps_beside_an_open_epoch) == 0);
   CHECK(pthread_create(&first, NULL, nothing, NULL) == 0 && pthread_join(first, NULL) == 0);
   const unsigned before = threads(); /* with a sanitizer's own, which the first thread starts */
   tslab_free(must(100));

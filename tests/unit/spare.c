@@ -7,6 +7,7 @@
 #include "epoch/ending.h"
 #include "epoch/spare.h"
 #include "front/front.h"
+#include "heap/chunk_cache.h"
 #include <pthread.h>
 #include <semaphore.h>
 
@@ -41,7 +42,7 @@ static void reused(void) {
   struct run *const chunk = part->bump.chunk;
   CHECK(chunk != NULL && epoch_state(e) == EPOCH_SPARE && epoch_error(e, first) == ESTALE);
   CHECK(part->attached->id == ATTACHED_SPARE && scope_enter(current_thread, first) == ESTALE);
-  CHECK_COUNT(reserve_bytes() - before, ==, GRANULE);
+  CHECK_COUNT(spares_reserve_bytes() - before, ==, GRANULE);
   const uint64_t next = spare_open(current_thread, "two", TSLAB_EPOCH_DESTROYABLE);
   CHECK(epoch_slot(next) == e && next != first && kept() == NULL && epoch_error(e, next) == 0);
   CHECK(strcmp(e->label, "two") == 0 && e->flags == TSLAB_EPOCH_DESTROYABLE && e->parts == part);
@@ -90,6 +91,114 @@ static void ageing(void) {
   end_one();
   spares_age(true);
   CHECK(kept() == NULL);
+}
+
+/* ---- what counts as reserve -------------------------------------------------------------------------------------- */
+
+/* An epoch that was opened from a spare is in use: its memory is no reserve. The claim for it ends when it stays. */
+static void open_is_not_counted(void) {
+  struct part *const plain = current_thread->home;
+  end_one();
+  CHECK_COUNT(spares_reserve_bytes(), ==, GRANULE);
+  const uint64_t stays = spare_open(current_thread, "one", 0);
+  CHECK(stays != 0);
+  CHECK_COUNT(spares_reserve_bytes(), ==, 0);
+  CHECK_COUNT(reserve_bytes(), ==, GRANULE); /* it may be the spare again soon */
+  spare_settle_claim(plain);
+  CHECK_COUNT(reserve_bytes(), ==, GRANULE);
+  spare_settle_claim(plain);
+  CHECK_COUNT(reserve_bytes(), ==, 0);
+  use(stays);
+  CHECK(ending_close(stays, NULL) == 0 && kept() == epoch_slot(stays));
+  CHECK_COUNT(spares_reserve_bytes(), ==, GRANULE);
+  for (int look = 0; look < 3; look++) spare_settle_claim(plain); /* of a spare */
+  CHECK_COUNT(reserve_bytes(), ==, GRANULE);
+  spares_age(true);
+  CHECK_COUNT(reserve_bytes(), ==, 0); /* what nobody used for so long is not kept for another second */
+}
+
+enum { LONG = 200 };
+
+/* However many epochs that began as spares stay open, the next ones are served as before. */
+static void long_ones_leave_room(void) {
+  static uint64_t stay[LONG];
+  for (int i = 0; i < LONG; i++) {
+    end_one();
+    stay[i] = spare_open(current_thread, "one", 0);
+    CHECK(stay[i] != 0);
+    CHECK_COUNT(spares_reserve_bytes(), ==, 0);
+    CHECK_COUNT(reserve_bytes(), <=, GRANULE);
+  }
+  for (int round = 0; round < 3; round++) {
+    const uint64_t id = open_with((tslab_epoch_options){.label = "batch", .flags = TSLAB_EPOCH_DESTROYABLE});
+    CHECK(scope_enter(current_thread, id) == 0);
+    for (int i = 0; i < 10 * (int)(GRANULE / 8192); i++) CHECK(tslab_malloc(8000) != NULL);
+    CHECK(scope_leave(current_thread, id) == 0);
+    tslab_epoch_report report;
+    CHECK(ending_destroy(id, &report) == 0);
+    CHECK_COUNT(report.bytes_recycled, >=, 10 * GRANULE);
+    CHECK_COUNT(report.bytes_returned, ==, 0);
+    CHECK_COUNT(reserve_bytes(), <=, MiB);
+  }
+  for (int i = 0; i < LONG; i++) CHECK(ending_close(stay[i], NULL) == 0);
+  spares_age(true);
+  front_purge();
+  CHECK_COUNT(reserve_bytes(), ==, 0);
+}
+
+enum { THREADS = 8, REQUESTS = 300, SMALL_RESERVE = 4 * GRANULE };
+static atomic_uint running;
+
+static void one_request(uint64_t id, unsigned blocks, bool destroys) {
+  CHECK(tslab_epoch_enter(id) == 0);
+  void *last = NULL;
+  for (unsigned i = 0; i < blocks; i++) {
+    if (last && !destroys) tslab_free(last);
+    CHECK((last = tslab_malloc(4000)) != NULL);
+  }
+  if (last && !destroys) tslab_free(last);
+  CHECK(tslab_epoch_leave(id) == 0);
+  CHECK((destroys ? tslab_epoch_destroy : tslab_epoch_close)(id, NULL) == 0);
+}
+
+/* Requests of up to seven chunks, some of which stay open beside the next ones. */
+static void *requests(void *unused) {
+  const tslab_epoch_options wanted = {.struct_size = sizeof wanted, .label = "r", .flags = TSLAB_EPOCH_DESTROYABLE};
+  uint64_t open[4] = {0};
+  for (unsigned i = 0; i < REQUESTS; i++) {
+    uint64_t *const slot = &open[i * i % 4];
+    if (*slot) one_request(*slot, i % 7 * (GRANULE / 4096), i % 5 != 0);
+    CHECK((*slot = tslab_epoch_open_with(&wanted)) != 0);
+    one_request(tslab_epoch_open_with(&wanted), i % 11 * (GRANULE / 8192), i % 3 != 0);
+  }
+  for (int i = 0; i < 4; i++)
+    if (open[i]) CHECK(tslab_epoch_close(open[i], NULL) == 0);
+  atomic_fetch_sub(&running, 1);
+  return unused;
+}
+
+/* The reserve is within its bound whenever one looks, and empty when nobody is left. */
+static void within_its_bound(void) {
+  pthread_t threads[THREADS];
+  options.reserve_bytes = SMALL_RESERVE;
+  atomic_store(&running, THREADS);
+  for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, requests, NULL) == 0);
+  for (unsigned look = 0; atomic_load(&running) != 0; look++) {
+    CHECK_COUNT(spares_reserve_bytes(), <=, THREADS * SMALL_RESERVE);
+    CHECK_COUNT(reserve_ready_bytes(), <=, SMALL_RESERVE);
+    if (look % 64 == 0) spares_age(false);
+    if (look % 64 == 32)
+      for (struct part *p = atomic_load(&all_parts); p; p = p->next_part) {
+        chunk_cache_flush(p, false);
+        if (!p->of_epochs) spare_settle_claim(p);
+      }
+  }
+  for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+  CHECK_COUNT(reserve_bytes(), ==, spares_reserve_bytes());
+  CHECK_COUNT(reserve_bytes(), <=, SMALL_RESERVE); /* of threads that are gone */
+  reserve_empty();
+  CHECK_COUNT(reserve_bytes(), ==, 0);
+  options.reserve_bytes = MiB;
 }
 
 /* ---- with slabs -------------------------------------------------------------------------------------------------- */
@@ -145,7 +254,7 @@ static unsigned learn(const char *label) {
 
 static void check_nothing_left(struct epoch *e) {
   spare_give_up(current_thread, false);
-  CHECK(kept() == NULL && epoch_state(e) == EPOCH_ENDED && e->parts == NULL && e->lifetime.own == 0 && e->lent == 0);
+  CHECK(kept() == NULL && epoch_state(e) == EPOCH_ENDED && e->parts == NULL && e->lifetime.own == 0 && e->kept_granules == 0);
   reserve_empty();
   CHECK_COUNT(reserve_bytes(), ==, 0);
 }
@@ -165,7 +274,7 @@ static void slabs_are_kept(void) {
   const size_t own = e->lifetime.own;
   CHECK(own >= 4 * GRANULE && e->lifetime.by_slabs);
   CHECK_COUNT(reserve_bytes(), >=, GRANULE); /* what was touched */
-  if (!TSLAB_HARDENED) CHECK_COUNT(e->lent, ==, 1);
+  if (!TSLAB_HARDENED) CHECK_COUNT(e->kept_granules, ==, 1);
   for (int i = 0; i < 1000; i++) {
     CHECK(request("slabs") && kept() == e);
     if (!TSLAB_HARDENED) CHECK_COUNT(e->lifetime.own, ==, own); /* there, freed blocks wait */
@@ -235,11 +344,11 @@ static void relabelled(void) {
   free_from(0);
   tslab_purge(); /* its slabs may go meanwhile */
   CHECK(scope_leave(current_thread, id) == 0 && ending_close(id, NULL) == 0 && kept() == e);
-  CHECK(e->lent <= 1);
+  CHECK(e->kept_granules <= 1);
   CHECK(request("before"));
   CHECK(request("after") && kept() == NULL && epoch_state(e) == EPOCH_ENDED);
   CHECK(!request("after") && kept() == e);
-  CHECK_COUNT(e->lent, ==, drains > 2); /* its chunk; where two ends are enough, it gets slabs next */
+  CHECK_COUNT(e->kept_granules, ==, drains > 2); /* its chunk; where two ends are enough, it gets slabs next */
   check_nothing_left(e);
 }
 
@@ -376,6 +485,9 @@ int main(void) {
   reused();
   not_kept();
   ageing();
+  open_is_not_counted();
+  long_ones_leave_room();
+  within_its_bound();
   slabs_are_kept();
   unlearned();
   relabelled();
