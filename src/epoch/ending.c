@@ -178,7 +178,7 @@ static void close_children(const struct epoch *e) {
 
 /* From here on what comes free goes back at once. */
 static void end_closing(struct epoch *e, tslab_epoch_report *out) {
-  atomic_store_explicit(&e->lifetime.late, LATE, memory_order_relaxed);
+  atomic_store_explicit(&e->lifetime.late, LIFETIME_LATE, memory_order_relaxed);
   report_bytes(out, &e->lifetime);
   ending_finish_if_done(e);
 }

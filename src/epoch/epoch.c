@@ -114,7 +114,7 @@ void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
   atomic_store_explicit(&e->lifetime.bumped, 0, memory_order_relaxed);
   atomic_store_explicit(&e->lifetime.freed, 0, memory_order_relaxed);
   atomic_store_explicit(&e->lifetime.closing, false, memory_order_relaxed);
-  atomic_store_explicit(&e->lifetime.late, NOT_LATE, memory_order_relaxed);
+  atomic_store_explicit(&e->lifetime.late, LIFETIME_NOT_LATE, memory_order_relaxed);
   uint64_t id = epoch_id(e);
   e->lifetime.by_slabs = spare_learned(e);
   id = ((id >> EPOCH_INDEX_BITS) + 1) << EPOCH_INDEX_BITS | e->lifetime.index;

@@ -133,12 +133,12 @@ static void end(struct epoch *e, bool lists_are_lost, enum lateness late) {
 
 void spare_give_up(struct thread *thread, bool lists_are_lost) {
   struct epoch *e = take(thread);
-  if (e) end(e, lists_are_lost, LATE);
+  if (e) end(e, lists_are_lost, LIFETIME_LATE);
 }
 
 static void give_up_unused(struct thread *thread) {
   struct epoch *e = take(thread);
-  if (e) end(e, false, LATE_UNUSED);
+  if (e) end(e, false, LIFETIME_UNUSED);
 }
 
 /* One that was not used since the last look has the same id. */

@@ -101,9 +101,9 @@ bool lifetime_release(struct lifetime *lifetime, struct run *run, bool clean) {
   bool recycled = false;
   lifetime_unlist(lifetime, run);
   enum lateness late = (enum lateness)atomic_load_explicit(&lifetime->late, memory_order_relaxed);
-  if (late != NOT_LATE) {
+  if (late != LIFETIME_NOT_LATE) {
     struct returning returning = {0};
-    if (late == LATE) returning_add(&returning, run);
+    if (late == LIFETIME_LATE) returning_add(&returning, run);
     else returning_keep(&returning, run);
     returning_flush(&returning);
     count_returning(lifetime, &returning);

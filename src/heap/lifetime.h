@@ -15,9 +15,9 @@
 
 /* Where memory goes that comes free: to the reserve first, in each case but the last. */
 enum lateness {
-  NOT_LATE,    /* then to common use: the epoch is open, or its close gives it back before it returns */
-  LATE,        /* then to the kernel at once: the close has returned */
-  LATE_UNUSED, /* to the kernel at once: nobody used it for as long as the reserve keeps anything */
+  LIFETIME_NOT_LATE, /* then to common use: the epoch is open, or its close gives it back before it returns */
+  LIFETIME_LATE,     /* then to the kernel at once: the close has returned */
+  LIFETIME_UNUSED,   /* to the kernel at once: nobody used it for as long as the reserve keeps anything */
 };
 
 struct lifetime {

@@ -95,7 +95,7 @@ static void releasing(void) {
   CHECK(!lifetime_return_spilled(lifetime, SIZE_MAX));
 
   /* Late: nothing lies about, and what was clean already is not counted dirty. */
-  lifetime->late = LATE;
+  lifetime->late = LIFETIME_LATE;
   CHECK_COUNT(reserve_empty(), ==, GRANULE);
   for (int i = 0; i < RUNS; i += 2) {
     lifetime_release(lifetime, runs[i], false);
@@ -106,7 +106,7 @@ static void releasing(void) {
   CHECK_COUNT(lifetime->returned, ==, 6 * GRANULE);
   CHECK_COUNT(pages_free_dirty(), ==, 0);
   reserve_empty();
-  lifetime->late = NOT_LATE;
+  lifetime->late = LIFETIME_NOT_LATE;
   lifetime->recycled = lifetime->returned = 0;
 }
 
