@@ -70,7 +70,7 @@ bool spare_may_keep(const struct thread *thread, struct epoch *e) {
     bool is_counted = e->kept_granules && e->kept_at == (uint32_t)part->visits && is_claimed(thread, e);
     return e->lifetime.by_slabs && (LIKELY(is_counted) || claim_slabs(thread, e, part));
   }
-  return reserve_most() != 0;
+  return e->kept_granules || reserve_most() != 0;
 }
 
 /* Into the reserve, where there is room. */
