@@ -71,6 +71,15 @@ BUGS = [
     Bug("lock_sleeps_unseen", "lock", "src/os/lock.c",
         "while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0)",
         "while (atomic_exchange_explicit(&lock->word, 1, memory_order_acquire) != 0)"),
+    Bug("claim_ends_unlocked", "spare-claim", "src/epoch/spare.c",
+        "  if (is_kept) plain->chunks.spare_seen = 0;\n"
+        "  else if (id == plain->chunks.spare_seen) chunk_cache_drop_spare(plain, index);\n"
+        "  else plain->chunks.spare_seen = id;\n"
+        "  epoch_unlock(e);\n",
+        "  epoch_unlock(e);\n"
+        "  if (is_kept) plain->chunks.spare_seen = 0;\n"
+        "  else if (id == plain->chunks.spare_seen) chunk_cache_drop_spare(plain, index);\n"
+        "  else plain->chunks.spare_seen = id;\n"),
     # ---- an early return
     Bug("close_stops_at_a_guest", "detaching", "src/epoch/ending.c", "      halt(p);\n      continue;\n",
         "      halt(p);\n      return true;\n"),

@@ -13,6 +13,7 @@
 #include "front/publish.h"
 #include "front/segment.h"
 #include "front/tables.h"
+#include "heap/chunk_cache.h"
 #include "heap/heap.h"
 #include "heap/lists.h"
 #include "slab/reserve.h"
@@ -116,7 +117,24 @@ static uint64_t count_calls(void) {
   return live;
 }
 
+/* What a thread keeps, it claims: else the reserve could grow beyond its bound. */
+static void check_claims(void) {
+  size_t kept = reserve_ready_bytes();
+  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_relaxed); p; p = p->next_part) {
+    EXPECT(p->chunks.count <= p->chunks.claimed);
+    kept += p->chunks.count * GRANULE;
+  }
+  for (struct thread *t = atomic_load_explicit(&all_threads, memory_order_relaxed); t; t = t->next) {
+    const struct epoch *e = atomic_load_explicit(&t->spare, memory_order_relaxed);
+    if (!e) continue;
+    EXPECT(e->kept_granules == 0 || chunk_cache_has_claimed(t->home, e->lifetime.index, e->kept_granules));
+    kept += e->kept_granules * GRANULE;
+  }
+  EXPECT(kept <= reserve_bytes());
+}
+
 static void check_all(void) {
+  check_claims();
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_relaxed); p; p = p->next_part) part_check(p);
   for (uint32_t i = 1; i <= lifetimes_made(); i++) epoch_check(epoch_at(i));
   pages_check();
@@ -570,6 +588,27 @@ static void spare_slabs_1(void) {
 }
 static void spare_slabs_2(void) { tslab_purge(); }
 
+/* ---- spare claim: the scavenger's looks end the claim for an epoch that stays open, while its thread keeps it again */
+
+static void spare_claim_setup(void) {
+  all_born();
+  explore_as(0);
+  epoch = open_epoch(0, 0);
+  take_in(epoch, 0, BUMPED);
+  give(0);
+  EXPECT(tslab_epoch_close(epoch, NULL) == 0);
+  epoch = open_epoch(0, 0);
+}
+static void spare_claim_0(void) {
+  take_in(epoch, 0, BUMPED);
+  give(0);
+  EXPECT(tslab_epoch_close(epoch, NULL) == 0);
+}
+static void spare_claim_1(void) {
+  struct part *const plain = epoch_slot(epoch)->parts->plain;
+  for (int look = 0; look < 3; look++) spare_settle_claim(plain);
+}
+
 /* ---- leaving threads: one ends with a part of an epoch that closes ----------------------------------------------- */
 
 static void thread_leaves_setup(void) {
@@ -800,6 +839,8 @@ const struct scenario scenarios[] = {
     {.name = "spare", .setup = spare_setup, .run = {spare_0, spare_1}, .finish = finish, .bound = 1},
     {.name = "spare-slabs", .setup = spare_slabs_setup, .run = {spare_slabs_0, spare_slabs_1, spare_slabs_2},
      .finish = finish, .bound = 1},
+    {.name = "spare-claim", .setup = spare_claim_setup, .run = {spare_claim_0, spare_claim_1},
+     .finish = finish, .bound = 2},
     {.name = "thread-leaves", .setup = thread_leaves_setup, .run = {thread_leaves_0, thread_leaves_1, thread_leaves_2},
      .finish = closed_of_3_finish, .bound = 1},
     {.name = "waiting-part", .setup = waiting_part_setup, .run = {waiting_part_0, waiting_part_1, waiting_part_2},
