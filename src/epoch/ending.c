@@ -376,8 +376,8 @@ static struct returning take_apart(struct epoch *e, const struct run *but, struc
   return returning;
 }
 
-void ending_take_apart(struct epoch *e) {
-  struct returning all = take_apart(e, NULL, NULL);
+void ending_take_apart(struct epoch *e, struct part *keeper) {
+  struct returning all = take_apart(e, NULL, keeper);
   atomic_fetch_add_explicit(&e->lifetime.recycled, all.recycled, memory_order_relaxed);
   atomic_fetch_add_explicit(&e->lifetime.returned, all.returned, memory_order_relaxed);
 }
@@ -395,13 +395,15 @@ static void shed(struct epoch *e) {
 }
 
 static void destroy_all(struct epoch *e) {
+  struct part *mine = NULL;
   handle_forget_all(e); /* now: a closing child may keep the epoch */
   for (struct part *p = e->parts; p; p = p->next_of_epoch) {
+    if (is_mine(p)) mine = p;
     heap_abandon(p, false);
     bump_leave(p, false);
     bump_start(p);
   }
-  ending_take_apart(e);
+  ending_take_apart(e, mine);
   lifetime_drop_ready(&e->lifetime);
   lifetime_return_spilled(&e->lifetime, SIZE_MAX);
 }

@@ -20,8 +20,9 @@ HIDDEN void ending_left(struct epoch *e, uint64_t id);
 /* Under the lock, which this releases: an epoch that is closing, with nothing left, ends. */
 HIDDEN void ending_finish_if_done(struct epoch *e);
 
-/* Every run of the epoch goes. Nobody is inside, and nothing leads to its slabs any more. */
-HIDDEN void ending_take_apart(struct epoch *e);
+/* Gives up every run of the epoch. Nobody is inside, and nothing leads to its slabs any more. `keeper`: NULL, or a part
+ * of the calling thread, which keeps chunks for its next epochs. */
+HIDDEN void ending_take_apart(struct epoch *e, struct part *keeper);
 
 /* In a fork child: closes that a thread had begun which is not there go on, and epochs that it was about to end end. */
 HIDDEN void endings_go_on(void);

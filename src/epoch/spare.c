@@ -120,7 +120,7 @@ static void end(struct epoch *e, bool lists_are_lost, enum lateness late) {
   atomic_store_explicit(&e->lifetime.late, late, memory_order_relaxed);
   if (lists_are_lost && part_has_slabs(part)) {
     heap_abandon(part, true);
-    ending_take_apart(e);
+    ending_take_apart(e, NULL);
   }
   spare_drop_claim(e, part->plain);
   heap_close(part, UINT64_MAX);

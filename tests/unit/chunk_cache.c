@@ -206,6 +206,7 @@ static void destroyed(void) {
   CHECK(tslab_epoch_destroy(id, &report) == 0); /* who asks for a report gets one of all */
   CHECK_COUNT(report.live_blocks, ==, BLOCKS + 1);
   CHECK_COUNT(report.bytes_recycled + report.bytes_returned, >=, CHUNKS * GRANULE + 100 * KiB);
+  CHECK_COUNT(current_thread->home->chunks.count, >=, CHUNKS); /* as without one, and the first, too */
   front_purge();
   CHECK_COUNT(reserve_bytes(), ==, 0);
 }
