@@ -351,8 +351,8 @@ void endings_go_on(void) {
 
 /* ---- destroying -------------------------------------------------------------------------------------------------- */
 
-/* All of it but the run `but`, which may be NULL. Chunks go to `keeper` first, a part of this thread's, if there is one.
- * What was recycled and returned is not counted yet. */
+/* Gives up all runs but `but`, which may be NULL. Chunks go to the thread of `keeper` first, a part of this thread's or
+ * NULL. The caller counts what was recycled and returned. */
 static struct returning take_apart(struct epoch *e, const struct run *but, struct part *keeper) {
   struct lifetime *lifetime = &e->lifetime;
   struct returning returning = {0};

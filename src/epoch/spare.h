@@ -5,11 +5,11 @@
  * memory is not part of the reserve any more; the claim stays for the thread's next spare, until the scavenger has
  * seen the epoch open twice. The scavenger ends spares that were not used for a second.
  *
- * An epoch whose blocks are freed one by one has nothing of its chunk but the slow way of malloc and free. So where a
- * label's epochs end drained again and again, the next ones fill slabs from the start (lifetime.by_slabs), and a spare
- * keeps these, with free blocks in its part's lists: what they ever touched is part of the reserve. Whenever that turns out
- * wrong - blocks were given up, others freed some, or it is too much to keep - it takes twice as many such ends until
- * it is tried again. docs/decisions/0022. */
+ * An epoch whose blocks are freed one by one has nothing of its chunk but the slow way of malloc and free. So where
+ * a label's epochs end drained again and again, the next ones fill slabs from the start (lifetime.by_slabs), and a
+ * spare keeps these, with free blocks in its part's lists: what they ever touched is part of the reserve. Whenever
+ * that turns out wrong - blocks were given up, others freed some, or it is too much to keep - it takes twice as many
+ * such ends until it is tried again. docs/decisions/0022. */
 #ifndef TSLAB_EPOCH_SPARE_H
 #define TSLAB_EPOCH_SPARE_H
 

@@ -588,7 +588,7 @@ static void spare_slabs_1(void) {
 }
 static void spare_slabs_2(void) { tslab_purge(); }
 
-/* ---- spare claim: the scavenger's looks end the claim for an epoch that stays open, while its thread keeps it again */
+/* ---- spare claim: the scavenger ends the claim for an epoch that stays open, while its thread keeps it again ----- */
 
 static void spare_claim_setup(void) {
   all_born();

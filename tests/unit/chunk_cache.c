@@ -1,6 +1,6 @@
-/* chunk_cache: the chunk that came last comes out as new. A thread keeps as much as the setting allows, together with its
- * spare, whatever other threads keep. What stood still goes to the kernel. An epoch of several chunks that is destroyed
- * or reset lives on in them. */
+/* chunk_cache: the chunk that came last comes out as new. A thread keeps as much as the setting allows, with its
+ * spare together, whatever other threads keep. What stood still goes to the kernel. An epoch of several chunks that
+ * is destroyed or reset lives on in them. */
 #include "unit.h"
 
 #include "base/options.h"

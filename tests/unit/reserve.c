@@ -1,6 +1,6 @@
-/* reserve: last in, first out, no more than the setting allows, none for longer than a second. Threads' claims are never
- * refused, and leave room for what is ready, however many they are. What is given back to the kernel goes in one call
- * for all neighbours. */
+/* reserve: last in, first out, no more than the setting allows, none for longer than a second. A thread's claim is
+ * never refused, and leaves room for what is ready, however many claim. What is given back to the kernel goes in one
+ * call for all neighbours. */
 #include "unit.h"
 
 #include "base/options.h"
