@@ -118,7 +118,7 @@ static void the_limit_is_what_setrlimit_says(void) {
   CHECK(os_address_space_limit() == 1 * GiB || emulated());
   if (SANITIZED || emulated()) return;
   CHECK(os_can_reserve(os_page_size) && !os_can_reserve(1 * GiB));
-  CHECK(setrlimit(RLIMIT_AS, &(struct rlimit){1 * MiB, 1 * MiB}) == 0); /* less than there is already */
+  CHECK(setrlimit(RLIMIT_AS, &(struct rlimit){os_page_size, os_page_size}) == 0); /* less than there is already */
   CHECK(!os_can_reserve(os_page_size));
 }
 
