@@ -2,8 +2,8 @@
  *
  * A producer fills a batch of `batch` blocks of `size` bytes, writes the first `written` bytes of each, and hands the
  * batch to the consumers through one bounded queue. A consumer takes a batch, frees its blocks in order, and returns
- * the empty batch through a second queue. `depth` batches exist for each producer, so a producer waits when all are full or
- * under way, and a consumer waits when none is full; a waiting thread sleeps. Consumers allocate nothing.
+ * the empty batch through a second queue. `depth` batches exist for each producer, so a producer waits when all are
+ * full or under way, and a consumer waits when none is full; a waiting thread sleeps. Consumers allocate nothing.
  *
  * `batches` batches of all producers together are timed, from a barrier to the end of the last thread, after a quarter
  * as many for warm-up. The time between a block's malloc and its free grows with `depth`: 1 keeps a batch in the

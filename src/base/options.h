@@ -26,8 +26,8 @@ struct options {
 
 HIDDEN extern struct options options;
 
-/* Takes TSLAB_* from `environment` (NULL-terminated "NAME=value" strings). Reports on standard error the settings that it
- * could not use, unless the parent process has reported them (base/parent.h). */
+/* Takes TSLAB_* from `environment` (NULL-terminated "NAME=value" strings). Reports on standard error the settings that
+ * it could not use, unless the parent process has reported them (base/parent.h). */
 HIDDEN void options_read(char **environment);
 
 #endif

@@ -6,8 +6,8 @@
  * that the thread was in the middle of.
  *
  * fork():  the handlers take every lock, so the copy is whole. Three cases are left:
- *   - This thread may hold a lock already, because a signal handler that interrupted malloc forks. The handlers then take
- *     no lock, and the child is treated like one of _Fork().
+ *   - This thread may hold a lock already, because a signal handler that interrupted malloc forks. The handlers then
+ *     take no lock, and the child is treated like one of _Fork().
  *   - Another thread is in that case, and waits in its fork for a lock of libc's that this thread has. After
  *     LOCK_PATIENCE_MS this thread gives back what it took, and goes on in the same way.
  *   - Between our handler and the copy, libc takes locks of its own: glibc's list of streams, of atfork handlers and of
@@ -59,8 +59,8 @@ static bool end_one(uint8_t *bits) {
   return value;
 }
 
-/* Visits every lock of ours, outermost first, but those of publication and of rounds, which guard no memory. What a visit to
- * one lock finds behind it must not change any more: so parts come after parts_lock. */
+/* Visits every lock of ours, outermost first, but those of publication and of rounds, which guard no memory. What a
+ * visit to one lock finds behind it must not change any more: so parts come after parts_lock. */
 static void each_lock(void (*visit)(struct lock *)) {
   visit(&tree_lock);
   for (unsigned i = 0; i < EPOCH_LOCKS; i++) visit(&epoch_locks[i].lock);

@@ -32,8 +32,8 @@ static open_function *_Atomic next_open;
 static exit_function *_Atomic next_exit;
 static fork_function *_Atomic next_fork;
 
-/* Libc's definition: the next one after ours. dlsym waits for a thread that is loading a library, and that thread may be
- * waiting for this one: a constructor in the library joins it. So find_next looks before there are threads. */
+/* Libc's definition: the next one after ours. dlsym waits for a thread that is loading a library, and that thread may
+ * be waiting for this one: a constructor in the library joins it. So find_next looks before there are threads. */
 #define NEXT(place, name) \
   (atomic_load_explicit(&(place), memory_order_relaxed) ? atomic_load_explicit(&(place), memory_order_relaxed) \
                                                         : (place = (__typeof__(place))dlsym(RTLD_NEXT, name)))
@@ -89,8 +89,8 @@ SHOWN void *dlopen(const char *file, int mode) {
   return library;
 }
 
-/* A signal handler may call fork. In a process of several threads glibc takes a lock of its own in fork, which a handler
- * that interrupts fork would wait for, and this library has a thread. So signals wait until fork is done. */
+/* A signal handler may call fork. In a process of several threads glibc takes a lock of its own in fork, which a
+ * handler that interrupts fork would wait for, and this library has a thread. So signals wait until fork is done. */
 SHOWN pid_t fork(void) {
   sigset_t all, before;
   sigfillset(&all);

@@ -4,8 +4,8 @@
  * thread without one, and gives it up in the destructor of a pthread key. Destructors of other keys may run later, and
  * allocate. libc calls destructors again for keys that were set again, but only in so many rounds: a heap that a thread
  * got after the last round would stay for ever. So from then on a thread has a heap only as long as each malloc takes,
- * and none for a free. A call of epochs gives it one that stays, because a scope outlasts the call; that heap ends in the
- * next round. */
+ * and none for a free. A call of epochs gives it one that stays, because a scope outlasts the call; that heap ends in
+ * the next round. */
 #include "front/front.h"
 
 #include "base/options.h"
@@ -31,8 +31,8 @@ bool front_is_ready(void) { return atomic_load_explicit(&ready, memory_order_rel
  * a part each of its frees is an atomic operation on a slab that other threads use. */
 #define FREES_BEFORE_BIRTH 16
 
-/* The last heap of the process ends here, and the scavenger with it: that may be the heap of one malloc in a destructor,
- * for while it lives, no other thread's heap is the last. */
+/* The last heap of the process ends here, and the scavenger with it: that may be the heap of one malloc in a
+ * destructor, for while it lives, no other thread's heap is the last. */
 static void end_heap(struct part *part) {
   thread_release(current_thread);
   current_part = &empty_part;

@@ -332,8 +332,8 @@ HIDDEN void part_give_back(struct part *part);
 extern HIDDEN __thread struct thread *current_thread __attribute__((tls_model("initial-exec")));
 
 /* What front/thread.c knows of it besides; here because what is thread-local must lie close together, to be small. The
- * thread gave up its heap at its end, and no call of epochs came later; and how many blocks of others it freed before it
- * had one. */
+ * thread gave up its heap at its end, and no call of epochs came later; and how many blocks of others it freed before
+ * it had one. */
 extern HIDDEN __thread bool thread_has_ended __attribute__((tls_model("initial-exec")));
 extern HIDDEN __thread uint8_t thread_frees_unborn __attribute__((tls_model("initial-exec")));
 

@@ -22,7 +22,7 @@ struct lone_lock {
 
 extern HIDDEN bool lock_times; /* whether locks count how long they are held; set before there is a second thread */
 
-/* Locks that this thread holds, tries to take or is releasing. A signal handler that finds 0 interrupted none of them. */
+/* Locks that this thread holds, tries to take or is releasing. A signal handler that finds 0 interrupted none. */
 extern HIDDEN __thread unsigned locks_held __attribute__((tls_model("initial-exec")));
 
 /* Aborts as soon as this thread holds no lock, so that a handler of SIGABRT may allocate. Returns when it holds one. */

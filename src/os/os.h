@@ -90,8 +90,8 @@ HIDDEN uint64_t os_now_raw_ns(void);    /* CLOCK_MONOTONIC_RAW: nobody adjusts i
 HIDDEN uint64_t os_now_real_ns(void);   /* CLOCK_REALTIME */
 
 /* Two clocks by a system call, for which a filter may end the process. The first is CLOCK_MONOTONIC_RAW and touches no
- * page of libc: for the process's start, which comes before every filter. The second says how long this thread ran: only
- * where a setting asks for that. */
+ * page of libc: for the process's start, which comes before every filter. The second says how long this thread ran:
+ * only where a setting asks for that. */
 HIDDEN uint64_t os_start_ns(void);
 HIDDEN uint64_t os_thread_ns(void);
 

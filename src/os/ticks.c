@@ -46,8 +46,8 @@ void ticks_compare_at_start(void) {
   atomic_store_explicit(&ticks_due, start.ticks + ticks * (EARLY_NS / ns), memory_order_relaxed);
 }
 
-/* Threads that do it at the same time find the same. libc's clock makes no system call, most times; a sanitizer's runtime
- * stands in for it, and may not have started. */
+/* Threads that do it at the same time find the same. libc's clock makes no system call, most times; a sanitizer's
+ * runtime stands in for it, and may not have started. */
 void ticks_compare(void) {
   bool by_libc = atomic_load_explicit(&has_started, memory_order_relaxed) && !os_has_sanitizer();
   compare(look(by_libc ? os_now_raw_ns : os_start_ns));

@@ -41,9 +41,9 @@ INLINE uint64_t ticks_begin(void) {
   return now;
 }
 
-/* The first two belong to the begin and the end of the process's start, and read CLOCK_MONOTONIC_RAW by system calls, so
- * that a process that does little has no page of libc's clocks in memory. ticks_compare compares ticks with that clock
- * again, whenever it is convenient: each time that twice as many ticks have gone by, until it was a second or so. */
+/* The first two belong to the begin and the end of the process's start, and read CLOCK_MONOTONIC_RAW by system calls,
+ * so that a process that does little has no page of libc's clocks in memory. ticks_compare compares ticks with that
+ * clock again, whenever it is convenient: each time that twice as many ticks have gone by, until it was a second or so. */
 HIDDEN void ticks_start(void);
 HIDDEN void ticks_compare_at_start(void);
 HIDDEN void ticks_compare(void);

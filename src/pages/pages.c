@@ -476,7 +476,8 @@ struct run *pages_alloc(size_t granules, size_t alignment, enum run_kind kind, b
   struct pages_how here = {.waited = lock_take(&pages_lock)};
   struct run *found = NULL, *run = NULL;
   size_t at = find_or_make_place(granules, alignment, &found, &here);
-  if (UNLIKELY(!at) && rooms_expire(UINT64_MAX, UINT32_MAX) != 0) at = find_place(granules, alignment, SIZE_MAX, &found);
+  if (UNLIKELY(!at) && rooms_expire(UINT64_MAX, UINT32_MAX) != 0)
+    at = find_place(granules, alignment, SIZE_MAX, &found);
   if (at) {
     bin_remove(found);
     *zero = cut(found, at, granules) == 0;

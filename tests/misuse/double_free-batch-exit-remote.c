@@ -12,5 +12,6 @@ static void run(void) {
   tslab_free(block);
 }
 
-MISUSE("a small block of another thread freed twice, the last thing that a process does", NAMED, TWICE_LATE(SMALL_TEXT), .hardened = {NAMED, TWICE(SMALL_TEXT)},
+MISUSE("a small block of another thread freed twice, the last thing that a process does", NAMED, TWICE_LATE(SMALL_TEXT),
+       .hardened = {NAMED, TWICE(SMALL_TEXT)},
        .leaves = true);

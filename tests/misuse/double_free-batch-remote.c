@@ -10,4 +10,5 @@ static void *free_twice(void *block) {
 static void run(void) { elsewhere(free_twice, culprit_of(SMALL)); }
 
 MISUSE("a small block freed twice by another thread, which ends; named when its batch goes to the slabs", NAMED,
-       TWICE_LATE(SMALL_TEXT), .hardened = {NAMED, TWICE(SMALL_TEXT)});
+       TWICE_LATE(SMALL_TEXT),
+       .hardened = {NAMED, TWICE(SMALL_TEXT)});
