@@ -63,6 +63,9 @@ HIDDEN int scope_enter(struct thread *thread, uint64_t id);
 HIDDEN int scope_leave(struct thread *thread, uint64_t id);
 HIDDEN int scope_switch(struct thread *thread, uint64_t id); /* the innermost scope's epoch */
 
+INLINE bool scope_is_in_any(const struct thread *thread) {
+  return thread->depth != 0 || thread->scopes[0].attached != NULL;
+}
 INLINE uint64_t scope_current(const struct thread *thread) { return thread->scopes[thread->depth].id; }
 
 /* Under the epoch's lock, open_id taken away: from now on no thread enters, and every one inside is seen. */

@@ -20,6 +20,16 @@ static struct thread *self(void) {
   return current_thread;
 }
 
+/* Every call that may have made the thread's part ends with this. */
+INLINE void end_call(void) {
+  if (UNLIKELY(thread_heap_state != HEAP_IS_KEPT)) front_end_epoch_call();
+}
+
+INLINE int end_with(int error) {
+  end_call();
+  return error;
+}
+
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static int check_options(const tslab_epoch_options *options) {
@@ -30,19 +40,20 @@ static int check_options(const tslab_epoch_options *options) {
 
 tslab_epoch tslab_epoch_open_with(const tslab_epoch_options *options) {
   struct thread *thread = self();
+  uint64_t id = 0;
   int error = thread ? check_options(options) : ENOMEM;
   if (error == 0) {
     bool plain = options->parent == 0 && options->budget_bytes == 0 && options->prefault_bytes == 0;
-    uint64_t id = plain ? spare_open(thread, options->label, options->flags) : 0;
+    if (plain) id = spare_open(thread, options->label, options->flags);
     if (!id) id = epoch_open(options, &error);
     if (!id && error == ENOMEM && options->prefault_bytes == 0) { /* which a budget may refuse */
       front_reclaim(GRANULE);
       id = epoch_open(options, &error);
     }
-    if (id) return id;
   }
-  errno = error;
-  return 0;
+  end_call();
+  if (!id) errno = error;
+  return id;
 }
 
 tslab_epoch tslab_epoch_open(const char *label) {
@@ -56,17 +67,18 @@ tslab_epoch tslab_epoch_open(const char *label) {
 
 int tslab_epoch_enter(tslab_epoch epoch) {
   struct thread *thread = self();
-  return thread ? scope_enter(thread, epoch) : ENOMEM;
+  return thread ? end_with(scope_enter(thread, epoch)) : ENOMEM;
 }
 
 int tslab_epoch_leave(tslab_epoch epoch) {
-  return current_thread ? scope_leave(current_thread, epoch) : EINVAL;
+  return current_thread ? end_with(scope_leave(current_thread, epoch)) : EINVAL;
 }
 
 tslab_epoch tslab_epoch_switch(tslab_epoch epoch) {
   struct thread *thread = self();
   tslab_epoch before = thread ? scope_current(thread) : 0;
   int error = thread ? scope_switch(thread, epoch) : ENOMEM;
+  end_call();
   if (error != 0) errno = error;
   return before;
 }
@@ -76,6 +88,7 @@ int tslab_scope_depth(void) { return current_thread ? (int)current_thread->depth
 void tslab_scope_unwind(int depth) {
   struct thread *thread = current_thread;
   while (thread && depth >= 0 && thread->depth > (unsigned)depth) scope_leave(thread, scope_current(thread));
+  end_call();
 }
 
 tslab_epoch tslab_epoch_current(void) { return current_thread ? scope_current(current_thread) : 0; }
@@ -93,6 +106,7 @@ tslab_epoch tslab_epoch_advance(const char *label, tslab_epoch_report *closed) {
     errno = ENOMEM;
     return 0;
   }
+  if (thread_heap_state == HEAP_REVIVED) thread_heap_state = HEAP_IS_KEPT; /* it is in a scope at the end of this */
   if (thread->advanced) {
     scope_leave(thread, thread->advanced); /* not when scopes are open inside it: then it closes with us inside */
     ending_close(thread->advanced, closed);
@@ -137,6 +151,7 @@ static void *visit_end(const struct visit *visit, void *block) {
   current_thread->visiting = visit->was_visiting;
   if (UNLIKELY(!block && part->lifetime && lifetime_is_closing(part->lifetime))) errno = ESHUTDOWN;
   if (visit->attached) scope_let_go(visit->attached);
+  end_call();
   return block;
 }
 
@@ -213,12 +228,12 @@ int tslab_epoch_close(tslab_epoch epoch, tslab_epoch_report *out) {
   if (error != 0) return error;
   error = ending_close(epoch, out);
   notice_end(epoch);
-  return error;
+  return end_with(error);
 }
 
 int tslab_epoch_close_step(tslab_epoch epoch, uint64_t max_ns, tslab_epoch_report *out) {
   int error = prepare_report(epoch, out);
-  return error ? error : ending_close_step(epoch, max_ns, out);
+  return error ? error : end_with(ending_close_step(epoch, max_ns, out));
 }
 
 int tslab_epoch_destroy(tslab_epoch epoch, tslab_epoch_report *out) {
@@ -226,12 +241,12 @@ int tslab_epoch_destroy(tslab_epoch epoch, tslab_epoch_report *out) {
   if (error != 0) return error;
   error = ending_destroy(epoch, out);
   notice_end(epoch);
-  return error;
+  return end_with(error);
 }
 
 int tslab_epoch_reset(tslab_epoch epoch, tslab_epoch_report *out) {
   int error = prepare_report(epoch, out);
-  return error ? error : ending_reset(epoch, out);
+  return error ? error : end_with(ending_reset(epoch, out));
 }
 
 /* ---- asking ------------------------------------------------------------------------------------------------------ */

@@ -38,8 +38,10 @@ HIDDEN COLD void *front_aligned_elsewhere(size_t alignment, size_t size);
 HIDDEN struct part *front_part(void);
 HIDDEN COLD void front_end_call(void);
 
-/* The same for calls of epochs: the part stays until the key's destructor runs again. */
+/* The same for calls of epochs, which end with front_end_epoch_call: the part of a thread whose heap has ended stays
+ * until the thread is in no scope. */
 HIDDEN COLD struct part *front_part_to_keep(void);
+HIDDEN COLD void front_end_epoch_call(void);
 
 /* For a free of another thread's block: the part of this thread, which has no struct thread. Gives birth to a thread
  * that goes on freeing. Returns empty_part without memory, for the first few frees, and after the thread's death. */

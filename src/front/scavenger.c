@@ -290,7 +290,7 @@ enum caller { BY_FREE, BY_MALLOC };
 
 static void notice(size_t depot_bytes, enum caller caller) {
   uint32_t seen = atomic_load_explicit(&state, memory_order_relaxed);
-  if (LIKELY(seen == BUSY) || seen == STARTING || thread_has_ended) return;
+  if (LIKELY(seen == BUSY) || seen == STARTING || thread_heap_state != HEAP_IS_KEPT) return;
   bool is_locked = seen == UNBORN && may_be_under_stack_lock();
   if (is_locked && (caller == BY_FREE || front_is_giving_birth())) return;
   bool publishes = seen == UNBORN ? caller == BY_MALLOC && (is_due() || has_grown()) : is_due();

@@ -4,8 +4,8 @@
  * thread without one, and gives it up in the destructor of a pthread key. Destructors of other keys may run later, and
  * allocate. libc calls destructors again for keys that were set again, but only in so many rounds: a heap that a thread
  * got after the last round would stay for ever. So from then on a thread has a heap only as long as each malloc takes,
- * and none for a free. A call of epochs gives it one that stays, because a scope outlasts the call; that heap ends in
- * the next round. */
+ * and none for a free. A call of epochs gives it one that stays until the thread is in no scope, because a scope
+ * outlasts the call. */
 #include "front/front.h"
 
 #include "base/options.h"
@@ -43,13 +43,20 @@ static void end_heap(struct part *part) {
 }
 
 void front_end_call(void) {
-  if (thread_has_ended && current_thread) end_heap(current_thread->home);
+  if (thread_heap_state == HEAP_ENDED && current_thread) end_heap(current_thread->home);
+}
+
+void front_end_epoch_call(void) {
+  if (thread_heap_state != HEAP_REVIVED || !current_thread || scope_is_in_any(current_thread)) return;
+  if (has_key) pthread_setspecific(key, NULL);
+  thread_heap_state = HEAP_ENDED;
+  end_heap(current_thread->home);
 }
 
 static void thread_dies(void *part) {
   lock_look(); /* what follows waits for the scavenger, which a child may not have */
   scavenger_notice_death(part);
-  thread_has_ended = true;
+  thread_heap_state = HEAP_ENDED;
   end_heap(part);
 }
 
@@ -79,7 +86,7 @@ static struct part *be_born(void) {
   }
   part->thread = thread;
   current_part = part; /* before setspecific, which may allocate */
-  if (has_key && !thread_has_ended) pthread_setspecific(key, part);
+  if (has_key && thread_heap_state != HEAP_ENDED) pthread_setspecific(key, part);
   current_thread = thread; /* after it, for front_is_giving_birth */
   return part;
 }
@@ -88,7 +95,7 @@ bool front_is_giving_birth(void) { return current_part != &empty_part && !curren
 
 struct part *front_part_to_free(void) {
   if (current_part != &empty_part) return current_part; /* setspecific came here */
-  if (thread_has_ended) return &empty_part;
+  if (thread_heap_state != HEAP_IS_KEPT) return &empty_part;
   if (thread_frees_unborn < FREES_BEFORE_BIRTH - 1) {
     thread_frees_unborn++;
     return &empty_part;
@@ -108,7 +115,7 @@ struct part *front_part(void) {
 }
 
 struct part *front_part_to_keep(void) {
-  thread_has_ended = false;
+  if (thread_heap_state == HEAP_ENDED) thread_heap_state = HEAP_REVIVED;
   return front_part();
 }
 

@@ -12,7 +12,7 @@ struct part empty_part = {.list = {[0 ... CLASSES - 1] = CHAIN_END}, .tally = &n
 __thread struct part *current_part = &empty_part;
 /* Beside current_part, with the smaller ones behind both: so static TLS is 24 bytes, without a hole. */
 __thread struct thread *current_thread __attribute__((section(".tdata.current_thread"))) = NULL;
-__thread bool thread_has_ended;
+__thread uint8_t thread_heap_state;
 __thread uint8_t thread_frees_unborn;
 struct part *_Atomic all_parts;
 struct lock parts_lock;

@@ -332,9 +332,13 @@ HIDDEN void part_give_back(struct part *part);
 extern HIDDEN __thread struct thread *current_thread __attribute__((tls_model("initial-exec")));
 
 /* What front/thread.c knows of it besides; here because what is thread-local must lie close together, to be small. The
- * thread gave up its heap at its end, and no call of epochs came later; and how many blocks of others it freed before
- * it had one. */
-extern HIDDEN __thread bool thread_has_ended __attribute__((tls_model("initial-exec")));
+ * second is how many blocks of others it freed before it had a heap. */
+enum {
+  HEAP_IS_KEPT, /* until the key's destructor; or there is none yet */
+  HEAP_ENDED,   /* the destructor ran: a call that needs a heap has one for its time */
+  HEAP_REVIVED, /* a call of epochs came later: the heap is kept until the thread is in no scope */
+};
+extern HIDDEN __thread uint8_t thread_heap_state __attribute__((tls_model("initial-exec")));
 extern HIDDEN __thread uint8_t thread_frees_unborn __attribute__((tls_model("initial-exec")));
 
 /* In a fork child, by its one thread, every lock free: the parts of threads that it does not have give up their lists,

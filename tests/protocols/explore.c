@@ -71,7 +71,7 @@ struct fiber {
   char *stack;
   struct part *part;
   struct thread *thread;
-  bool has_ended;        /* these three: what src keeps in thread-local variables, too */
+  uint8_t heap_state;    /* these three: what src keeps in thread-local variables, too */
   uint8_t frees_unborn;
   unsigned locks;
   int error;
@@ -238,7 +238,7 @@ static void note(enum access access, uintptr_t at, uint64_t value, uint32_t pc) 
 static void save_identity(struct fiber *f) {
   f->part = current_part;
   f->thread = current_thread;
-  f->has_ended = thread_has_ended;
+  f->heap_state = thread_heap_state;
   f->frees_unborn = thread_frees_unborn;
   f->locks = locks_held;
   f->error = errno;
@@ -247,7 +247,7 @@ static void save_identity(struct fiber *f) {
 static void take_identity(const struct fiber *f) {
   current_part = f->part;
   current_thread = f->thread;
-  thread_has_ended = f->has_ended;
+  thread_heap_state = f->heap_state;
   thread_frees_unborn = f->frees_unborn;
   locks_held = f->locks;
   errno = f->error;
@@ -975,7 +975,7 @@ static void begin_schedule(void) {
   w->failed = false;
   w->main_fiber.part = prepared_main.part;
   w->main_fiber.thread = prepared_main.thread;
-  w->main_fiber.has_ended = prepared_main.has_ended;
+  w->main_fiber.heap_state = prepared_main.heap_state;
   w->main_fiber.frees_unborn = prepared_main.frees_unborn;
   w->main_fiber.locks = prepared_main.locks;
   w->main_fiber.time = prepared_main.time;
@@ -985,7 +985,7 @@ static void begin_schedule(void) {
     struct fiber *f = &w->fibers[t];
     f->part = prepared[t].part;
     f->thread = prepared[t].thread;
-    f->has_ended = prepared[t].has_ended;
+    f->heap_state = prepared[t].heap_state;
     f->frees_unborn = prepared[t].frees_unborn;
     f->locks = prepared[t].locks;
     f->error = 0;
