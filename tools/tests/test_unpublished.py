@@ -98,6 +98,15 @@ def test_it_is_a_fork_child() -> None:
     Path(f"/dev/shm/tslab.{parent.pid}").unlink(missing_ok=True)
 
 
+@pytest.mark.usefixtures("grown_up")
+def test_a_first_thread_that_blocks_every_signal_is_not_the_scavenger() -> None:
+    def block() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+
+    with process(SMALL, preexec_fn=block) as pid:
+        assert "has allocated nothing since its first second" in reason(pid)
+
+
 def test_somebody_removed_the_file() -> None:
     with process(LARGE) as pid:
         Path(f"/dev/shm/tslab.{pid}").unlink()

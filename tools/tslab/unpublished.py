@@ -93,9 +93,15 @@ def _switched_off(facts: Path, environment: bytes, library: str | None) -> str |
 
 
 def _has_the_thread(facts: Path) -> bool:
-    """Returns true if a thread blocks every signal that can be blocked, but those libc keeps for itself (32 to 34)."""
+    """Returns true if a thread blocks every signal that can be blocked, but those libc keeps for itself (32 to 34).
+
+    The first thread is the program's own: right after a fork it blocks them all for a moment.
+    """
     every = ((1 << 64) - 1) & ~(1 << 8 | 1 << 18 | 7 << 31)
+    first = facts.name
     for task in facts.joinpath("task").iterdir():
+        if task.name == first:
+            continue
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             if int(_status(task)["SigBlk"], 16) & every == every:
                 return True
