@@ -89,6 +89,7 @@ TSLAB_OPTIONAL bool tslab_available(void) { return tslab_epoch_open != NULL; }
 
 /* ---- the fallbacks ----------------------------------------------------------------------------------------------- */
 
+/* The id of the next epoch that stands for nothing. */
 TSLAB_OPTIONAL tslab_epoch tslab_optional_next(void) {
   return __atomic_add_fetch(&tslab_optional_last, 1, __ATOMIC_RELAXED);
 }

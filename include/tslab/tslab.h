@@ -231,7 +231,8 @@ TSLAB_API tslab_handle tslab_handle_alloc(tslab_epoch epoch, size_t size, void *
 
 /* The block, or NULL when it was freed, or its epoch destroyed or reset. */
 TSLAB_API void *tslab_handle_get(tslab_handle handle);
-TSLAB_API bool tslab_handle_free(tslab_handle handle); /* whether this call freed it */
+/* Returns true if this call freed the block: exactly one call does, in whatever thread. */
+TSLAB_API bool tslab_handle_free(tslab_handle handle);
 
 /* ---- statistics -------------------------------------------------------------------------------------------------
  * Derived when read from what the slow paths know; nothing is counted on the fast path. Each figure is exact when no

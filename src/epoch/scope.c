@@ -97,13 +97,15 @@ void thread_release(struct thread *thread) {
 enum { UNKNOWN, ONE_SIDED, TWO_SIDED };
 static _Atomic int barrier;
 
+#if defined(__SANITIZE_THREAD__)
+static bool barrier_everywhere(void) { return false; } /* the detector does not know of the system call */
+#else
+static bool barrier_everywhere(void) { return os_barrier_everywhere(); }
+#endif
+
 static void decide_barrier(void) {
   if (atomic_load_explicit(&barrier, memory_order_relaxed) != UNKNOWN) return;
-#if defined(__SANITIZE_THREAD__)
-  bool everywhere = false; /* the detector does not know of this call */
-#else
-  bool everywhere = os_barrier_everywhere();
-#endif
+  bool everywhere = barrier_everywhere();
   int unknown = UNKNOWN;
   atomic_compare_exchange_strong(&barrier, &unknown, everywhere ? ONE_SIDED : TWO_SIDED);
 }

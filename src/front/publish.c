@@ -49,7 +49,8 @@ static struct {
 static char path[PATH_BYTES];
 static _Atomic uint32_t published_by; /* the process whose file `path` is; 0: none */
 static _Atomic bool ended;
-static struct lock descriptors; /* held while one is open, which no child may inherit, and until no file needs removing */
+/* Held while a descriptor is open, which no child may inherit, and until no file needs removing. */
+static struct lock descriptors;
 
 /* ---- pages ------------------------------------------------------------------------------------------------------- */
 

@@ -273,13 +273,11 @@ static COLD void start_or_wake(uint32_t seen) {
  * a free makes one only while the process has but one thread, which cannot be joining another; nor does what libc
  * allocates while a thread is being born, perhaps by a free. With more threads, malloc's slow paths make it as soon as
  * there is much to free. */
-static bool may_be_under_stack_lock(void) {
 #if defined(__GLIBC__)
-  return !__libc_single_threaded;
+static bool may_be_under_stack_lock(void) { return !__libc_single_threaded; }
 #else
-  return false;
+static bool may_be_under_stack_lock(void) { return false; }
 #endif
-}
 
 static bool holds_much(void) {
   struct pages_totals totals = pages_totals();

@@ -8,42 +8,37 @@
 #include "os/os.h"
 #include <stdatomic.h>
 
-INLINE uint64_t ticks_now(void) {
+/* ticks_fence waits until what came before in the program is done, and lets nothing begin that comes after. */
 #if defined(__x86_64__)
-  return __builtin_ia32_rdtsc();
+INLINE uint64_t ticks_now(void) { return __builtin_ia32_rdtsc(); }
+INLINE void ticks_fence(void) { __builtin_ia32_lfence(); }
 #elif defined(__aarch64__)
+INLINE uint64_t ticks_now(void) {
   uint64_t now;
   __asm__ volatile("mrs %0, cntvct_el0" : "=r"(now));
   return now;
-#else
-  return os_now_raw_ns();
-#endif
 }
-
-/* Around what takes only a few nanoseconds itself: all that came before in the program is done, and ... */
-INLINE uint64_t ticks_end(void) {
-#if defined(__x86_64__)
-  __builtin_ia32_lfence();
-#elif defined(__aarch64__)
-  __asm__ volatile("isb" : : : "memory");
+INLINE void ticks_fence(void) { __asm__ volatile("isb" : : : "memory"); }
+#else
+INLINE uint64_t ticks_now(void) { return os_now_raw_ns(); }
+INLINE void ticks_fence(void) {}
 #endif
+
+/* For measuring what takes only a few nanoseconds itself: ticks_begin before it, ticks_end after it. */
+INLINE uint64_t ticks_end(void) {
+  ticks_fence();
   return ticks_now();
 }
-
-/* ... nothing that comes after has begun. */
 INLINE uint64_t ticks_begin(void) {
   uint64_t now = ticks_end();
-#if defined(__x86_64__)
-  __builtin_ia32_lfence();
-#elif defined(__aarch64__)
-  __asm__ volatile("isb" : : : "memory");
-#endif
+  ticks_fence();
   return now;
 }
 
 /* The first two belong to the begin and the end of the process's start, and read CLOCK_MONOTONIC_RAW by system calls,
  * so that a process that does little has no page of libc's clocks in memory. ticks_compare compares ticks with that
- * clock again, whenever it is convenient: each time that twice as many ticks have gone by, until it was a second or so. */
+ * clock again, whenever it is convenient: each time that twice as many ticks have gone by, until it was a second or
+ * so. */
 HIDDEN void ticks_start(void);
 HIDDEN void ticks_compare_at_start(void);
 HIDDEN void ticks_compare(void);

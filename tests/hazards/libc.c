@@ -36,7 +36,7 @@ static void resolve(void) {
   struct addrinfo *found;
   const int error = getaddrinfo("localhost", NULL, &(struct addrinfo){.ai_family = AF_INET}, &found);
   if (error == 0) freeaddrinfo(found);
-  else CHECK(access("/etc/hosts", F_OK) != 0); /* then nobody knows the name, but what libc keeps it keeps all the same */
+  else CHECK(access("/etc/hosts", F_OK) != 0); /* the name is unknown, yet libc keeps what it keeps */
 }
 static void resolver_first(void) { resolve(); }
 static void resolver_later(void) { resolve(); }

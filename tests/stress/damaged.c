@@ -1,5 +1,6 @@
-/* damaged: blocks freed twice or written to after their free, at random and survived (TSLAB_ON_MISUSE=report), while every
- * malloc is a sample (TSLAB_SAMPLE=1) and lists are put by: malloc never fails for it, and nothing goes round for ever. */
+/* damaged: a program frees blocks twice or writes to them after their free, at random, and survives
+ * (TSLAB_ON_MISUSE=report), while every malloc is a sample (TSLAB_SAMPLE=1) and samples set lists aside. malloc never
+ * fails because of it, and no loop runs for ever. */
 #include "../check.h"
 
 enum { LIVE = 4000, SIZE = 100, LARGE = 6000, BATCH = 600 };

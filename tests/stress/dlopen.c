@@ -1,5 +1,6 @@
 /* dlopen: the library is loaded into a process that already runs threads, serves them, and may be closed while blocks
- * are in use. Its static TLS, three words, fits the 512 bytes that glibc leaves for late comers.       dlopen LIBRARY */
+ * are in use. Its static TLS, three words, fits the 512 bytes that glibc leaves for late comers.
+ *  dlopen LIBRARY */
 #include "../check.h"
 
 #include <dlfcn.h>

@@ -13,8 +13,9 @@
 
 #define FILTER_MORE 8
 
-/* Lets pass what the library uses after its start, what a test needs to say how it ended, and the calls in `more`, which
- * ends with -1; everything else fails with EPERM. With `flags` of SECCOMP_SET_MODE_FILTER. False: not allowed here. */
+/* Installs a filter that allows the system calls which the library makes after its start, those by which a test says
+ * how it ended, and those in `more`, which ends with -1. Every other call fails with EPERM. `flags` are those of
+ * SECCOMP_SET_MODE_FILTER. Returns false if this machine does not allow filters. */
 static inline bool install_filter(unsigned flags, const int more[FILTER_MORE]) {
   static const int always[] = {SYS_madvise, SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_futex, SYS_membarrier,
                                SYS_clock_gettime, SYS_clock_nanosleep, SYS_write, SYS_exit, SYS_exit_group};

@@ -1,6 +1,6 @@
 /* libc_locks: one thread forks, again and again, while others hold each of libc's locks under which memory may be
- * allocated: that of a stream and of the list of streams, those of atfork handlers, the loader, exit handlers, locales, time
- * zones and name services. Nothing hangs, and each child allocates and ends.
+ * allocated: that of a stream and of the list of streams, those of atfork handlers, the loader, exit handlers, locales,
+ * time zones and name services. Nothing hangs, and each child allocates and ends.
  *  libc_locks [long] */
 #include "../check.h"
 

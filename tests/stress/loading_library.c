@@ -26,5 +26,6 @@ static int use(void *unused) {
 __attribute__((constructor)) static void wait_for_thread(void) {
   thrd_t thread;
   int result = 1;
-  if (thrd_create(&thread, use, NULL) != thrd_success || thrd_join(thread, &result) != thrd_success || result != 0) abort();
+  if (thrd_create(&thread, use, NULL) != thrd_success) abort();
+  if (thrd_join(thread, &result) != thrd_success || result != 0) abort();
 }

@@ -2,8 +2,8 @@
  * instruction of some hundred calls; after each it has the child's part in place of its own, buries it as a fork child
  * does, and counts: all calls that had returned, none that had not begun, the one under way or not.
  *
- * Blocks of lists, refilled and put by, with samples where TSLAB_SAMPLE says so; then blocks of an epoch's chunks, which
- * are begun, filled and, once empty, begun again. */
+ * Blocks of lists, refilled and put by, with samples where TSLAB_SAMPLE says so; then blocks of an epoch's chunks,
+ * which are begun, filled and, once empty, begun again. */
 #include "../check.h"
 
 #include "heap/fast.h"

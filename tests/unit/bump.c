@@ -1,5 +1,6 @@
 /* bump: blocks lie one after the other; a chunk whose blocks are all freed goes, at once when it is sealed; a part
- * that reuses memory turns to slabs, as does a label's first; what one part leaves another continues. Each count against what was handed out. */
+ * that reuses memory turns to slabs, as does a label's first; what one part leaves another continues. Each count is
+ * compared with what was handed out. */
 #include "unit.h"
 
 #include "base/options.h"

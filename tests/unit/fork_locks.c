@@ -1,6 +1,6 @@
 /* fork_locks: a signal handler that interrupted a thread under one of our locks, or in a fork, may fork. A thread that
- * waits for our locks while it holds one that the forking thread needs ends the wait. A handler of SIGABRT may allocate,
- * whatever the library was doing when it found the misuse. In each case the child has a heap that works. */
+ * waits for our locks while it holds one that the forking thread needs ends the wait. A handler of SIGABRT may
+ * allocate, whatever the library was doing when it found the misuse. In each case the child has a heap that works. */
 #include "unit.h"
 
 #include "epoch/scope.h"
@@ -41,7 +41,7 @@ static void interrupted_under(struct lock *lock) {
   fork_once();
 }
 
-/* Another thread forks meanwhile: it has glibc's list of streams, and waits for the lock that the interrupted one holds. */
+/* Another thread forks meanwhile: it has glibc's list of streams, and waits for the interrupted thread's lock. */
 static _Atomic int starts;
 static void *fork_meanwhile(void *unused) {
   starts = 1;
@@ -107,8 +107,8 @@ static void deadlock_ends(void) {
 
 /* ---- in a signal handler that interrupted a fork ----------------------------------------------------------------- */
 
-/* The outer fork waits for glibc's list of streams when the signal comes. Before glibc 2.36 handlers of fork run under a
- * lock that the inner fork needs, too. */
+/* The outer fork waits for glibc's list of streams when the signal comes. Before glibc 2.36 handlers of fork run under
+ * a lock that the inner fork needs, too. */
 #if defined(__GLIBC__)
 #if __GLIBC_PREREQ(2, 36)
 extern void _IO_list_lock(void), _IO_list_unlock(void); /* no header declares them */

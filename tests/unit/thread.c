@@ -1,6 +1,6 @@
-/* thread: born at its first malloc, or when it goes on freeing, but never by a free after its death; its part serves the
- * next thread; a fork child goes on with one part and without the parent's file. A thread whose destructors allocate to the
- * last leaves nothing behind. */
+/* thread: born at its first malloc, or when it goes on freeing, but never by a free after its death; its part serves
+ * the next thread; a fork child goes on with one part and without the parent's file. A thread whose destructors
+ * allocate to the last leaves nothing behind. */
 #include "unit.h"
 
 #include "base/options.h"

@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""Checks the rules of CONTRIBUTING.md that a program can check, and prints a line for each place that breaks one.
+
+usage: tidy.py [--objects DIRECTORY] [--root DIRECTORY]
+
+The rules of text need the source alone. The rules of calls (no call to a higher floor, no circle of modules) need the
+objects that a build left in DIRECTORY: symbols say what calls what, text does not. Exit status 1: a rule is broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+FLOORS = ["base", "os", "pages", "slab", "heap", "epoch", "front"]
+COLUMNS = 120
+FUNCTION_LINES = 50
+
+# Circles that are still there. A change may take modules out of one; the check fails when one gains a module.
+KNOWN_CIRCLES = [
+    {"os/linux", "os/ticks"},
+    {"heap/lifetime", "heap/lists", "heap/misuse", "heap/part", "heap/sample"},
+    {"epoch/ending", "epoch/epoch", "epoch/handle", "epoch/scope", "epoch/spare", "epoch/status"},
+    {
+        *("front/api", "front/epochs", "front/fork", "front/gather", "front/json", "front/publish"),
+        *("front/scavenger", "front/stats", "front/tables", "front/thread"),
+    },
+]
+
+
+def sources(root: Path, *folders: str) -> Iterator[Path]:
+    for folder in folders:
+        yield from sorted(path for path in (root / folder).rglob("*") if path.suffix in {".c", ".h", ".cc", ".hpp"})
+
+
+def floor_of(module: str) -> int:
+    return FLOORS.index(module.split("/")[0])
+
+
+# ---- rules of text ---------------------------------------------------------------------------------------------------
+
+
+def long_lines(root: Path) -> Iterator[str]:
+    for path in sources(root, "src", "include", "bench", "tests", "examples"):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if len(line) > COLUMNS:
+                yield f"{path.relative_to(root)}:{number}: {len(line)} columns, {COLUMNS} are allowed: break the line"
+
+
+def bodies(text: str) -> Iterator[tuple[int, list[str]]]:
+    """The number of the line that opens each function, and the lines from there to its closing brace.
+
+    A function opens at a line in the first column that ends with "{" and has a parenthesis, and closes at a "}" in the
+    first column.
+    """
+    lines = text.splitlines()
+    first = None
+    for at, line in enumerate(lines):
+        # A head may span lines, so the parenthesis may stand on one before.
+        if first is None and line.endswith("{") and not re.match(r"[\s#/*}]|.*\bextern \"C\"|(typedef |static )?(const )?"
+                                                                 r"(struct|union|enum)\b[^()]*\{$|namespace|.*=", line):
+            first = at
+        elif first is None and line.endswith(") {") and line.startswith(" "):
+            first = at
+        if first is not None and line.startswith("}"):
+            yield first + 1, lines[first : at + 1]
+            first = None
+
+
+def functions(root: Path) -> Iterator[str]:
+    for path in sources(root, "src"):
+        for number, body in bodies(path.read_text()):
+            where = f"{path.relative_to(root)}:{number}"
+            if len(body) > FUNCTION_LINES:
+                yield f"{where}: a function of {len(body)} lines, {FUNCTION_LINES} are allowed: split it"
+            for at, line in enumerate(body):
+                if re.match(r"\s*#\s*(if|ifdef|ifndef|else|elif)\b", line):
+                    yield f"{path.relative_to(root)}:{number + at}: {line.strip()} inside a function: move it outside"
+
+
+def includes(root: Path) -> Iterator[str]:
+    graph: dict[str, set[str]] = {}
+    for path in sources(root, "src"):
+        module = str(path.relative_to(root / "src"))
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            name = re.match(r'#include "(\w+/[\w.]+)"', line)
+            if not name or name[1].split("/")[0] not in FLOORS:
+                continue
+            if module.split("/")[0] in FLOORS and floor_of(name[1]) > floor_of(module):
+                yield f"src/{module}:{number}: includes {name[1]} of a higher floor"
+            if module.endswith(".h") and name[1] != module:
+                graph.setdefault(module, set()).add(name[1])
+    for circle in circles(graph):
+        yield f"headers that include each other: {', '.join(sorted(circle))}"
+
+
+def rare_names(root: Path) -> Iterator[str]:
+    """Each function that cmake/rare.ld names exists; a name ends with * where the compiler may append to it."""
+    text = "".join(path.read_text() for path in sources(root, "src"))
+    words = set(re.findall(r"\w+", text))
+    for name in re.findall(r"\.text\.(\w+)(\*?)", (root / "cmake" / "rare.ld").read_text()):
+        if name[0] == "unlikely":
+            continue
+        found = any(word.startswith(name[0]) for word in words) if name[1] else name[0] in words
+        if not found:
+            yield f"cmake/rare.ld: no function is named {name[0]}{name[1]}: delete the name"
+
+
+def undocumented(root: Path) -> Iterator[str]:
+    """Each public function has a comment above it, or stands in a group of lines below one, in one of the headers."""
+    documented: set[str] = set()
+    bare: dict[str, str] = {}
+    for path in sources(root, "include"):
+        commented = False
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            name = re.match(r"\w[\w\s*]*\b(tslab_)(?:optional_)?(\w+)\(", line)
+            if line.rstrip().endswith("*/") or line.lstrip().startswith("//"):
+                commented = True
+            elif not line.strip():
+                commented = False
+            elif name and commented:
+                documented.add(name[2])
+            elif name:
+                bare[name[2]] = f"{path.relative_to(root)}:{number}: tslab_{name[2]} has no comment: say what it does"
+    yield from (line for name, line in bare.items() if name not in documented)
+
+
+# ---- rules of calls --------------------------------------------------------------------------------------------------
+
+
+def calls(objects: Path) -> dict[str, dict[str, set[str]]]:
+    """For each module, the modules that it calls and by which names."""
+    defined: dict[str, str] = {}
+    wanted: dict[str, set[str]] = {}
+    for path in sorted(objects.rglob("src/**/*.o")):
+        module = str(path).split("/src/")[-1].removesuffix(".o").removesuffix(".c").removesuffix(".cc")
+        wanted[module] = set()
+        for line in subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout.splitlines():
+            kind, name = line.split()[-2:]
+            if kind == "U":
+                wanted[module].add(name)
+            elif kind in "TDBRVWC":
+                defined[name] = module
+    graph: dict[str, dict[str, set[str]]] = {module: {} for module in wanted}
+    for module, names in wanted.items():
+        for name in names & defined.keys():
+            if defined[name] != module:
+                graph[module].setdefault(defined[name], set()).add(name)
+    return graph
+
+
+def circles(graph: dict[str, set[str]]) -> list[set[str]]:
+    """The sets of two or more nodes that reach each other."""
+
+    def reached(start: str) -> set[str]:
+        seen: set[str] = set()
+        todo = [start]
+        while todo:
+            for node in graph.get(todo.pop(), set()) - seen:
+                seen.add(node)
+                todo.append(node)
+        return seen
+
+    reach = {node: reached(node) for node in graph}
+    found: list[set[str]] = []
+    for node in graph:
+        circle = {other for other in reach[node] if other in reach and node in reach[other]} | {node}
+        if len(circle) > 1 and circle not in found:
+            found.append(circle)
+    return found
+
+
+def calls_upward(graph: dict[str, dict[str, set[str]]]) -> Iterator[str]:
+    for module, called in sorted(graph.items()):
+        for other, names in sorted(called.items()):
+            if floor_of(other) > floor_of(module):
+                yield f"src/{module}: calls {', '.join(sorted(names))} of src/{other}, a higher floor"
+
+
+def calls_in_circles(graph: dict[str, dict[str, set[str]]]) -> Iterator[str]:
+    for circle in circles({module: set(called) for module, called in graph.items()}):
+        if not any(circle <= known for known in KNOWN_CIRCLES):
+            yield f"modules that call each other: {', '.join(sorted(circle))}"
+
+
+def broken(root: Path, objects: Path | None) -> Iterator[str]:
+    for rule in (long_lines, functions, includes, rare_names, undocumented):
+        yield from rule(root)
+    if objects:
+        graph = calls(objects)
+        if not graph:
+            yield f"{objects}: no objects of src here: build the library first"
+        yield from calls_upward(graph)
+        yield from calls_in_circles(graph)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--objects", type=Path, help="where a build left the objects of the library")
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2], help="the repository")
+    arguments = parser.parse_args()
+    lines = list(broken(arguments.root, arguments.objects))
+    print("\n".join(lines), end="\n" if lines else "")
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Each rule of tidy.py is broken once in a small tree of files, and must be told at its line."""
+
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+import tidy
+
+SHORT = "int short_one(void) { return 1; }\n"
+LONG = "int long_one(void) {\n" + "  step();\n" * tidy.FUNCTION_LINES + "}\n"
+
+
+class Rules(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        self.write("cmake/rare.ld", "*(.text.short_one .text.shor* .text.unlikely)\n")
+        self.write("src/base/one.c", SHORT)
+
+    def write(self, name: str, text: str) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def assert_told(self, *patterns: str, objects: Path | None = None) -> None:
+        lines = list(tidy.broken(self.root, objects))
+        self.assertEqual(len(lines), len(patterns), "\n".join(lines))
+        for line, pattern in zip(lines, patterns, strict=True):
+            self.assertRegex(line, pattern)
+
+    def compile(self, name: str, text: str) -> None:
+        self.write(f"src/{name}.c", text)
+        out = self.root / "objects" / "src" / f"{name}.c.o"
+        out.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["gcc", "-w", "-c", "-o", out, self.root / "src" / f"{name}.c"], check=True)
+
+    def test_nothing_is_told_of_what_is_right(self) -> None:
+        self.assert_told()
+
+    def test_a_long_line(self) -> None:
+        self.write("bench/a.c", "int a;\n" + "/" * 121 + "\n")
+        self.assert_told(r"^bench/a.c:2: 121 columns")
+
+    def test_a_long_function(self) -> None:
+        self.write("src/base/two.c", SHORT + "\n" + LONG)
+        self.assert_told(r"^src/base/two.c:3: a function of 52 lines")
+
+    def test_a_long_function_whose_head_spans_lines(self) -> None:
+        self.write("src/base/two.c", LONG.replace("(void)", "(int a,\n             int b)"))
+        self.assert_told(r"^src/base/two.c:2: a function of 52 lines")
+
+    def test_a_long_table_is_no_function(self) -> None:
+        self.write("src/base/two.c", "static const int table[] = {\n" + "  1,\n" * 60 + "};\n")
+        self.write("src/base/three.h", "struct three {\n" + "  int a;\n" * 60 + "};\n")
+        self.assert_told()
+
+    def test_a_condition_inside_a_function(self) -> None:
+        self.write("src/base/two.c", "int f(void) {\n#if A\n  g();\n#endif\n}\n#if B\n#endif\n")
+        self.assert_told(r"^src/base/two.c:2: #if A inside a function")
+
+    def test_an_include_upward(self) -> None:
+        self.write("src/os/two.c", '#include "os/two.h"\n#include "heap/heap.h"\n')
+        self.assert_told(r"^src/os/two.c:2: includes heap/heap.h of a higher floor")
+
+    def test_headers_that_include_each_other(self) -> None:
+        self.write("src/os/a.h", '#include "os/b.h"\n')
+        self.write("src/os/b.h", '#include "os/a.h"\n')
+        self.assert_told(r"^headers that include each other: os/a.h, os/b.h")
+
+    def test_a_rare_function_that_is_gone(self) -> None:
+        self.write("cmake/rare.ld", "*(.text.gone .text.gone_too*)\n")
+        self.assert_told(r"no function is named gone:", r"no function is named gone_too\*:")
+
+    def test_a_public_function_without_a_comment(self) -> None:
+        self.write("include/tslab/tslab.h", "/* Two. */\nint tslab_a(void);\nint tslab_b(void);\n\nint tslab_c(void);\n")
+        self.write("include/tslab/optional.h", "int tslab_optional_a(void);\n")
+        self.assert_told(r"^include/tslab/tslab.h:5: tslab_c has no comment")
+
+    def test_a_call_upward(self) -> None:
+        self.compile("os/low", "void high(void); void low(void) { high(); }")
+        self.compile("heap/high", "void high(void) {}")
+        self.assert_told(r"^src/os/low: calls high of src/heap/high, a higher floor", objects=self.root / "objects")
+
+    def test_a_circle_of_calls(self) -> None:
+        self.compile("heap/a", "void b(void); void a(void) { b(); }")
+        self.compile("heap/b", "void c(void); void b(void) { c(); }")
+        self.compile("heap/c", "void a(void); void c(void) { a(); }")
+        self.assert_told(r"^modules that call each other: heap/a, heap/b, heap/c$", objects=self.root / "objects")
+
+    def test_a_build_that_is_not_there(self) -> None:
+        self.assert_told(r"no objects of src here: build the library first", objects=self.root / "nowhere")
+
+
+if __name__ == "__main__":
+    unittest.main()
