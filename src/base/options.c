@@ -101,11 +101,10 @@ static bool take(const struct row *row, const char *value) {
 /* What is told of a name or value, however long: the line must have room for what to do. */
 #define SHOWN 64
 
-static const char *show(char shown[SHOWN], const char *text, size_t length) {
+static void show(char shown[SHOWN], const char *text, size_t length) {
   length = min_size(length, SHOWN - 1);
   memcpy(shown, text, length);
   shown[length] = 0;
-  return shown;
 }
 
 static void tell_refused(const struct row *row, const char *value) {
@@ -131,15 +130,53 @@ static const struct row *row_named(const char *name, size_t length) {
   return NULL;
 }
 
+/* The letters to insert, delete or replace between a name and that of a row, upper and lower case being alike: one row of
+ * the table of Wagner and Fischer at a time. */
+static size_t distance(const char *name, size_t length, const char *known) {
+  size_t row[sizeof rows[0].name + 1];
+  const size_t columns = strlen(known);
+  for (size_t i = 0; i <= columns; i++) row[i] = i;
+  for (size_t n = 0; n < length; n++) {
+    size_t diagonal = row[0];
+    row[0] = n + 1;
+    for (size_t i = 0; i < columns; i++) {
+      char letter = name[n] >= 'a' && name[n] <= 'z' ? (char)(name[n] - 'a' + 'A') : name[n];
+      size_t replaced = diagonal + (letter != known[i]);
+      diagonal = row[i + 1];
+      row[i + 1] = min_size(replaced, min_size(row[i], diagonal) + 1);
+    }
+  }
+  return row[columns];
+}
+
+/* Returns the row that the name was probably meant to be: at most a third of its letters differ. NULL: none. */
+static const struct row *row_meant(const char *name, size_t length) {
+  const struct row *meant = NULL;
+  if (length >= sizeof rows[0].name + 4) return NULL;
+  size_t least = length / 3 + 1;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    size_t letters = distance(name, length, rows[i].name);
+    if (letters < least) least = letters, meant = &rows[i];
+  }
+  return meant;
+}
+
+static void tell_unknown(const char *name, size_t length) {
+  char shown[SHOWN];
+  const struct row *meant = row_meant(name, length);
+  show(shown, name, length);
+  if (meant) log_line("unknown setting TSLAB_%s: did you mean TSLAB_%s? (see docs/settings.md)", shown, meant->name);
+  else log_line("unknown setting TSLAB_%s (see docs/settings.md)", shown);
+}
+
 static void read_one(const char *setting, const char *value) {
   const char *name = setting + strlen("TSLAB_");
   size_t length = (size_t)(value - 1 - name);
   const struct row *row = row_named(name, length);
-  char shown[SHOWN];
   if (row && take(row, value)) return;
   if (parent_has(setting)) return; /* and has reported it */
   if (row) tell_refused(row, value);
-  else log_line("unknown setting TSLAB_%s (see docs/settings.md)", show(shown, name, length));
+  else tell_unknown(name, length);
 }
 
 void options_read(char **environment) {

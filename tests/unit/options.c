@@ -81,8 +81,11 @@ static void paths(void) {
 
 static void names(void) {
   read_setting("TSLAB_FOO=1", "unknown setting TSLAB_FOO (see docs/settings.md)");
-  read_setting("TSLAB_CACH=1", "unknown setting TSLAB_CACH (see docs/settings.md)");
-  read_setting("TSLAB_CACHES=1", "unknown setting TSLAB_CACHES (see docs/settings.md)");
+  read_setting("TSLAB_CACH=1", "unknown setting TSLAB_CACH: did you mean TSLAB_CACHE? (see docs/settings.md)");
+  read_setting("TSLAB_CACHES=1", "unknown setting TSLAB_CACHES: did you mean TSLAB_CACHE? (see docs/settings.md)");
+  read_setting("TSLAB_SAMPEL_CPU=1",
+               "unknown setting TSLAB_SAMPEL_CPU: did you mean TSLAB_SAMPLE_CPU? (see docs/settings.md)");
+  read_setting("TSLAB_STAT=1", "unknown setting TSLAB_STAT (see docs/settings.md)");
   CHECK(memcmp(&options, &defaults, sizeof options) == 0);
   if (!TSLAB_HARDENED)
     for (int right = 0; right < 2; right++)

@@ -48,6 +48,10 @@ def test_names_of_nothing(words: list[str], said: str, capsys: pytest.CaptureFix
     assert capsys.readouterr().err == said
 
 
+def test_the_version() -> None:
+    assert command("tslab --version").stdout.split()[0] == "tslab"
+
+
 def test_a_pipe_is_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert main(["stats", str(tmp_path / "pipe")]) == 5

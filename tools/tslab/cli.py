@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 
 from rich.console import Console
@@ -19,7 +20,10 @@ TAKE_PROGRAMS = ("run", "ab")
 
 
 def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="tslab", description="The glass box and the laboratory of temporal-slab.")
+    parser = argparse.ArgumentParser(
+        prog="tslab", description="Inspect and benchmark programs that run under temporal-slab."
+    )
+    parser.add_argument("--version", action="version", version=f"tslab {metadata.version('tslab')}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in names:
         module = load(name)
