@@ -129,6 +129,15 @@ def undocumented(root: Path) -> Iterator[str]:
     yield from (line for name, line in bare.items() if name not in documented)
 
 
+def versions(root: Path) -> Iterator[str]:
+    """The library and the command are released together."""
+    library = re.search(r"^project\(.*\bVERSION ([\d.]+)", (root / "CMakeLists.txt").read_text(), re.M)
+    command = re.search(r'^version = "([\d.]+)"', (root / "tools" / "pyproject.toml").read_text(), re.M)
+    if not library or not command or library[1] != command[1]:
+        said = [found[1] if found else "no version" for found in (library, command)]
+        yield f"CMakeLists.txt has {said[0]}, tools/pyproject.toml has {said[1]}: give both the same version"
+
+
 # ---- rules of calls --------------------------------------------------------------------------------------------------
 
 
@@ -188,7 +197,7 @@ def calls_in_circles(graph: dict[str, dict[str, set[str]]]) -> Iterator[str]:
 
 
 def broken(root: Path, objects: Path | None) -> Iterator[str]:
-    for rule in (long_lines, functions, includes, rare_names, undocumented):
+    for rule in (long_lines, functions, includes, rare_names, undocumented, versions):
         yield from rule(root)
     if objects:
         graph = calls(objects)

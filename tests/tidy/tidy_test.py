@@ -19,6 +19,8 @@ class Rules(unittest.TestCase):
         self.root = Path(folder.name)
         self.write("cmake/rare.ld", "*(.text.short_one .text.shor* .text.unlikely)\n")
         self.write("src/base/one.c", SHORT)
+        self.write("CMakeLists.txt", "project(temporal-slab VERSION 1.2.3 LANGUAGES C)\n")
+        self.write("tools/pyproject.toml", 'version = "1.2.3"\n')
 
     def write(self, name: str, text: str) -> None:
         path = self.root / name
@@ -78,6 +80,10 @@ class Rules(unittest.TestCase):
         self.write("include/tslab/tslab.h", "/* Two. */\nint tslab_a(void);\nint tslab_b(void);\n\nint tslab_c(void);\n")
         self.write("include/tslab/optional.h", "int tslab_optional_a(void);\n")
         self.assert_told(r"^include/tslab/tslab.h:5: tslab_c has no comment")
+
+    def test_versions_that_differ(self) -> None:
+        self.write("tools/pyproject.toml", 'version = "1.2.4"\n')
+        self.assert_told(r"^CMakeLists.txt has 1.2.3, tools/pyproject.toml has 1.2.4: give both the same version$")
 
     def test_a_call_upward(self) -> None:
         self.compile("os/low", "void high(void); void low(void) { high(); }")
