@@ -130,8 +130,8 @@ static const struct row *row_named(const char *name, size_t length) {
   return NULL;
 }
 
-/* The letters to insert, delete or replace between a name and that of a row, upper and lower case being alike: one row of
- * the table of Wagner and Fischer at a time. */
+/* The number of letters to insert, delete or replace between a name and that of a row; upper and lower case are alike.
+ * One row of the table of Wagner and Fischer at a time. */
 static size_t distance(const char *name, size_t length, const char *known) {
   size_t row[sizeof rows[0].name + 1];
   const size_t columns = strlen(known);

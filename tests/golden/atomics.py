@@ -9,8 +9,8 @@
 An object is `struct.field`, or a variable. Accesses are found by their text, so that what one configuration leaves out
 counts as well. A function or macro that accesses what a parameter points to is followed to its callers. A plain access
 of an object declared _Atomic is sequentially consistent, and counted as such. An access whose object cannot be told is
-an error. Not seen are plain accesses to objects that are not _Atomic, which is a race detector's work, and `*pointer` of
-a local pointer to one that is.
+an error. Plain accesses to objects that are not _Atomic are a race detector's work. `*pointer` of a local pointer to
+one that is _Atomic is not seen.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""An installed copy serves programs built against it by pkg-config and by CMake, linked or preloaded, wherever it is put.
+"""An installed copy serves programs built by pkg-config and by CMake, linked or preloaded, wherever it is put.
 
     install.py BUILD_DIRECTORY
 """

@@ -15,7 +15,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-
 RUNS = 400  # of a program whose memory is a matter of chance
 
 
@@ -58,13 +57,13 @@ def draw() -> None:
 
 
 def asleep(program: Path, environment: dict[str, str], table: str) -> str:
-    """A table of /proc/PID of the program while it sleeps, read from outside, so that neither we nor its launcher count.
+    """A table of /proc/PID of the program while it sleeps, read from outside: neither we nor its launcher count.
 
     At random addresses, as programs are run: what the kernel maps around a page that is touched depends on where 64 KiB
     begin, so that one process differs from the next by up to 500 KiB, and fixed addresses are one draw of many.
     """
     pipe = subprocess.PIPE
-    with subprocess.Popen([program], env=environment, stdin=pipe, stdout=pipe, text=True, preexec_fn=draw) as child:
+    with subprocess.Popen([program], env=environment, stdin=pipe, stdout=pipe, text=True, preexec_fn=draw) as child:  # noqa: PLW1509
         assert child.stdin and child.stdout
         if child.stdout.readline() != "ready\n":
             raise Failure(f"{program.name} did not start")
@@ -98,7 +97,7 @@ def test_idle(library: Path, scratch: Path, program: Path) -> None:
         print(f"{what}: {means[what][0]:.0f} KiB with glibc, {means[what][1]:.0f} KiB with tslab, +-{error:.1f}")
     code = code_kib(program, idle, library)
     if len(code) != 2 or code[1] != 0:
-        raise Failure(f"code of the library: {code} KiB resident; the second mapping (cmake/rare.ld) is for what is rare")
+        raise Failure(f"code of the library: {code} KiB resident; rare code belongs into the second (cmake/rare.ld)")
     glibc, tslab = means["Rss"]
     if tslab > glibc + 256:
         raise Failure(f"an idle process is {tslab - glibc:.0f} KiB larger than with glibc; the bar is 256 KiB")

@@ -29,7 +29,7 @@ LET = {"ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0", "LSAN_OPTIONS"
 
 def compilers() -> list[str]:
     found = {name for folder in os.environ["PATH"].split(":") if Path(folder).is_dir()
-             for name in os.listdir(folder) if re.fullmatch(r"gcc|clang(-\d+)?", name)}
+             for name in (path.name for path in Path(folder).iterdir()) if re.fullmatch(r"gcc|clang(-\d+)?", name)}
     return sorted(name for name in found if shutil.which(name))
 
 

@@ -809,7 +809,8 @@ def vim(run: Pass) -> None:
 def rsync(run: Pass) -> None:
     run.run("rsync", "-a", "--stats", f"{run.input}/", "copy/", output=False)  # its sum of bytes depends on times
     # With a time of its own: what changed within the second in which the input was made looks unchanged to rsync.
-    run.tool("sh", "-c", "rm -r copy/d7; for f in copy/d9/*; do echo more >> $f; done; touch -d @1 copy copy/d9 copy/d9/*")
+    run.tool("sh", "-c", "rm -r copy/d7; for f in copy/d9/*; do echo more >> $f; done; "
+                         "touch -d @1 copy copy/d9 copy/d9/*")
     run.run("rsync", "-a", "--checksum", "--itemize-changes", "--delete", f"{run.input}/", "copy/")
     run.keep("differences", run.tool("diff", "-r", run.input, "copy"))
 

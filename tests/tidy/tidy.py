@@ -38,7 +38,7 @@ def sources(root: Path, *folders: str) -> Iterator[Path]:
 
 
 def floor_of(module: str) -> int:
-    return FLOORS.index(module.split("/")[0])
+    return FLOORS.index(module.split("/", 1)[0])
 
 
 # ---- rules of text ---------------------------------------------------------------------------------------------------
@@ -51,6 +51,11 @@ def long_lines(root: Path) -> Iterator[str]:
                 yield f"{path.relative_to(root)}:{number}: {len(line)} columns, {COLUMNS} are allowed: break the line"
 
 
+NO_FUNCTION = re.compile(
+    r"[\s#/*}]|.*=|namespace|.*\bextern \"C\"|(typedef |static )?(const )?(struct|union|enum)\b[^()]*\{$"
+)
+
+
 def bodies(text: str) -> Iterator[tuple[int, list[str]]]:
     """The number of the line that opens each function, and the lines from there to its closing brace.
 
@@ -60,11 +65,8 @@ def bodies(text: str) -> Iterator[tuple[int, list[str]]]:
     lines = text.splitlines()
     first = None
     for at, line in enumerate(lines):
-        # A head may span lines, so the parenthesis may stand on one before.
-        if first is None and line.endswith("{") and not re.match(r"[\s#/*}]|.*\bextern \"C\"|(typedef |static )?(const )?"
-                                                                 r"(struct|union|enum)\b[^()]*\{$|namespace|.*=", line):
-            first = at
-        elif first is None and line.endswith(") {") and line.startswith(" "):
+        head_ends = line.endswith(") {") and line.startswith(" ")  # it began on a line before
+        if first is None and (head_ends or (line.endswith("{") and not NO_FUNCTION.match(line))):
             first = at
         if first is not None and line.startswith("}"):
             yield first + 1, lines[first : at + 1]
@@ -88,9 +90,9 @@ def includes(root: Path) -> Iterator[str]:
         module = str(path.relative_to(root / "src"))
         for number, line in enumerate(path.read_text().splitlines(), 1):
             name = re.match(r'#include "(\w+/[\w.]+)"', line)
-            if not name or name[1].split("/")[0] not in FLOORS:
+            if not name or name[1].split("/", 1)[0] not in FLOORS:
                 continue
-            if module.split("/")[0] in FLOORS and floor_of(name[1]) > floor_of(module):
+            if module.split("/", 1)[0] in FLOORS and floor_of(name[1]) > floor_of(module):
                 yield f"src/{module}:{number}: includes {name[1]} of a higher floor"
             if module.endswith(".h") and name[1] != module:
                 graph.setdefault(module, set()).add(name[1])

@@ -77,7 +77,7 @@ class Rules(unittest.TestCase):
         self.assert_told(r"no function is named gone:", r"no function is named gone_too\*:")
 
     def test_a_public_function_without_a_comment(self) -> None:
-        self.write("include/tslab/tslab.h", "/* Two. */\nint tslab_a(void);\nint tslab_b(void);\n\nint tslab_c(void);\n")
+        self.write("include/tslab/tslab.h", "/* 2 */\nint tslab_a(void);\nint tslab_b(void);\n\nint tslab_c(void);\n")
         self.write("include/tslab/optional.h", "int tslab_optional_a(void);\n")
         self.assert_told(r"^include/tslab/tslab.h:5: tslab_c has no comment")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tslab.cli import main
+from tslab.commands import COMMANDS, OF_THE_LAB
 from tslab.errors import LabError
 from tslab.given import place_for
 
@@ -50,6 +51,33 @@ def test_names_of_nothing(words: list[str], said: str, capsys: pytest.CaptureFix
 
 def test_the_version() -> None:
     assert command("tslab --version").stdout.split()[0] == "tslab"
+
+
+WITHOUT_LAB = (
+    "import sys; sys.modules.update(dict.fromkeys({blocked!r}, None)); sys.argv = {words!r}\n"
+    "from tslab.cli import main; sys.exit(main())"
+)
+
+
+def without_lab(*words: str) -> subprocess.CompletedProcess[str]:
+    script = WITHOUT_LAB.format(blocked=OF_THE_LAB, words=["tslab", *words])
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_reads_processes_needs_no_library_of_the_lab(name: str) -> None:
+    done = without_lab(name, "--help")
+    if name in {"bench", "report", "ab", "verdict"}:
+        assert done.returncode == 2
+        assert done.stderr == f"tslab {name}: needs numpy, which is not installed: pip install 'tslab[lab]'\n"
+    else:
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_list_of_commands_needs_no_library_of_the_lab() -> None:
+    done = without_lab("--help")
+    assert done.returncode == 0
+    assert all(f"\n    {name}" in done.stdout for name in COMMANDS)
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tslab.commands import COMMANDS, load
+from tslab.commands import COMMANDS, documentation, load
 from tslab.errors import LabError
 
 PIPE_WIDTH = 320
@@ -26,13 +26,14 @@ def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"tslab {metadata.version('tslab')}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in names:
-        module = load(name)
-        text = (module.__doc__ or "").strip()
+        text = documentation(name)
         subparser = subparsers.add_parser(
             name, help=text.splitlines()[0], description=text, formatter_class=argparse.RawDescriptionHelpFormatter
         )
-        module.prepare(subparser)
-        subparser.set_defaults(module=module)
+        if len(names) == 1:  # a command was named; the list of all of them needs no options
+            module = load(name)
+            module.prepare(subparser)
+            subparser.set_defaults(module=module)
     return parser
 
 
@@ -43,7 +44,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     named = [name for name in words[:1] if name in COMMANDS]
     if sys.stdout is None:  # closed
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
-    parser = build_parser(named or COMMANDS)
+    try:
+        parser = build_parser(named or COMMANDS)
+    except LabError as error:
+        print(f"tslab {named[0]}: {error}", file=sys.stderr)
+        return error.exit_code
     arguments, unknown = parser.parse_known_args(words[:cut])
     if unknown:
         hint = "; a command and its options come after --" if named and named[0] in TAKE_PROGRAMS else ""

@@ -4,8 +4,8 @@ tslab samples 4711                   per thread, percentiles, and what the time 
 tslab samples 4711 --csv s.csv       the raw samples too; with --watch those that come meanwhile, until Ctrl-C
 tslab samples s.csv                  the same tables from raw samples
 
-One allocation in about 1,024 (TSLAB_SAMPLE) is timed from call to return. TSLAB_SAMPLE_CPU=16 in the process's environment
-also takes the thread's own clock for one slow sample in 16. The process keeps the newest 512.
+One allocation in about 1,024 (TSLAB_SAMPLE) is timed from call to return. TSLAB_SAMPLE_CPU=16 in the process's
+environment also takes the thread's own clock for one slow sample in 16. The process keeps the newest 512.
 """
 
 from __future__ import annotations
