@@ -53,7 +53,7 @@ static void sum_tallies(unsigned class, struct refill_tally *refills, struct cla
 /* Of all threads before the allocations of any: a block may be freed by another thread than its own. */
 static uint64_t frees_of(unsigned class) {
   uint64_t frees = heap_homeless_frees(class);
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
+  for (struct part *p = atomic_load_explicit(&active_parts, memory_order_acquire); p; p = p->next_active)
     frees += of(&p->bins[class].remote_frees) + list_totals(p, class).frees;
   return frees;
 }
@@ -63,11 +63,13 @@ void gather_class(unsigned class, tslab_class_stats *out) {
   struct class_tally tally;
   static _Atomic uint64_t least_from_list[CLASSES];
   count_own();
+  lock_take(&walk_lock);
   uint64_t slow = 0, frees = frees_of(class);
   struct class_totals totals = {0};
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
+  for (struct part *p = atomic_load_explicit(&active_parts, memory_order_acquire); p; p = p->next_active)
     heap_totals(p, class, &totals);
   sum_tallies(class, &refills, &tally); /* after the allocations, of which these are a part: never too many */
+  lock_release(&walk_lock);
   for (unsigned i = 0; i < PATHS_OF_CLASSES; i++) slow += refills.served[i];
   uint64_t size = class_size(class);
   uint64_t live = totals.allocations - min_size(frees, totals.allocations); /* fewer after double frees were survived */
@@ -248,7 +250,9 @@ void gather_global(tslab_stats_global *out) {
   out->allocations += bumped;
   out->frees += freed;
   out->live_bytes += bumped_live_bytes;
+  lock_take(&walk_lock);
   struct large_counts large = tally_large();
+  lock_release(&walk_lock);
   out->large_live_blocks = large.allocations - large.frees;
   out->large_live_bytes = large.allocated_bytes - large.freed_bytes;
   out->allocations += large.allocations;
@@ -263,13 +267,15 @@ void gather_global(tslab_stats_global *out) {
   out->returned_bytes = totals.returned;
   out->purge_calls = totals.purge_calls;
   out->purge_failures = totals.purge_failures;
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
+  out->parts = atomic_load_explicit(&parts_made, memory_order_relaxed);
+  lock_take(&walk_lock);
+  for (struct part *p = atomic_load_explicit(&active_parts, memory_order_acquire); p; p = p->next_active) {
     lock_take(&p->lock);
-    out->parts++;
     out->threads += p->live && !p->of_epochs;
     out->large_cached_bytes += large_cache_bytes(p);
     lock_release(&p->lock);
   }
+  lock_release(&walk_lock);
   out->misuses = misuse_count();
   out->leaked_at_fork = parts_given_up;
   out->leaked_blocks = leaked.blocks;
@@ -347,14 +353,14 @@ size_t gather_threads(void *rows, size_t most) {
   count_own();
   tslab_thread_stats rest = {0};
   lock_take(&parts_lock);
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
+  for (struct part *p = atomic_load_explicit(&active_parts, memory_order_acquire); p; p = p->next_active) {
     lock_take(&p->lock);
     bool of_thread = !p->of_epochs && p->tally, live = p->live;
     lock_release(&p->lock);
     if (!of_thread) continue;
     if (!live || count + 1 == most) {
       add_thread(&rest, p, true);
-      add_doings(&rest, &p->tally->doings);
+      if (p != &common_part) add_doings(&rest, &p->tally->doings);
       rest.alive += live;
       continue;
     }
@@ -367,6 +373,8 @@ size_t gather_threads(void *rows, size_t most) {
     rest.frees += p->tally->frees_before;
     count++;
   }
+  rest.allocations -= settled_in_epochs[0];
+  rest.frees -= settled_in_epochs[1];
   add_doings(&rest, &departed);
   lock_release(&parts_lock);
   row[count] = rest;
@@ -535,8 +543,10 @@ size_t gather_epochs(void *rows, size_t most) {
 
 static struct lock_totals of_parts(void) {
   struct lock_totals totals = {0};
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
+  lock_take(&walk_lock);
+  for (struct part *p = atomic_load_explicit(&active_parts, memory_order_acquire); p; p = p->next_active)
     lock_totals_add(&totals, &p->lock);
+  lock_release(&walk_lock);
   return totals;
 }
 

@@ -1,12 +1,14 @@
 /* scavenger: gives memory back without waiting for the next malloc.                                  floor: front
  *
  * A thread of its own, born when more than NOTICE bytes lie free for the first time, or, in a process of several
- * threads, when it holds more than HELD_NOTICE; asleep when a second long nothing was to do. Every tick, for each part:
- * what its depot held all the time since the last tick goes to the slabs, slabs that stood still are retired
- * or their holes purged; then free runs older than AGE go back to the kernel. So what is not used again within about a
- * second is returned. It takes the locks that slow paths take, one at a time and for a moment, and through a whole
- * round one that only those take who gather all there is. Where no thread can be made, slow paths purge when more than
- * INLINE_NOTICE lies free, and one of them tries again a minute later.
+ * threads, when it holds more than HELD_NOTICE; asleep when a second long nothing was to do. Every tick, for each part
+ * that did something or has something to give (part_notice): what its depot held all the time since the last tick goes
+ * to the slabs, slabs that stood still are retired or their holes purged, and what a dead thread left is settled; then
+ * free runs older than AGE go back to the kernel. So what is not used again within about a second is returned, and
+ * threads at rest, dead threads and blank parts of epochs cost nothing, however many they are. It takes the locks that
+ * slow paths take, one at a time and for a moment, and through a whole round one that only those take who gather all
+ * there is. Where no thread can be made, slow paths purge when more than INLINE_NOTICE lies free, and one of them tries
+ * again a minute later.
  *
  * It also publishes (front/publish.h). Three rules make sure that a reader outside finds a heap of PUBLISH_LEAST bytes
  * or more, whatever the program does next:
@@ -38,6 +40,8 @@
 
 #define NOTICE        (512 * KiB)
 #define DEPOT_NOTICE  (256 * KiB)
+#define DEAD_NOTICE   16        /* dead threads' parts that wait for it, or */
+#define SLABS_NOTICE  (4 * MiB) /* what one has in slabs */
 #define INLINE_NOTICE (32 * MiB)
 #define HELD_NOTICE   (2 * MiB) /* what frees may leave behind where they start no scavenger */
 #define TICK_MS       250
@@ -70,6 +74,13 @@ static void look_for_visits(struct part *part) {
   lock_release(&part->lock);
 }
 
+static bool is_dead(struct part *part) {
+  lock_take(&part->lock);
+  bool dead = !part->live;
+  lock_release(&part->lock);
+  return dead;
+}
+
 /* Of an epoch under its lock: who counts its blocks, or destroys it, must find each on a list or in its slab; and what
  * comes free last here ends it. */
 static size_t tidy(struct part *part, bool now) {
@@ -77,16 +88,52 @@ static size_t tidy(struct part *part, bool now) {
   struct epoch *e = (struct epoch *)(void *)lifetime;
   size_t freed = chunk_cache_flush(part, now);
   if (!part->of_epochs) spare_settle_claim(part);
-  if (part->of_epochs && !e) return freed; /* it holds nothing else, and may be an epoch's before we are done */
+  if (part->of_epochs && !e) { /* it holds nothing else, and may be an epoch's before we are done */
+    part_settle(part);
+    return freed;
+  }
   if (!now) look_for_visits(part);
+  if (!part->of_epochs && part != &common_part && is_dead(part)) return freed + heap_settle_dead(part);
   if (e) epoch_lock(e);
   if (__atomic_load_n(&part->lifetime, __ATOMIC_RELAXED) == lifetime) {
-    freed += heap_flush_dead(part);
+    if (e || part == &common_part) freed += heap_flush_dead(part);
     freed += now ? heap_flush_depot(part, SIZE_MAX) : heap_flush_stale(part);
     freed += heap_trim(part, now) + large_cache_flush(part, now);
   }
   if (e) ending_finish_if_done(e);
   return freed;
+}
+
+static bool keeps_chunks(const struct part *part) { return part->chunks.claimed != 0 || part->chunks.spare_of != 0; }
+
+/* Notices a part that the next round must look at again. */
+static void notice_again(struct part *part) {
+  if (LOAD_RACING(part->settled)) return;
+  lock_take(&part->lock);
+  bool dies = !part->live && !part->of_epochs && part != &common_part;
+  if (dies || part->restless_slabs || part->depot_bytes || part->large.count || keeps_chunks(part)) part_notice(part);
+  lock_release(&part->lock);
+}
+
+/* Only the parts that were noticed since the last round. */
+static size_t tidy_noticed(void) {
+  size_t freed = 0;
+  struct part *part = atomic_exchange_explicit(&noticed_parts, NULL, memory_order_acquire), *next;
+  for (; part; part = next) {
+    next = part->next_noticed;
+    atomic_store_explicit(&part->noticed, false, memory_order_release); /* pairs with part_notice_first */
+    if (!LOAD_RACING(part->settled)) freed += tidy(part, false);
+    notice_again(part);
+  }
+  return freed;
+}
+
+/* Every part that may hold something. */
+static size_t tidy_all(void) {
+  size_t freed = tidy(&common_part, true);
+  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
+    if (!LOAD_RACING(p->settled)) freed += tidy(p, true);
+  return freed + tidy(&common_part, true);
 }
 
 #define CHUNKS_A_TICK 64 /* of an epoch, whose lock is held meanwhile */
@@ -108,8 +155,7 @@ static size_t tick_once(void) {
   visited = false;
   spares_age(false);
   pages_set_tick(tick);
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
-    freed += tidy(p, false);
+  freed += tidy_noticed();
   freed += purge_dead_pages();
   freed += pages_purge(tick - AGE + 1, SIZE_MAX);
   lock_release(&round_lock);
@@ -135,7 +181,9 @@ static bool publish_and_time(uint64_t *not_before) {
 /* Returns true if a slow path may bring news before the next tick. */
 static bool publish(void) {
   static uint64_t not_before;
-  if (visited && ticks_now() < not_before) return true; /* the last look before a quiet time counts */
+  static bool is_told; /* what was published last is of a quiet time */
+  if (ticks_now() < not_before && (visited || is_told)) return visited; /* the last look before a quiet time counts */
+  is_told = !visited;
   return publish_and_time(&not_before) && visited;
 }
 
@@ -202,7 +250,8 @@ static bool is_due(void) {
  * of slabs alone say little: a program with one block of each of 20 sizes has 20 granules and uses 20 pages. */
 static size_t heap_bytes(void) {
   struct pages_totals totals = pages_totals();
-  size_t bytes = totals.committed - totals.free_clean - totals.free_dirty, slabs = 0, used = 0;
+  size_t bytes = totals.committed - totals.free_clean - totals.free_dirty, used = 0;
+  size_t slabs = (size_t)atomic_load_explicit(&common_part.slab_granules, memory_order_relaxed) << GRANULE_SHIFT;
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
     slabs += (size_t)atomic_load_explicit(&p->slab_granules, memory_order_relaxed) << GRANULE_SHIFT;
     used += LOAD_RACING(p->first_use_bytes);
@@ -227,7 +276,7 @@ static COLD bool is_wanted(void) {
 
 static void purge_inline(void) {
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
-    large_cache_flush(p, true);
+    if (!LOAD_RACING(p->settled)) large_cache_flush(p, true);
   pages_purge(UINT64_MAX, SIZE_MAX);
 }
 
@@ -304,7 +353,12 @@ void scavenger_notice(const struct part *part) { notice(depot_bytes_of(part), BY
 
 void scavenger_notice_malloc(const struct part *part) { notice(depot_bytes_of(part), BY_MALLOC); }
 
-void scavenger_notice_death(const struct part *part) { notice(part->granted_bytes + depot_bytes_of(part), BY_MALLOC); }
+void scavenger_notice_death(const struct part *part) {
+  size_t slabs = (size_t)atomic_load_explicit(&part->slab_granules, memory_order_relaxed) << GRANULE_SHIFT;
+  unsigned waiting = atomic_load_explicit(&unsettled_parts, memory_order_relaxed);
+  bool much = waiting >= DEAD_NOTICE || slabs > SLABS_NOTICE;
+  notice(much ? SIZE_MAX : part->granted_bytes + depot_bytes_of(part), BY_MALLOC);
+}
 
 void scavenger_notice_thread(void) {
   if (atomic_load_explicit(&state, memory_order_relaxed) == UNBORN && holds_much()) notice(SIZE_MAX, BY_MALLOC);
@@ -335,8 +389,7 @@ void scavenger_after_fork_child(void) {
 /* Under round_lock. */
 static void gather_free(void) {
   if (current_part != &empty_part) heap_flush_lists(current_part);
-  for (int turn = 0; turn < 2; turn++) /* what one part held may be the last of another's slab */
-    for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) tidy(p, true);
+  for (int turn = 0; turn < 2; turn++) tidy_all(); /* what one part held may be the last of another's slab */
   spares_age(true);
   reserve_empty();
 }

@@ -111,34 +111,41 @@ static struct chain take_own(struct part *part, unsigned class, unsigned wanted)
   return chain;
 }
 
-/* A slab that a dead thread left listed becomes this part's. Its blocks that are still live are now freed remotely by
- * those who thought them local, which is correct, only slower. */
-static bool adopt(struct part *part, unsigned class) {
-  if (part->lifetime || atomic_load_explicit(&dead_parts, memory_order_relaxed) == 0) return false;
+/* A listed slab becomes another part's. Its blocks that are still live are now freed remotely by the threads that they
+ * were local to, which is correct, only slower. Under both locks. */
+static void change_owner(struct part *from, struct part *to, struct run *slab) {
+  unlink_slab(&from->bins[slab->class], slab);
+  lose(from, slab);
+  give_home(to, slab);
+  if (slab_count(word_of(slab)) && to == &common_part) insert_first(&to->bins[slab->class], slab);
+  else insert_last(&to->bins[slab->class], slab);
+}
+
+/* Takes the first listed slab of a part that no thread has. */
+static bool adopt_from(struct part *from, struct part *part, unsigned class) {
+  struct bin *bin = &from->bins[class];
   struct class_tally *tally = &part->tally->classes[class];
-  for (struct part *dead = atomic_load_explicit(&all_parts, memory_order_acquire); dead; dead = dead->next_part) {
-    struct bin *bin = &dead->bins[class];
-    if (__atomic_load_n(&bin->first, __ATOMIC_RELAXED) == 0) continue;
-    tally_add(&tally->adopt_attempts, 1);
-    if (!lock_try(&dead->lock)) {
-      tally_add(&tally->adopt_failures, 1);
-      continue;
-    }
-    struct run *slab = bin->first && !dead->live && !dead->lifetime ? slab_at(bin->first) : NULL;
-    if (slab) {
-      unlink_slab(bin, slab);
-      lose(dead, slab);
-      give_home(part, slab);
-      insert_last(&part->bins[class], slab);
-    }
-    lock_release(&dead->lock);
-    if (slab) {
-      tally_stage(part->tally, PATH_ADOPTED);
-      return true;
-    }
-    tally_add(&tally->adopt_failures, 1);
+  if (__atomic_load_n(&bin->first, __ATOMIC_RELAXED) == 0) return false;
+  tally_add(&tally->adopt_attempts, 1);
+  bool locked = from == &common_part || lock_try(&from->lock), adopted = false;
+  if (from == &common_part) tally_wait(part->tally, lock_take(&from->lock));
+  if (locked) {
+    adopted = bin->first && !from->live && !from->lifetime;
+    if (adopted) change_owner(from, part, slab_at(bin->first));
+    lock_release(&from->lock);
   }
-  return false;
+  if (adopted) tally_stage(part->tally, PATH_ADOPTED);
+  else tally_add(&tally->adopt_failures, 1);
+  return adopted;
+}
+
+/* A slab of dead threads: what they left is in common_part, but for the thread that died last, until the scavenger's
+ * next look. However many are dead, these two are all that is asked. */
+static bool adopt(struct part *part, unsigned class) {
+  if (part->lifetime) return false;
+  if (adopt_from(&common_part, part, class)) return true;
+  struct part *dead = atomic_load_explicit(&last_dead_part, memory_order_acquire);
+  return dead && adopt_from(dead, part, class);
 }
 
 static struct run *new_slab(struct lifetime *lifetime, unsigned class, struct pages_how *how) {
@@ -166,6 +173,36 @@ static bool make_slab(struct part *part, unsigned class) {
 struct chain bins_take(struct part *part, unsigned class, unsigned wanted) {
   struct chain chain = take_own(part, class, wanted);
   if (chain.count == 0 && (adopt(part, class) || make_slab(part, class))) chain = take_own(part, class, wanted);
+  return chain;
+}
+
+/* The first blocks of common_part's list, up to one that is damaged: the thread that gets that one tells, and what
+ * follows it is lost. */
+static struct chain cut_shared(unsigned class, unsigned most) {
+  struct chain all = list_chain(&common_part, class), first = {all.head, 1};
+  void *last = all.head;
+  while (first.count < most && first.count < all.count && block_is_intact(last)) {
+    last = block_next(last);
+    first.count++;
+  }
+  struct chain rest = {CHAIN_END, 0};
+  if (block_is_intact(last)) {
+    if (first.count < all.count) rest = (struct chain){block_next(last), all.count - first.count};
+    block_link(last, CHAIN_END);
+  }
+  list_set(&common_part, class, rest);
+  return first;
+}
+
+struct chain bins_take_shared(struct part *part, unsigned class, unsigned most) {
+  struct chain chain = EMPTY_CHAIN;
+  tally_wait(part->tally, lock_take(&common_part.lock));
+  common_part.tally = part->tally; /* which counts what this takes */
+  if (common_part.list[class] == CHAIN_END) list_set(&common_part, class, bins_take(&common_part, class, most));
+  if (common_part.list[class] != CHAIN_END) chain = cut_shared(class, most);
+  common_part.tally = &nobodys_tally;
+  part_notice(&common_part);
+  lock_release(&common_part.lock);
   return chain;
 }
 
@@ -346,12 +383,12 @@ void bins_return_batch(struct part *part, void *const *blocks, unsigned count) {
 
 /* ---- settling ---------------------------------------------------------------------------------------------------- */
 
-static struct part *lock_part_of(struct run *slab) {
+static struct part *lock_part_of(struct run *slab, struct lock **guard) {
   for (;;) {
     struct part *part = part_of(slab);
-    tally_wait(tally_here(), lock_take(&part->lock));
+    *guard = part_lock(part);
     if (part_of(slab) == part) return part;
-    lock_release(&part->lock); /* it was adopted in between */
+    lock_release(*guard); /* it was adopted in between */
   }
 }
 
@@ -398,9 +435,16 @@ static bool settle_locked(struct part *part, struct run *slab, bool spare_may_st
 
 void bins_settle(struct run *slab) {
   if (UNLIKELY(pages_is_frozen(slab))) return; /* it stays PENDING, so nobody comes by again */
-  struct part *part = lock_part_of(slab);
+  struct lock *guard;
+  struct part *part = lock_part_of(slab, &guard);
+  if (UNLIKELY(part->settled)) { /* the slab was full; now others may have it: the guard is common_part's lock */
+    lose(part, slab);
+    give_home(&common_part, slab);
+    part = &common_part;
+  }
   settle_locked(part, slab, true);
-  lock_release(&part->lock);
+  part_notice(part);
+  lock_release(guard);
 }
 
 void bins_after_fork(void) {
@@ -449,11 +493,19 @@ static size_t purge_one(struct part *part, struct run *slab) {
 }
 
 /* A slab is left alone until its word stood still from one look to the next, and purged once for each time that it did:
- * `seen` is the word that it was purged at, or the complement of the one at the last look. */
+ * `seen` is the word that it was purged at, or the complement of the one at the last look. At the look after that it
+ * becomes QUIET, and costs nothing until its next block comes back. */
 static size_t trim_slab(struct part *part, struct run *slab, bool now) {
   uint64_t word = word_of(slab);
+  if (word & SLAB_QUIET) return 0;
   bool purged = slab->seen == word, still = purged || slab->seen == ~word;
   if (!purged) slab->seen = ~word;
+  if (purged && !slab_all_free(word)) {
+    if (atomic_compare_exchange_strong_explicit(&slab->word, &word, word | SLAB_QUIET, memory_order_relaxed,
+                                                memory_order_relaxed))
+      return 0;
+  }
+  part->restless_slabs++;
   if (!(now || still) || (purged && !slab_all_free(word))) return 0;
   if (atomic_fetch_or_explicit(&slab->word, SLAB_PENDING, memory_order_relaxed) & SLAB_PENDING) return 0;
   if (!slab_all_free(word_of(slab))) return purge_one(part, slab);
@@ -462,6 +514,23 @@ static size_t trim_slab(struct part *part, struct run *slab, bool now) {
 }
 
 #define SLABS_A_LOCK 32 /* looked at before the part's thread gets a chance */
+
+void bins_leave(struct part *part) {
+  for (bool more = true; more;) {
+    unsigned moved = 0;
+    lock_take(&part->lock);
+    for (unsigned class = 0; class < CLASSES && !part->live && moved < SLABS_A_LOCK; class++) {
+      struct bin *bin = &part->bins[class];
+      if (!bin->first) continue;
+      lock_take(&common_part.lock);
+      for (; bin->first && moved < SLABS_A_LOCK; moved++) change_owner(part, &common_part, slab_at(bin->first));
+      part_notice(&common_part);
+      lock_release(&common_part.lock);
+    }
+    more = moved == SLABS_A_LOCK;
+    lock_release(&part->lock);
+  }
+}
 
 /* Turns the list once round, so that its order stays and no position need be remembered while the lock is free. */
 static size_t trim_bin(struct part *part, struct bin *bin, bool now) {
@@ -483,6 +552,7 @@ static size_t trim_bin(struct part *part, struct bin *bin, bool now) {
 size_t bins_trim(struct part *part, bool now) {
   size_t freed = 0;
   lock_take(&part->lock);
+  part->restless_slabs = 0;
   for (unsigned class = 0; class < CLASSES; class++) freed += trim_bin(part, &part->bins[class], now);
   lock_release(&part->lock);
   return freed;

@@ -10,9 +10,13 @@
 
 #include "heap/part.h"
 
-/* Blocks for an empty list, from this part's slabs, a dead thread's or a new one; `wanted` at the least when a unit
+/* Blocks for an empty list, from this part's slabs, one of common_part or a new one; `wanted` at the least when a unit
  * must be linked, up to eight. count 0 without memory. Under part->lock. */
 HIDDEN struct chain bins_take(struct part *part, unsigned class, unsigned wanted);
+
+/* A few blocks of a slab that threads share, for a thread that uses the class little: `most` at the most, count 0
+ * without memory. They stay common_part's: their frees are remote. Under part->lock. */
+HIDDEN struct chain bins_take_shared(struct part *part, unsigned class, unsigned most);
 
 /* Puts a chain on its blocks' slabs. `gate` is the lock of the part that the chain comes from, not held; NULL when it
  * comes from a thread without a part. A block that was freed twice, or written to since, is a misuse; that block and
@@ -32,6 +36,9 @@ HIDDEN void bins_count_used(uint64_t used[CLASSES]); /* blocks that slabs hand o
 
 /* Retires slabs that are empty, spares too, at most `most`; returns how many. No lock held. */
 HIDDEN unsigned bins_retire_empty(struct part *part, unsigned most);
+
+/* The listed slabs of a dead thread's part become common_part's; none if a thread has the part meanwhile. */
+HIDDEN void bins_leave(struct part *part);
 
 /* See heap_trim. No lock held but the epoch's. */
 HIDDEN size_t bins_trim(struct part *part, bool now);

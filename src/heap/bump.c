@@ -121,8 +121,10 @@ unsigned bump_blocks(const struct run *chunk) {
 
 uint64_t bump_allocations(void) {
   uint64_t sum = 0;
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
+  lock_take(&walk_lock);
+  for (struct part *p = atomic_load_explicit(&active_parts, memory_order_acquire); p; p = p->next_active)
     sum += part_bumped(p);
+  lock_release(&walk_lock);
   return sum;
 }
 

@@ -95,6 +95,7 @@ bool chunk_cache_put(struct part *part, struct run *chunk) {
     if (cache->count == cache->claimed) excess = claim(cache, cache->claimed + 1u, cache->spare);
     clear(chunk);
     link_newest(cache, chunk);
+    part_notice(plain);
   }
   lock_release(&plain->lock);
   if (UNLIKELY(excess != NULL)) give_back(NULL, excess);
@@ -121,6 +122,7 @@ bool chunk_cache_claim_spare(struct part *plain, uint32_t index, size_t granules
   struct run *going = take_oldest(cache, cache->count - min_size(cache->count, left));
   STORE_RACING(cache->spare_of, index);
   struct run *excess = claim(cache, left, granules);
+  part_notice(plain);
   lock_release(&plain->lock);
   give_back(going, excess);
   return true;

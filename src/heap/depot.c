@@ -45,6 +45,7 @@ bool depot_is_full(const struct part *part, unsigned class, unsigned count) {
 bool depot_put(struct part *part, unsigned class, struct chain chain) {
   struct bin *bin = &part->bins[class];
   if (depot_is_full(part, class, chain.count)) return false;
+  part_notice(part);
   if (!join(part, class, chain)) {
     uint16_t index = take_record(part);
     if (!index) return false;

@@ -46,6 +46,25 @@ static enum path served_by(const struct part *part) {
   return stages ? (enum path)log2_floor(stages) : PATH_SLAB;
 }
 
+/* A thread of many gets slabs of its own for a class once it uses it: until then it would hold a page or more of each
+ * class that it ever took a block of. docs/decisions/0030. */
+#define SHARING_THREADS 16
+#define SHARED_BLOCKS   64 /* taken by a thread from slabs that it shares */
+#define SHARED_AT_ONCE  8
+#define SHARED_BYTES    512
+
+static bool uses_little(const struct part *part, unsigned class) {
+  const struct bin *bin = &part->bins[class];
+  return bin->allocations < SHARED_BLOCKS && bin->slabs == 0 && !part->lifetime &&
+         atomic_load_explicit(&live_parts, memory_order_relaxed) > SHARING_THREADS;
+}
+
+static struct chain take_from_slabs(struct part *part, unsigned class) {
+  if (UNLIKELY(uses_little(part, class)))
+    return bins_take_shared(part, class, blocks_in(class, SHARED_BYTES, SHARED_AT_ONCE));
+  return bins_take(part, class, list_cap(&part->bins[class], class) / 4u);
+}
+
 void *heap_refill(struct part *part, unsigned class) {
   struct bin *bin = &part->bins[class];
   if (part->remote.count) heap_flush_remote(part); /* what waits there must not wait for a thread that frees no more */
@@ -58,7 +77,7 @@ void *heap_refill(struct part *part, unsigned class) {
     struct chain chain = depot_take(part, class);
     if (bin->halvings) bin->halvings = 0;
     else if (chain.count > 0) list_grow(part, class, true); /* the list was too short for it */
-    if (chain.count == 0) chain = bins_take(part, class, list_cap(bin, class) / 4u);
+    if (chain.count == 0) chain = take_from_slabs(part, class);
     else tally_stage(part->tally, PATH_DEPOT);
     list_set(part, class, chain);
   }
@@ -317,7 +336,7 @@ void heap_bury_others(void) {
 /* This thread's, which wait to go to their slabs. */
 static void count_remote(uint64_t count[CLASSES]) {
   if (!current_thread) return;
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
+  for (struct part *p = atomic_load_explicit(&active_parts, memory_order_acquire); p; p = p->next_active) {
     for (unsigned i = 0; i < p->remote.count; i++) {
       const struct run *run = pages_run_of(p->remote_blocks[i]);
       if (run && run->kind == RUN_SLAB) count[run->class]++; /* else freed twice */
@@ -334,7 +353,7 @@ void heap_count_leaked(void) {
   leaked.blocks = leaked.bytes = 0;
   for (unsigned class = 0; class < CLASSES; class++) {
     struct class_totals totals = {0};
-    for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
+    for (struct part *p = atomic_load_explicit(&active_parts, memory_order_acquire); p; p = p->next_active)
       heap_totals(p, class, &totals);
     had[class] += totals.allocations - totals.frees - heap_homeless_frees(class) + totals.cached;
     if (used[class] <= had[class]) continue;
@@ -416,6 +435,13 @@ size_t heap_flush_dead(struct part *part) {
     moved += chain.count * class_size(class);
     bins_return(&part->lock, chain);
   }
+  return moved;
+}
+
+size_t heap_settle_dead(struct part *part) {
+  size_t moved = heap_flush_dead(part) + heap_flush_depot(part, SIZE_MAX) + large_cache_flush(part, true);
+  bins_leave(part);
+  part_settle(part);
   return moved;
 }
 

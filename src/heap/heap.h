@@ -68,6 +68,10 @@ HIDDEN void heap_leave(struct part *part);
  * moved. */
 HIDDEN size_t heap_flush_dead(struct part *part);
 
+/* Moves all that a dead thread's part holds to slabs, and those that have something to give to common_part, and settles
+ * the part (heap/part.h), if it has no thread all the while. Returns bytes moved. */
+HIDDEN size_t heap_settle_dead(struct part *part);
+
 /* A large block in the part's epoch: slab/large.h's, charged and listed where there is a lifetime. */
 HIDDEN void *heap_large_alloc(struct part *part, size_t size, size_t alignment, bool *zero);
 /* `part`: the thread's of epoch 0, or empty_part. The first is quick, and false when it is not possible: then nothing
@@ -106,8 +110,8 @@ extern HIDDEN struct leaked leaked;
  * `now`), the pages between live blocks. From any thread. Returns bytes that became free. */
 HIDDEN size_t heap_trim(struct part *part, bool now);
 
-/* What the part has done and holds for one class; everything under its lock, so exact but for its thread's calls of
- * this moment. */
+/* What the part, which is active, has done and holds for one class; everything under its lock, so exact but for its
+ * thread's calls of this moment. */
 struct class_totals {
   uint64_t allocations, frees, remote_frees, refills, overflows, cached, slabs, born, retired;
 };

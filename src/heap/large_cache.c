@@ -92,6 +92,7 @@ void large_cache_put(struct part *part, struct run *run) {
     cache->runs[cache->count++] = (uint32_t)run_index(run);
     STORE_RACING(cache->granules, cache->granules + run->granules);
     if (cache->granules > cache->most) set_most(cache, cache->granules);
+    part_notice(part);
   }
   lock_release(&part->lock);
 }

@@ -101,6 +101,7 @@ unsigned list_settle(struct part *part, unsigned class) {
   if (UNLIKELY(part->sampling.timings == TIMED)) sample_count(part);
   mallocs += add_up(part, class, 0);
   bump(&part->visits, 1);
+  part_notice(part);
   part->bins[class].last_visit = part->visits;
   return mallocs;
 }

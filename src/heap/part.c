@@ -1,10 +1,13 @@
 /* part: see part.h.                                                                                  floor: heap */
 #include "heap/part.h"
 
+#include "base/options.h"
 #include "heap/fast.h"
+#include "heap/heap.h"
 #include "heap/large_cache.h"
 #include "heap/lists.h"
 #include "heap/quarantine.h"
+#include "heap/sample.h"
 #include "os/os.h"
 #include <string.h>
 
@@ -14,34 +17,77 @@ __thread struct part *current_part = &empty_part;
 __thread struct thread *current_thread __attribute__((section(".tdata.current_thread"))) = NULL;
 __thread uint8_t thread_heap_state;
 __thread uint8_t thread_frees_unborn;
-struct part *_Atomic all_parts;
-struct lock parts_lock;
-_Atomic unsigned dead_parts, live_parts;
+struct part common_part;
+uint64_t settled_in_epochs[2];
+struct part *_Atomic all_parts, *_Atomic active_parts, *_Atomic noticed_parts, *_Atomic last_dead_part;
+struct lock parts_lock, walk_lock;
+_Atomic uint32_t parts_made;
+_Atomic unsigned unsettled_parts, live_parts;
 unsigned parts_given_up;
 
 static struct {
   struct part *pool;  /* dead threads' */
   struct part *blank; /* of ended epochs */
   struct cuttings cuttings;
-  uint32_t made;
+  uint32_t generation; /* of processes: counts forks */
 } own;
 
 _Static_assert(sizeof(struct part) <= GRANULE / 4, "several parts to a granule");
+
+/* ---- the lists of parts ------------------------------------------------------------------------------------------ */
+
+static void link_active(struct part *part) {
+  struct part *head = atomic_load_explicit(&active_parts, memory_order_relaxed);
+  part->next_active = head;
+  part->previous_active = NULL;
+  if (head) head->previous_active = part;
+  atomic_store_explicit(&active_parts, part, memory_order_release); /* pairs with every walk of the list */
+}
+
+static void unlink_active(struct part *part) {
+  if (part->previous_active) part->previous_active->next_active = part->next_active;
+  else atomic_store_explicit(&active_parts, part->next_active, memory_order_relaxed);
+  if (part->next_active) part->next_active->previous_active = part->previous_active;
+}
+
+NOINLINE void part_notice_first(struct part *part) {
+  /* Acquire: pairs with the scavenger's release, before which it read next_noticed. */
+  if (atomic_exchange_explicit(&part->noticed, true, memory_order_acquire)) return;
+  part->next_noticed = atomic_load_explicit(&noticed_parts, memory_order_relaxed);
+  /* Release: pairs with the scavenger's exchange, which takes all, so that there is no ABA. */
+  while (!atomic_compare_exchange_weak_explicit(&noticed_parts, &part->next_noticed, part, memory_order_release,
+                                                memory_order_relaxed)) {}
+}
+
+static void begin_lists(struct part *part) {
+  part->unused_batch = 1;
+  part->plain = part;
+  part->remote.room = part->of_epochs ? 0 : REMOTE_BYTES;
+  for (unsigned class = 0; class < CLASSES; class++) {
+    part->list[class] = CHAIN_END;
+    part->inverse[class] = class_inverse(class);
+  }
+}
+
+/* With the first part of all. */
+static void begin_common(void) {
+  begin_lists(&common_part);
+  static struct quarantine quarantine;
+  if (TSLAB_HARDENED) common_part.quarantine = &quarantine;
+  common_part.tally = &nobodys_tally;
+  link_active(&common_part);
+}
 
 static struct part *cut_part(bool of_epochs) {
   size_t more = TSLAB_HARDENED ? sizeof(struct quarantine) : 0;
   struct part *part = pages_cut(&own.cuttings, sizeof(struct part) + more);
   if (!part) return NULL;
   if (more) part->quarantine = (struct quarantine *)(void *)(part + 1);
-  part->index = ++own.made;
+  if (!atomic_load_explicit(&active_parts, memory_order_relaxed)) begin_common();
+  part->index = atomic_fetch_add_explicit(&parts_made, 1, memory_order_relaxed) + 1;
   part->of_epochs = of_epochs;
-  part->plain = part;
-  part->unused_batch = 1;
-  part->remote.room = of_epochs ? 0 : REMOTE_BYTES;
-  for (unsigned class = 0; class < CLASSES; class++) {
-    part->list[class] = CHAIN_END;
-    part->inverse[class] = class_inverse(class);
-  }
+  begin_lists(part);
+  link_active(part);
   part->next_part = atomic_load_explicit(&all_parts, memory_order_relaxed);
   atomic_store_explicit(&all_parts, part, memory_order_release); /* pairs with every walk of the list */
   return part;
@@ -102,8 +148,36 @@ static void give_up_lists(struct part *part) {
 
 static void put_in_pool(struct part *part) {
   part->next_dead = own.pool;
+  part->pooled = true;
   own.pool = part;
-  atomic_fetch_add_explicit(&dead_parts, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&unsettled_parts, 1, memory_order_relaxed);
+  atomic_store_explicit(&last_dead_part, part, memory_order_relaxed);
+  part_notice(part);
+}
+
+/* Under parts_lock, and not the part's. */
+static void unsettle(struct part *part) {
+  if (!part->settled) return;
+  if (part->generation != own.generation) { /* a thread that the child does not have may have been looking at it */
+    lock_reset(&part->lock);
+    atomic_store_explicit(&part->noticed, false, memory_order_relaxed);
+  }
+  lock_take(&part->lock);
+  lock_take(&common_part.lock);
+  STORE_RACING(part->settled, false);
+  lock_release(&common_part.lock);
+  lock_release(&part->lock);
+  link_active(part);
+}
+
+static struct part *take_from_pool(void) {
+  struct part *part = own.pool;
+  if (!part) return NULL;
+  own.pool = part->next_dead;
+  part->pooled = false;
+  if (part->settled) unsettle(part);
+  else atomic_fetch_sub_explicit(&unsettled_parts, 1, memory_order_relaxed);
+  return part;
 }
 
 static void begin_tally(struct part *part) {
@@ -120,30 +194,31 @@ static void begin_tally(struct part *part) {
 
 struct part *part_acquire(void) {
   lock_take(&parts_lock);
-  struct part *part = own.pool;
-  if (part) {
-    own.pool = part->next_dead;
-    atomic_fetch_sub_explicit(&dead_parts, 1, memory_order_relaxed);
-  } else {
-    part = cut_part(false);
-  }
+  struct part *part = take_from_pool();
+  if (!part) part = cut_part(false);
   if (part && !part->tally) part->tally = tally_make();
   if (part && part->tally) begin_tally(part);
   if (part && !part->tally) part->tally = &nobodys_tally;
+  if (part) {
+    lock_take(&part->lock);
+    part->live = true;
+    atomic_fetch_add_explicit(&live_parts, 1, memory_order_relaxed);
+    lock_release(&part->lock);
+  }
   lock_release(&parts_lock);
-  if (!part) return NULL;
-  lock_take(&part->lock);
-  part->live = true;
-  atomic_fetch_add_explicit(&live_parts, 1, memory_order_relaxed);
-  lock_release(&part->lock);
   return part;
 }
 
 struct part *part_take_blank(struct lifetime *lifetime) {
   lock_take(&parts_lock);
   struct part *part = own.blank;
-  if (part) own.blank = part->next_dead;
-  else part = cut_part(true);
+  if (part) {
+    own.blank = part->next_dead;
+    part->pooled = false;
+    unsettle(part);
+  } else {
+    part = cut_part(true);
+  }
   lock_release(&parts_lock);
   if (!part) return NULL;
   lock_take(&part->lock);
@@ -168,9 +243,116 @@ void part_give_back(struct part *part) {
   lock_release(&part->lock);
   lock_take(&parts_lock);
   part->next_dead = own.blank;
+  part->pooled = true;
+  part_notice(part);
   own.blank = part;
   lock_release(&parts_lock);
 }
+
+/* ---- settling ---------------------------------------------------------------------------------------------------- */
+
+struct lock *part_lock(struct part *part) {
+  for (;;) {
+    struct lock *guard = part_guard(part);
+    tally_wait(tally_here(), lock_take(guard));
+    if (LIKELY(guard == part_guard(part))) return guard;
+    lock_release(guard); /* it was settled, or a thread got it, in between */
+  }
+}
+
+static bool holds_nothing(const struct part *part) {
+  for (unsigned class = 0; class < CLASSES; class++) {
+    const struct bin *bin = &part->bins[class];
+    if (bin->listed || bin->depot_blocks || !list_is_settled(part, class)) return false;
+  }
+  return part->large.count == 0 && part->chunks.claimed == 0 && part->chunks.spare_of == 0 && !part->sampling.aside;
+}
+
+static void move(uint64_t *to, uint64_t *from) {
+  tally_add(to, *from);
+  __atomic_store_n(from, 0, __ATOMIC_RELAXED);
+}
+
+static void move_lock_counts(struct lock *to, struct lock *from) {
+  move(&to->taken, &from->taken);
+  move(&to->contended, &from->contended);
+  move(&to->waited, &from->waited);
+  move(&to->held, &from->held);
+}
+
+/* What the part counted is common_part's from now on; its caps start anew. Under walk_lock, so that no reader sees a
+ * part of it twice. */
+static void move_counts(struct part *part) {
+  for (unsigned class = 0; class < CLASSES; class++) {
+    struct bin *from = &part->bins[class], *to = &common_part.bins[class];
+    if (part->of_epochs) {
+      settled_in_epochs[0] += from->allocations;
+      settled_in_epochs[1] += from->frees + from->remote_frees;
+    }
+    move(&to->allocations, &from->allocations);
+    move(&to->frees, &from->frees);
+    move(&to->remote_frees, &from->remote_frees);
+    move(&to->refills, &from->refills);
+    move(&to->overflows, &from->overflows);
+    to->born += from->born, from->born = 0;
+    to->retired += from->retired, from->retired = 0;
+    from->cap = 0;
+    from->halvings = from->due = 0;
+    from->countdown = 0;
+    part->count[class] = (struct count){0, 0};
+  }
+  part->opened = 0;
+  part->restless_slabs = 0;
+  STORE_RACING(part->granted_bytes, 0);
+  move(&common_part.served, &part->served);
+  move(&common_part.freed, &part->freed);
+  tally_add(&common_part.bump.allocations, part_bumped(part));
+  part->bump.allocations = part->bump.sealed = part->bump.count = 0;
+  move_lock_counts(&common_part.lock, &part->lock);
+}
+
+/* Under parts_lock. *tally: what the part does not need any more. */
+static bool settle_locked(struct part *part, struct tally **tally) {
+  lock_take(&part->lock);
+  bool settles = part->pooled && !part->live && !part->settled && holds_nothing(part);
+  if (settles) {
+    lock_take(&common_part.lock);
+    move_counts(part);
+    part->generation = own.generation;
+    STORE_RACING(part->settled, true);
+    lock_release(&common_part.lock);
+  }
+  lock_release(&part->lock);
+  if (!settles) return false;
+  unlink_active(part);
+  if (part->of_epochs) return true;
+  if (part->tally != &nobodys_tally) {
+    *tally = part->tally;
+    tally_settle(*tally);
+  }
+  part->tally = NULL;
+  atomic_fetch_sub_explicit(&unsettled_parts, 1, memory_order_relaxed);
+  struct part *last = part;
+  atomic_compare_exchange_strong_explicit(&last_dead_part, &last, NULL, memory_order_relaxed, memory_order_relaxed);
+  return true;
+}
+
+bool part_settle(struct part *part) {
+  struct tally *tally = NULL;
+  lock_take(&walk_lock);
+  lock_take(&parts_lock);
+  bool settled = settle_locked(part, &tally);
+  lock_release(&parts_lock);
+  lock_release(&walk_lock);
+  if (!tally) return settled;
+  tally_purge(tally);
+  lock_take(&parts_lock);
+  tally_free(tally);
+  lock_release(&parts_lock);
+  return settled;
+}
+
+/* ---- in a fork child --------------------------------------------------------------------------------------------- */
 
 static void bury(struct part *part) {
   part->live = false;
@@ -178,13 +360,25 @@ static void bury(struct part *part) {
   give_up_lists(part);
 }
 
+/* The scavenger of the parent may have had some in its hands. */
+static void notice_again(struct part *part) {
+  if (!atomic_load_explicit(&part->noticed, memory_order_relaxed)) return; /* what is not written is not copied */
+  atomic_store_explicit(&part->noticed, false, memory_order_relaxed);
+  part_notice(part);
+}
+
+/* Settled parts stay as they are: the locks that guard them were free. */
 void parts_bury_others(void) {
-  own.pool = NULL;
-  atomic_store(&dead_parts, 0);
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
+  own.generation++;
+  lock_reset(&walk_lock);
+  atomic_store(&noticed_parts, NULL);
+  notice_again(&common_part);
+  for (struct part *p = atomic_load_explicit(&active_parts, memory_order_acquire); p; p = p->next_active) {
+    if (p == &common_part) continue;
+    notice_again(p);
     undo_change(p);
     if (p->live && is_other(p)) bury(p);
-    if (!p->of_epochs && !p->live) put_in_pool(p); /* also one whose thread was being born or dying */
+    if (!p->of_epochs && !p->live && !p->pooled) put_in_pool(p); /* also one whose thread was just ending */
   }
   atomic_store(&live_parts, current_part != &empty_part);
 }
@@ -208,11 +402,16 @@ static void empty_bins(struct part *part) {
 void parts_freeze(bool knows_its_thread) {
   own.pool = own.blank = NULL;
   own.cuttings = (struct cuttings){NULL, NULL};
-  atomic_store(&dead_parts, 0);
+  lock_reset(&walk_lock);
+  atomic_store(&unsettled_parts, 0);
+  atomic_store(&noticed_parts, NULL);
+  atomic_store(&last_dead_part, NULL);
+  empty_bins(&common_part);
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
     undo_change(p);
     if (knows_its_thread && p->live && is_other(p)) bury(p);
-    empty_bins(p);
+    if (!p->settled) empty_bins(p);
+    atomic_store_explicit(&p->noticed, false, memory_order_relaxed);
   }
   if (knows_its_thread) atomic_store(&live_parts, current_part != &empty_part);
 }
@@ -227,4 +426,5 @@ void part_release(struct part *part) {
   lock_take(&parts_lock);
   put_in_pool(part);
   lock_release(&parts_lock);
+  if (!options.scavenger) heap_settle_dead(part);
 }

@@ -18,7 +18,16 @@
  * Threads:   the hot arrays, caps, counters and visits belong to the thread whose current part this is; inverse never
  *            changes; slabs and depot are under `lock`, which others take to settle a slab, to trim and to read.
  * A dead thread's part of epoch 0 waits in the pool, slabs and all, for the next thread; one of another epoch waits
- * with that epoch, and in a pool of its own once it is blank. */
+ * with that epoch, and in a pool of its own once it is blank.
+ *
+ * The scavenger settles a part that waits in a pool: it returns the lists to their slabs, moves the slabs that have
+ * something to give to `common_part`, where every thread finds them, and adds the part's counters to those of
+ * `common_part`. A settled part holds nothing but slabs in which every block is in use. No walk meets it any more:
+ *
+ *   live -> (its thread ends) pooled -> (the scavenger's next look) settled -> (a thread is born) live
+ *
+ * `settled` changes under parts_lock, the part's lock and common_part.lock. While it is set, common_part.lock guards
+ * the part in place of the part's own lock, so that fork takes one lock for all settled parts. */
 #ifndef TSLAB_HEAP_PART_H
 #define TSLAB_HEAP_PART_H
 
@@ -216,6 +225,9 @@ struct part {
   uint16_t free_batch;    /* chain of unused batches through `older` */
   uint16_t unused_batch;  /* batches from here on were never used */
   bool live;              /* a thread has it */
+  bool pooled;            /* it is in one of the two pools; under parts_lock */
+  bool settled;           /* see above */
+  uint32_t generation;    /* of processes, when it was settled: a fork child does not take the locks of settled parts */
   bool closing;           /* its epoch is: no slab stays once it is empty */
   uint64_t visits, seen_visits; /* slow path entries now and at the scavenger's last look */
   uint64_t served, freed;       /* mallocs and frees of all classes up to their last visits */
@@ -227,6 +239,10 @@ struct part {
   struct remote remote;
   struct part *next_part; /* every part ever made; never changes once set */
   struct part *next_dead; /* the pool; under parts_lock */
+  struct part *next_active, *previous_active; /* parts that are not settled; under parts_lock */
+  struct part *next_noticed;
+  atomic_bool noticed;      /* it is in the list of noticed parts */
+  uint32_t restless_slabs;  /* listed slabs that the scavenger must look at again; the scavenger's */
   struct bin bins[CLASSES];
   struct batch batches[BATCHES];
   struct quarantine *quarantine; /* heap/quarantine.h; its thread's alone */
@@ -246,10 +262,33 @@ INLINE void part_add_remote(struct part *part, void *block) {
  * path. */
 HIDDEN extern struct part empty_part;
 
-/* All parts, newest first. The list only grows. */
+/* The part of slabs that belong to no thread. No thread allocates from it directly. Its lock is taken after any other
+ * part's. */
+HIDDEN extern struct part common_part;
+HIDDEN extern uint64_t settled_in_epochs[2]; /* of its allocations and frees, those in epochs; under walk_lock */
+
+/* All parts but common_part, newest first. The list only grows. */
 HIDDEN extern struct part *_Atomic all_parts;
+HIDDEN extern _Atomic uint32_t parts_made;
 HIDDEN extern struct lock parts_lock;
-HIDDEN extern _Atomic unsigned dead_parts; /* in the pool */
+
+/* common_part and every part that is not settled. Whoever walks the list holds walk_lock or parts_lock: a part leaves
+ * it under both. walk_lock is taken before parts_lock, and by no malloc or free. */
+HIDDEN extern struct part *_Atomic active_parts;
+HIDDEN extern struct lock walk_lock;
+
+/* The list of parts that the scavenger looks at in its next round. Any thread adds to it, the scavenger takes it
+ * whole. */
+HIDDEN extern struct part *_Atomic noticed_parts;
+HIDDEN void part_notice_first(struct part *part);
+/* The part has, or did, something that the scavenger should look at. What it has was put there under the lock that the
+ * caller holds: then the scavenger, which clears `noticed` before it takes that lock, cannot miss it. */
+INLINE void part_notice(struct part *part) {
+  if (UNLIKELY(!atomic_load_explicit(&part->noticed, memory_order_relaxed))) part_notice_first(part);
+}
+
+HIDDEN extern _Atomic unsigned unsettled_parts; /* of dead threads, in the pool and not settled */
+HIDDEN extern struct part *_Atomic last_dead_part; /* a hint: the last that came to the pool, until it is settled */
 HIDDEN extern _Atomic unsigned live_parts; /* that a thread has */
 HIDDEN extern unsigned parts_given_up;     /* whose lists were lost, in a fork child */
 
@@ -316,6 +355,16 @@ INLINE uint64_t part_bumped(const struct part *part) {
 INLINE bool part_has_slabs(const struct part *part) {
   return atomic_load_explicit(&part->slab_granules, memory_order_relaxed) != 0;
 }
+
+/* The lock that guards the part now. */
+INLINE struct lock *part_guard(struct part *part) {
+  return UNLIKELY(LOAD_RACING(part->settled)) ? &common_part.lock : &part->lock;
+}
+/* Takes the part's guard. Returns it. */
+HIDDEN struct lock *part_lock(struct part *part);
+
+/* Settles a part that waits in a pool and holds nothing any more. False when it does not or holds something. */
+HIDDEN bool part_settle(struct part *part);
 
 /* A dead thread's part, or a new one. NULL without memory. */
 HIDDEN struct part *part_acquire(void);

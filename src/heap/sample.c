@@ -337,6 +337,7 @@ static uint64_t of(const uint64_t *counter) { return __atomic_load_n(counter, __
 
 struct path_times sample_times(enum path path) {
   struct path_times sum = {0};
+  lock_take(&walk_lock);
   for (const struct tally *t = atomic_load_explicit(&all_tallies, memory_order_acquire); t; t = t->next) {
     const struct path_times *from = &t->paths[path];
     for (unsigned i = 0; i < BUCKETS; i++) sum.buckets[i] += of(&from->buckets[i]);
@@ -350,6 +351,7 @@ struct path_times sample_times(enum path path) {
     sum.cpu_sum += of(&from->cpu_sum);
     sum.wait_sum += of(&from->wait_sum);
   }
+  lock_release(&walk_lock);
   return sum;
 }
 

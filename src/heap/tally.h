@@ -1,9 +1,11 @@
 /* tally: what one thread's slow paths counted.                                                       floor: heap
  *
- * Every thread has one, which all its parts lead to; a dead thread's waits in the pool with its part, and the next
- * thread goes on with it, so that sums over all tallies never shrink. Threads without a part share one: what they count
- * at the same moment may be lost, but for how many slow frees there were and how long these took.
- * Threads: written by its thread, read by anyone. */
+ * Every thread has one, which all its parts lead to; a dead thread's waits in the pool with its part for the next
+ * thread. When the part is settled, its tally's counts are added to one that stands for all such, and the tally leaves
+ * the list and the part, so that sums over all tallies never shrink and do not take longer for threads that are gone.
+ * Threads without a part share one: what they count at the same moment may be lost, but for how many slow frees there
+ * were and how long these took.
+ * Threads: written by its thread, read by any that holds walk_lock (heap/part.h): under it tallies leave the list. */
 #ifndef TSLAB_HEAP_TALLY_H
 #define TSLAB_HEAP_TALLY_H
 
@@ -83,7 +85,7 @@ struct tally {
   uint64_t waited;         /* ticks, for locks, in the call under way */
   uint64_t random;
   uint64_t allocations_before, frees_before; /* its part's, by earlier threads; under parts_lock */
-  struct tally *next;
+  struct tally *next, *previous;
   struct doings doings;
   struct large_counts large;
   struct refill_tally refills[CLASSES];
@@ -92,17 +94,23 @@ struct tally {
 };
 
 extern HIDDEN struct tally nobodys_tally;
-extern HIDDEN struct tally *_Atomic all_tallies; /* the list only grows */
+extern HIDDEN struct tally *_Atomic all_tallies; /* of threads that are alive, or died lately */
 
 /* A tally of zeros; NULL without memory. Under parts_lock. */
 HIDDEN struct tally *tally_make(void);
+
+/* A dead thread's tally goes, its counts stay. First it leaves the list, under walk_lock and parts_lock; then its whole
+ * pages are returned to the kernel, no lock held; then tally_make may hand it out again, under parts_lock. */
+HIDDEN void tally_settle(struct tally *tally);
+HIDDEN void tally_purge(struct tally *tally);
+HIDDEN void tally_free(struct tally *tally);
 
 /* A thread begins with it: what the one before did is told to departed. Under parts_lock, as is departed. */
 HIDDEN void tally_begin(struct tally *tally);
 HIDDEN void tally_is_of_this_thread(struct tally *tally); /* the one thread of a fork child has another id */
 extern HIDDEN struct doings departed;
 
-/* All threads'. */
+/* All threads'. Under walk_lock. */
 HIDDEN struct large_counts tally_large(void);
 
 HIDDEN void times_add(struct times *to, const struct times *from);

@@ -66,9 +66,9 @@ bool slab_push(struct run *slab, void *head, void *tail, unsigned count, struct 
   for (;; how->retries++) {
     block_link(tail, block_at_head(slab, old));
     unsigned total = slab_count(old) + count;
-    bool worth = total == slab_linked(old) || (total >= slab->threshold && !(old & SLAB_LISTED));
+    bool worth = total == slab_linked(old) || (total >= slab->threshold && !(old & SLAB_LISTED)) || (old & SLAB_QUIET);
     settle = worth && !(old & SLAB_PENDING);
-    new = (old & ~(uint64_t)0xffff) + ((uint64_t)count << 16) + head_of(slab, head);
+    new = (old & ~(SLAB_QUIET | 0xffff)) + ((uint64_t)count << 16) + head_of(slab, head);
     if (settle) new |= SLAB_PENDING;
     if (how->remote) new |= SLAB_REMOTE;
     if (atomic_compare_exchange_weak_explicit(&slab->word, &old, new, memory_order_release, memory_order_relaxed))
@@ -79,7 +79,7 @@ bool slab_push(struct run *slab, void *head, void *tail, unsigned count, struct 
 struct chain slab_take(struct run *slab, bool stays_listed, struct slab_how *how) {
   uint64_t old = atomic_load_explicit(&slab->word, memory_order_relaxed), new;
   for (;; how->retries++) {
-    new = old & ~(uint64_t)0xffffffff & ~SLAB_LISTED & ~SLAB_REMOTE;
+    new = old & ~(uint64_t)0xffffffff & ~(SLAB_LISTED | SLAB_REMOTE | SLAB_QUIET);
     if (stays_listed) new |= SLAB_LISTED;
     if (atomic_compare_exchange_weak_explicit(&slab->word, &old, new, memory_order_acquire, memory_order_relaxed))
       break;

@@ -27,6 +27,7 @@
 #define SLAB_PENDING ((uint64_t)1 << 48) /* a thread is on its way to settle it */
 #define SLAB_LISTED  ((uint64_t)1 << 49) /* in its part's list for the class */
 #define SLAB_REMOTE  ((uint64_t)1 << 50) /* some of its free blocks were freed by other parts' threads */
+#define SLAB_QUIET   ((uint64_t)1 << 51) /* the scavenger looks at it no more: the next push settles it */
 
 /* A chain of free blocks. The last one links to CHAIN_END, which can be read like a block and holds no key: so malloc
  * learns from one compare that a list is empty or bad. */

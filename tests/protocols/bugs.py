@@ -47,6 +47,8 @@ BUGS = [
     Bug("unlist_always", "slab-claim", "src/heap/bins.c",
         "if (slab_count(old) >= slab->threshold) return false;", ""),
     Bug("adopted_meanwhile", "adoption", "src/heap/bins.c", "if (part_of(slab) == part) return part;", "return part;"),
+    Bug("settled_meanwhile", "settling", "src/heap/part.c",
+        "if (LIKELY(guard == part_guard(part))) return guard;", "return guard;"),
     Bug("alive_meanwhile", "thread-death", "src/heap/heap.c",
         "if (!part->live && !list_is_settled(part, class))", "if (!list_is_settled(part, class))"),
     Bug("purge_unclaimed", "trimming", "src/heap/bins.c",

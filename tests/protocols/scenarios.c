@@ -95,7 +95,7 @@ static uint64_t count_live(void) {
     bool has_some = slab_count(word) >= run->threshold || run->unlinked || slab_all_free(word);
     if (has_some) EXPECT(word & SLAB_LISTED);
   }
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_relaxed); p; p = p->next_part) {
+  for (struct part *p = atomic_load_explicit(&active_parts, memory_order_relaxed); p; p = p->next_active) {
     uint64_t in_quarantine[CLASSES] = {0}; /* on their way to other parts */
     if (TSLAB_HARDENED) quarantine_count_remote(p, in_quarantine);
     live -= p->remote.count;
@@ -110,7 +110,7 @@ static uint64_t count_calls(void) {
   uint64_t live = bump_allocations();
   for (unsigned class = 0; class < CLASSES; class++) {
     struct class_totals totals = {0};
-    for (struct part *p = atomic_load_explicit(&all_parts, memory_order_relaxed); p; p = p->next_part)
+    for (struct part *p = atomic_load_explicit(&active_parts, memory_order_relaxed); p; p = p->next_active)
       heap_totals(p, class, &totals);
     live += totals.allocations - totals.frees - heap_homeless_frees(class);
   }
@@ -135,7 +135,7 @@ static void check_claims(void) {
 
 static void check_all(void) {
   check_claims();
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_relaxed); p; p = p->next_part) part_check(p);
+  for (struct part *p = atomic_load_explicit(&active_parts, memory_order_relaxed); p; p = p->next_active) part_check(p);
   for (uint32_t i = 1; i <= lifetimes_made(); i++) epoch_check(epoch_at(i));
   pages_check();
 }
@@ -281,6 +281,21 @@ static void thread_death_2(void) {
   tslab_purge();
   give_of(0, 2);
 }
+
+/* ---- settling: a dead thread's part is settled and taken again while blocks of its full slab come back ------------ */
+
+static void settling_setup(void) {
+  all_born();
+  explore_as(2);
+  for (unsigned i = 0; i < 9; i++) take(i, MEDIUM);
+  explore_thread_ends();
+}
+static void settling_0(void) { tslab_purge(); }
+static void settling_1(void) {
+  send_home(2, 0);
+  send_home(2, 8);
+}
+static void settling_2(void) { take(9, MEDIUM); }
 
 /* ---- trimming: pages between live blocks are given back while the owner and another allocate and free ------------ */
 
@@ -814,6 +829,8 @@ const struct scenario scenarios[] = {
      .finish = finish, .bound = 2},
     {.name = "adoption", .setup = adoption_setup, .run = {adoption_0, adoption_1}, .finish = finish, .bound = 2},
     {.name = "thread-death", .setup = thread_death_setup, .run = {thread_death_0, thread_death_1, thread_death_2},
+     .finish = finish, .bound = 1},
+    {.name = "settling", .setup = settling_setup, .run = {settling_0, settling_1, settling_2},
      .finish = finish, .bound = 1},
     {.name = "trimming", .setup = trimming_setup, .run = {trimming_0, trimming_1, trimming_2},
      .finish = finish, .bound = 1},

@@ -166,6 +166,109 @@ static void inheritance(void) {
   CHECK_COUNT(heir->bins[CLASS].born, ==, 0);
 }
 
+static unsigned count_active(void) {
+  unsigned active = 0;
+  for (const struct part *p = atomic_load(&active_parts); p; p = p->next_active) active++;
+  return active;
+}
+
+static struct class_totals totals_of_all(void) {
+  struct class_totals totals = {0};
+  for (struct part *p = atomic_load(&active_parts); p; p = p->next_active) heap_totals(p, CLASS, &totals);
+  return totals;
+}
+
+enum { DEAD = 1000 };
+
+/* All blocks of a new slab, as one chain. */
+static struct chain take_whole(struct part *from) {
+  struct chain all = EMPTY_CHAIN;
+  do {
+    lock_take(&from->lock);
+    const struct chain more = bins_take(from, CLASS, 1);
+    lock_release(&from->lock);
+    CHECK(more.count > 0);
+    void *last = more.head;
+    while (block_next(last) != CHAIN_END) last = block_next(last);
+    block_link(last, all.head);
+    all.head = more.head;
+    all.count += more.count;
+  } while (all.count < pages_run_of(all.head)->capacity);
+  return all;
+}
+
+/* The first blocks of a chain, which loses them. */
+static struct chain split(struct chain *from, unsigned blocks_of_it) {
+  struct chain first = {from->head, blocks_of_it};
+  void *last = first.head;
+  for (unsigned i = 1; i < blocks_of_it; i++) last = block_next(last);
+  from->head = block_next(last);
+  from->count -= blocks_of_it;
+  block_link(last, CHAIN_END);
+  return first;
+}
+
+static struct part *dead[DEAD];
+static struct chain some[DEAD], all[DEAD]; /* of a slab with something to give, and of a full one */
+
+/* However many threads died, each is settled once, and then no walk meets its part. */
+static void the_dead_are_settled(void) {
+  const unsigned before = count_active();
+  for (unsigned i = 0; i < DEAD; i++) dead[i] = part_acquire();
+  for (unsigned i = 0; i < DEAD; i++) some[i] = take_whole(dead[i]), all[i] = take_whole(dead[i]);
+  for (unsigned i = 0; i < DEAD; i++) {
+    bins_return(&dead[i]->lock, split(&some[i], pages_run_of(some[i].head)->threshold));
+    part_release(dead[i]);
+  }
+  const struct class_totals unsettled = totals_of_all();
+  CHECK_COUNT(unsettled_parts, >=, DEAD);
+  for (struct part *p = atomic_load(&all_parts); p; p = p->next_part)
+    if (!p->live) heap_settle_dead(p);
+  const struct class_totals settled = totals_of_all();
+  for (unsigned i = 0; i < DEAD; i++) {
+    CHECK(dead[i]->settled && dead[i]->bins[CLASS].listed == 0);
+    CHECK_COUNT(dead[i]->bins[CLASS].slabs, ==, 1); /* the full one */
+  }
+  CHECK_COUNT(unsettled_parts, ==, 0);
+  CHECK_COUNT(count_active(), <=, before);
+  CHECK_COUNT(common_part.bins[CLASS].listed, >=, DEAD);
+  CHECK_COUNT(settled.born, ==, unsettled.born);
+  CHECK_COUNT(settled.slabs + DEAD, ==, unsettled.slabs);
+  part_check(&common_part);
+}
+
+/* Its full slab is for all once blocks come back, and nobody takes its lock for that. */
+static void a_full_slab_comes_back(void) {
+  struct run *const full = pages_run_of(all[7].head);
+  const uint64_t taken = dead[7]->lock.taken;
+  CHECK(atomic_load(&full->part) == dead[7]);
+  bins_return(&part->lock, split(&all[7], full->threshold));
+  CHECK(atomic_load(&full->part) == &common_part && (atomic_load(&full->word) & SLAB_LISTED));
+  CHECK_COUNT(dead[7]->bins[CLASS].slabs, ==, 0);
+  CHECK_COUNT(dead[7]->lock.taken, ==, taken);
+}
+
+static void one_look_finds_one(void) {
+  const struct class_tally *const tally = &part->tally->classes[CLASS];
+  const uint64_t attempts = tally->adopt_attempts, failures = tally->adopt_failures;
+  do { /* what it has itself comes first */
+    lock_take(&part->lock);
+    CHECK(bins_take(part, CLASS, 1).count > 0);
+    lock_release(&part->lock);
+  } while (tally->adopt_attempts == attempts);
+  CHECK_COUNT(tally->adopt_attempts, ==, attempts + 1);
+  CHECK_COUNT(tally->adopt_failures, ==, failures);
+}
+
+static void the_next_begins_anew(void) {
+  const unsigned before = count_active();
+  struct part *const next = part_acquire();
+  CHECK(next->live && !next->settled);
+  CHECK_COUNT(count_active(), ==, before + 1);
+  CHECK_COUNT(next->bins[CLASS].born, ==, 0);
+  part_check(next);
+}
+
 int main(void) {
   start_floors();
   part = part_acquire();
@@ -174,6 +277,11 @@ int main(void) {
   several();
   holes();
   inheritance();
+  the_dead_are_settled();
+  part = part_acquire();
+  a_full_slab_comes_back();
+  one_look_finds_one();
+  the_next_begins_anew();
   pages_check();
   return 0;
 }

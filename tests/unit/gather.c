@@ -4,6 +4,7 @@
 #include "unit.h"
 
 #include "base/options.h"
+#include "heap/bins.h"
 #include "epoch/epoch.h"
 #include "front/tables.h"
 #include "heap/fast.h"
@@ -255,24 +256,43 @@ static void locks(void) {
   }
 }
 
-/* Tries to adopt fail while another thread has the dead one's part. */
+enum { EXTRA = 4000 };
+
+/* A part with a slab in the pool, as a thread leaves one that the scavenger did not come to yet. */
+static void leave_a_part(unsigned class) {
+  struct part *const dying = part_acquire();
+  lock_take(&dying->lock);
+  const struct chain chain = bins_take(dying, class, 1);
+  lock_release(&dying->lock);
+  bins_return(&dying->lock, chain);
+  options.scavenger = 1;
+  part_release(dying);
+  options.scavenger = 0;
+}
+
+/* A try to adopt fails while another thread has the lock of the part of the thread that died last. */
 static void adopt_in_vain(void) {
+  static void *extra[EXTRA];
   pthread_t thread;
+  unsigned count = 0;
   block_size = 700;
   in_thread(fill_all);
   in_thread(drain_every_second);
-  tslab_purge();
-  held = atomic_load(&all_parts);
-  while (held && (held->live || held->bins[class_of(700)].first == 0)) held = held->next_part;
-  CHECK(held != NULL);
+  drain(1, BLOCKS, 2);
+  while (LOAD_RACING(common_part.bins[class_of(700)].first) && count < EXTRA / 2) extra[count++] = tslab_malloc(700);
+  leave_a_part(class_of(700));
+  held = atomic_load(&last_dead_part);
   atomic_store(&is_held, false);
   CHECK(pthread_create(&thread, NULL, hold, NULL) == 0);
   while (!atomic_load(&is_held)) usleep(1000);
-  void *const block = tslab_malloc(700);
+  while (count < EXTRA) extra[count++] = tslab_malloc(700);
   CHECK(pthread_join(thread, NULL) == 0);
-  tslab_free(block);
-  drain(1, BLOCKS, 2);
+  while (count > 0) tslab_free(extra[--count]);
   look();
+}
+
+static void adoptions(void) {
+  for (int try = 0; try < TRIES && !has_moved(TABLE_CLASS, "current_partial_cas_failures"); try++) adopt_in_vain();
 }
 
 static void epochs(void) {
@@ -449,7 +469,7 @@ int main(void) {
   between_threads();
   epochs();
   locks();
-  adopt_in_vain();
+  adoptions();
   cas_that_fail();
   options.on_misuse = MISUSE_REPORT;
   misuses();

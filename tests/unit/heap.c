@@ -251,6 +251,51 @@ static void bursts_become_lists(void) {
   part_check(parts[0]);
 }
 
+/* Of many threads, each takes its first blocks of a class from slabs that all share, and gives them back there; then it
+ * gets slabs of its own. */
+static void many_share_what_they_use_little(void) {
+  enum { CLASS = 17, MANY = 40, EACH = 20, TURNS = 3, MUCH = 200 };
+  static struct part *many[MANY];
+  static void *blocks[MANY][EACH], *much[MUCH];
+  for (int i = 0; i < MANY; i++) many[i] = part_acquire();
+  for (int turn = 0; turn < TURNS; turn++) {
+    for (int i = 0; i < MANY; i++) {
+      current_part = many[i];
+      for (int k = 0; k < EACH; k++) CHECK((blocks[i][k] = allocate(CLASS)) != NULL);
+      CHECK_COUNT(many[i]->bins[CLASS].slabs, ==, 0);
+    }
+    for (int i = 0; i < MANY; i++) {
+      current_part = many[i];
+      for (int k = 0; k < EACH; k++) release(blocks[i][k], CLASS);
+      heap_flush_remote(many[i]);
+      part_check(many[i]);
+    }
+    part_check(&common_part);
+  }
+  struct class_totals totals = {0};
+  for (struct part *p = atomic_load(&active_parts); p; p = p->next_active) heap_totals(p, CLASS, &totals);
+  CHECK_COUNT(totals.allocations, ==, allocations[CLASS]);
+  CHECK_COUNT(totals.frees, ==, frees[CLASS]);
+  if (!TSLAB_HARDENED) CHECK_COUNT(totals.slabs, <=, MANY * EACH * class_size(CLASS) / GRANULE + 2); /* no quarantine */
+
+  current_part = many[0];
+  for (int k = 0; k < MUCH; k++) CHECK((much[k] = allocate(CLASS)) != NULL);
+  CHECK_COUNT(many[0]->bins[CLASS].slabs, >, 0);
+  for (int k = 0; k < MUCH; k++) release(much[k], CLASS);
+
+  for (int i = 0; i < MANY; i++) {
+    current_part = many[i];
+    heap_flush_lists(many[i]);
+    part_release(many[i]);
+    heap_settle_dead(many[i]);
+    CHECK(many[i]->settled);
+  }
+  heap_flush_dead(&common_part);
+  heap_trim(&common_part, true);
+  CHECK_COUNT(common_part.bins[CLASS].slabs, ==, 0);
+  be(0);
+}
+
 int main(void) {
   start_floors();
   parts[0] = part_acquire();
@@ -262,6 +307,7 @@ int main(void) {
   if (!TSLAB_HARDENED) free_twice_in_a_batch(); /* there the call looks, which is not this test's */
   long_drains_empty_the_depot();
   the_dead_give_their_lists();
+  many_share_what_they_use_little();
   spoilt_lists();
   pages_check();
   return 0;

@@ -1,5 +1,5 @@
 /* part: acquired, released to the pool with its lists, acquired again; in a fork child the other threads' parts are in
- * the pool, their lists given up, and no lock is held. */
+ * the pool, their lists given up, and no lock is held. One that holds nothing is settled: no walk meets it. */
 #include "unit.h"
 
 #include "heap/fast.h"
@@ -32,7 +32,7 @@ static void all_of_them(void) {
   for (struct part *p = atomic_load(&all_parts); p; p = p->next_part) CHECK(p == parts[PARTS - ++seen]);
   CHECK_COUNT(seen, ==, PARTS);
   CHECK_COUNT(live_parts, ==, PARTS);
-  CHECK_COUNT(dead_parts, ==, 0);
+  CHECK_COUNT(unsettled_parts, ==, 0);
   for (unsigned i = 0; i < PARTS; i++) memset(parts[i]->batches, 0, sizeof parts[i]->batches);
 }
 
@@ -50,11 +50,44 @@ static void pool(void) {
   CHECK_COUNT(slab_count(atomic_load(&slab->word)), ==, before + 1);
   CHECK(!one->live && one->list[CLASS] == head && one->remote.count == 0);
   CHECK_COUNT(live_parts, ==, PARTS - 1);
-  CHECK_COUNT(dead_parts, ==, 1);
+  CHECK_COUNT(unsettled_parts, ==, 1);
   CHECK(part_acquire() == one && one->live && one->list[CLASS] == head);
   CHECK_COUNT(live_parts, ==, PARTS);
-  CHECK_COUNT(dead_parts, ==, 0);
+  CHECK_COUNT(unsettled_parts, ==, 0);
   check_new(part_acquire(), PARTS + 1);
+}
+
+static unsigned count_active(void) {
+  unsigned active = 0;
+  for (const struct part *p = atomic_load(&active_parts); p; p = p->next_active) active++;
+  return active;
+}
+
+/* A part that waits in a pool with nothing leaves the list of active parts, and comes back with its next thread or
+ * epoch; one that is in use, or holds something, stays. */
+static void settling(void) {
+  static struct lifetime lifetimes[PARTS];
+  struct part *blank[PARTS];
+  const unsigned before = count_active();
+  for (unsigned i = 0; i < PARTS; i++) CHECK((blank[i] = part_take_blank(&lifetimes[i])) != NULL);
+  CHECK_COUNT(count_active(), ==, before + PARTS);
+  CHECK(!part_settle(blank[0]));
+  for (unsigned i = 0; i < PARTS; i++) part_give_back(blank[i]);
+  for (unsigned i = 0; i < PARTS; i++) CHECK(part_settle(blank[i]) && !part_settle(blank[i]));
+  CHECK_COUNT(count_active(), ==, before);
+  CHECK(part_guard(blank[0]) == &common_part.lock && part_guard(parts[0]) == &parts[0]->lock);
+  struct part *const again = part_take_blank(&lifetimes[0]);
+  CHECK(again == blank[PARTS - 1] && !again->settled && count_active() == before + 1);
+  part_give_back(again);
+  CHECK(part_settle(again));
+
+  CHECK(heap_refill(parts[7], CLASS) != NULL);
+  part_release(parts[7]);
+  CHECK(!part_settle(parts[7])); /* its list holds blocks */
+  heap_settle_dead(parts[7]);
+  CHECK(parts[7]->settled && parts[7]->tally == NULL && count_active() == before - 1);
+  CHECK(part_acquire() == parts[7] && parts[7]->tally != NULL && count_active() == before);
+  check_new(parts[7], 8);
 }
 
 static void check_locks_are_free(void) {
@@ -74,7 +107,7 @@ static void live_as_child(void) {
   parts_bury_others();
   check_locks_are_free();
   CHECK_COUNT(live_parts, ==, 1);
-  CHECK_COUNT(dead_parts, ==, PARTS);
+  CHECK_COUNT(unsettled_parts, ==, PARTS);
   CHECK_COUNT(parts_given_up, ==, PARTS);
   CHECK(current_part->live && current_part->list[CLASS] != CHAIN_END); /* the forking thread's own stays whole */
   for (unsigned i = 0; i < PARTS; i++) {
@@ -99,6 +132,7 @@ int main(void) {
   CHECK(current_part == &empty_part);
   all_of_them();
   pool();
+  settling();
   forks();
   return 0;
 }

@@ -262,6 +262,71 @@ static void sleeps_beside_an_open_epoch(void) {
   }
 }
 
+/* ---- the dead and the idle cost nothing -------------------------------------------------------------------------- */
+
+enum { MANY = 300, FORKS = 5 };
+
+static pthread_barrier_t all_used;
+static atomic_bool may_end;
+
+static void *uses_some(void *rests) {
+  void *some[40];
+  for (int i = 0; i < 40; i++) some[i] = must(16 + (size_t)i * 50);
+  for (int i = 0; i < 40; i++) tslab_free(some[i]);
+  pthread_barrier_wait(&all_used);
+  while (rests && !atomic_load(&may_end)) nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+  return NULL;
+}
+
+/* How often anybody took the lock of a part that is not this thread's. */
+static uint64_t locks_of_others(void) {
+  uint64_t taken = 0;
+  for (struct part *p = atomic_load(&all_parts); p; p = p->next_part)
+    if (p != current_part) taken += __atomic_load_n(&p->lock.taken, __ATOMIC_RELAXED);
+  return taken;
+}
+
+/* Until rounds of the scavenger, which has much to do meanwhile, come by without a look at any of them. */
+static void wait_until_left_alone(void) {
+  struct pages_totals totals = pages_totals();
+  const uint64_t held_before = totals.committed - totals.free_clean;
+  uint64_t before;
+  do {
+    before = locks_of_others();
+    burst();
+    do {
+      nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+      totals = pages_totals(); /* tslab_stats would look at all parts */
+    } while (totals.committed - totals.free_clean > held_before + 4 * MiB);
+  } while (locks_of_others() != before);
+}
+
+static void forks_take_no_lock_of_the_dead(void) {
+  const uint64_t before = locks_of_others();
+  for (int i = 0; i < FORKS; i++) {
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+  }
+  CHECK_COUNT(locks_of_others(), ==, before);
+}
+
+static void dead_and_idle(void) {
+  static pthread_t thread[MANY];
+  options.publish = 0;
+  for (int rests = 1; rests >= 0; rests--) {
+    CHECK(pthread_barrier_init(&all_used, NULL, MANY + 1) == 0);
+    for (int i = 0; i < MANY; i++) CHECK(pthread_create(&thread[i], NULL, uses_some, rests ? &may_end : NULL) == 0);
+    pthread_barrier_wait(&all_used);
+    if (rests) wait_until_left_alone();
+    atomic_store(&may_end, true);
+    for (int i = 0; i < MANY; i++) CHECK(pthread_join(thread[i], NULL) == 0);
+    wait_until_left_alone();
+    forks_take_no_lock_of_the_dead();
+  }
+}
+
 /* Ends the scavenger as the last thread's end does. */
 static void stops_and_is_born_again(unsigned before) {
   scavenger_stop();
@@ -293,6 +358,7 @@ int main(void) {
   no_round_misses_another();
   signals_are_not_for_it();
   stops_and_is_born_again(before);
+  if (!emulated() && !SANITIZED) CHECK(in_child(dead_and_idle) == 0);
   CHECK_COUNT(tslab_purge(), <, 4 * MiB);
   return 0;
 }
