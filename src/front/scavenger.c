@@ -75,6 +75,7 @@ static void look_for_visits(struct part *part) {
 }
 
 static bool is_dead(struct part *part) {
+  if (part->of_epochs || part == &common_part) return false;
   lock_take(&part->lock);
   bool dead = !part->live;
   lock_release(&part->lock);
@@ -93,7 +94,7 @@ static size_t tidy(struct part *part, bool now) {
     return freed;
   }
   if (!now) look_for_visits(part);
-  if (!part->of_epochs && part != &common_part && is_dead(part)) return freed + heap_settle_dead(part);
+  if (is_dead(part)) return freed + heap_settle_dead(part);
   if (e) epoch_lock(e);
   if (__atomic_load_n(&part->lifetime, __ATOMIC_RELAXED) == lifetime) {
     if (e || part == &common_part) freed += heap_flush_dead(part);
@@ -101,6 +102,7 @@ static size_t tidy(struct part *part, bool now) {
     freed += heap_trim(part, now) + large_cache_flush(part, now);
   }
   if (e) ending_finish_if_done(e);
+  if (!options.scavenger && is_dead(part)) freed += heap_settle_dead(part); /* which its thread could not beside us */
   return freed;
 }
 

@@ -413,6 +413,7 @@ static bool is_spare(const struct part *part, const struct bin *bin, struct run 
 /* Under the lock. Ends PENDING; true when the slab is gone. */
 static bool settle_locked(struct part *part, struct run *slab, bool spare_may_stay) {
   struct bin *bin = &part->bins[slab->class];
+  INVARIANT(1, !part->settled); /* which lists nothing, and this lock would not guard it */
   for (uint64_t old = word_of(slab);;) {
     if (slab_all_free(old) && !(spare_may_stay && is_spare(part, bin, slab))) {
       /* Every block is here and none can leave without the lock: the word stands still. Acquire pairs with the
@@ -438,6 +439,7 @@ void bins_settle(struct run *slab) {
   struct lock *guard;
   struct part *part = lock_part_of(slab, &guard);
   if (UNLIKELY(part->settled)) { /* the slab was full; now others may have it: the guard is common_part's lock */
+    settled_slabs[slab->class]--;
     lose(part, slab);
     give_home(&common_part, slab);
     part = &common_part;
@@ -477,10 +479,12 @@ unsigned bins_retire_empty(struct part *part, unsigned most) {
 /* Holes are purged without the lock: the slab is off the list and PENDING, so nobody takes from it or retires it. */
 static size_t purge_one(struct part *part, struct run *slab) {
   unlink_slab(&part->bins[slab->class], slab);
+  part->unlisted_slabs++; /* so that the part is not settled meanwhile */
   lock_release(&part->lock);
   struct slab_purge purge = slab_purge_holes(slab);
   if (purge.damaged) misuse_freed(purge.damaged);
   lock_take(&part->lock);
+  part->unlisted_slabs--;
   if (settle_locked(part, slab, false)) return purge.bytes;
   uint64_t word = word_of(slab);
   bool is_all = slab->moved && slab_count(word) == purge.kept; /* else some came back meanwhile */

@@ -47,7 +47,7 @@ static enum path served_by(const struct part *part) {
 }
 
 /* A thread of many gets slabs of its own for a class once it uses it: until then it would hold a page or more of each
- * class that it ever took a block of. docs/decisions/0030. */
+ * class that it ever took a block of. docs/decisions/0031. */
 #define SHARING_THREADS 16
 #define SHARED_BLOCKS   64 /* taken by a thread from slabs that it shares */
 #define SHARED_AT_ONCE  8
@@ -459,6 +459,7 @@ void heap_totals(struct part *part, unsigned class, struct class_totals *out) {
   lock_take(&part->lock);
   out->cached += bin->depot_blocks + list.length;
   out->slabs += bin->slabs;
+  if (part == &common_part) out->slabs += settled_slabs[class];
   out->born += bin->born;
   out->retired += bin->retired;
   lock_release(&part->lock);

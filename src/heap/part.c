@@ -19,6 +19,7 @@ __thread uint8_t thread_heap_state;
 __thread uint8_t thread_frees_unborn;
 struct part common_part;
 uint64_t settled_in_epochs[2];
+uint32_t settled_slabs[CLASSES];
 struct part *_Atomic all_parts, *_Atomic active_parts, *_Atomic noticed_parts, *_Atomic last_dead_part;
 struct lock parts_lock, walk_lock;
 _Atomic uint32_t parts_made;
@@ -164,6 +165,7 @@ static void unsettle(struct part *part) {
   }
   lock_take(&part->lock);
   lock_take(&common_part.lock);
+  for (unsigned class = 0; class < CLASSES; class++) settled_slabs[class] -= part->bins[class].slabs;
   STORE_RACING(part->settled, false);
   lock_release(&common_part.lock);
   lock_release(&part->lock);
@@ -265,7 +267,8 @@ static bool holds_nothing(const struct part *part) {
     const struct bin *bin = &part->bins[class];
     if (bin->listed || bin->depot_blocks || !list_is_settled(part, class)) return false;
   }
-  return part->large.count == 0 && part->chunks.claimed == 0 && part->chunks.spare_of == 0 && !part->sampling.aside;
+  bool keeps_chunks = part->chunks.claimed != 0 || part->chunks.spare_of != 0;
+  return part->unlisted_slabs == 0 && part->large.count == 0 && !keeps_chunks && !part->sampling.aside;
 }
 
 static void move(uint64_t *to, uint64_t *from) {
@@ -296,6 +299,7 @@ static void move_counts(struct part *part) {
     move(&to->overflows, &from->overflows);
     to->born += from->born, from->born = 0;
     to->retired += from->retired, from->retired = 0;
+    settled_slabs[class] += from->slabs;
     from->cap = 0;
     from->halvings = from->due = 0;
     from->countdown = 0;
@@ -377,6 +381,7 @@ void parts_bury_others(void) {
     if (p == &common_part) continue;
     notice_again(p);
     undo_change(p);
+    if (p->unlisted_slabs) p->unlisted_slabs = 0; /* they are PENDING, so bins_after_fork lists them */
     if (p->live && is_other(p)) bury(p);
     if (!p->of_epochs && !p->live && !p->pooled) put_in_pool(p); /* also one whose thread was just ending */
   }
@@ -395,6 +400,7 @@ static void empty_bins(struct part *part) {
   __atomic_store_n(&part->depot_bytes, 0, __ATOMIC_RELAXED);
   part->free_batch = 0;
   part->unused_batch = 1;
+  part->unlisted_slabs = 0;
   large_cache_forget(part);
   part->chunks = (struct chunk_cache){.count = 0};
 }

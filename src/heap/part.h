@@ -243,6 +243,7 @@ struct part {
   struct part *next_noticed;
   atomic_bool noticed;      /* it is in the list of noticed parts */
   uint32_t restless_slabs;  /* listed slabs that the scavenger must look at again; the scavenger's */
+  uint32_t unlisted_slabs;  /* taken off their list by a thread that gives back some of their pages; under the lock */
   struct bin bins[CLASSES];
   struct batch batches[BATCHES];
   struct quarantine *quarantine; /* heap/quarantine.h; its thread's alone */
@@ -265,6 +266,7 @@ HIDDEN extern struct part empty_part;
 /* The part of slabs that belong to no thread. No thread allocates from it directly. Its lock is taken after any other
  * part's. */
 HIDDEN extern struct part common_part;
+HIDDEN extern uint32_t settled_slabs[CLASSES]; /* the full slabs of settled parts; under common_part.lock */
 HIDDEN extern uint64_t settled_in_epochs[2]; /* of its allocations and frees, those in epochs; under walk_lock */
 
 /* All parts but common_part, newest first. The list only grows. */

@@ -49,6 +49,7 @@ BUGS = [
     Bug("adopted_meanwhile", "adoption", "src/heap/bins.c", "if (part_of(slab) == part) return part;", "return part;"),
     Bug("settled_meanwhile", "settling", "src/heap/part.c",
         "if (LIKELY(guard == part_guard(part))) return guard;", "return guard;"),
+    Bug("settled_without_a_slab", "dying", "src/heap/part.c", "return part->unlisted_slabs == 0 && ", "return "),
     Bug("alive_meanwhile", "thread-death", "src/heap/heap.c",
         "if (!part->live && !list_is_settled(part, class))", "if (!list_is_settled(part, class))"),
     Bug("purge_unclaimed", "trimming", "src/heap/bins.c",

@@ -135,7 +135,11 @@ static void check_claims(void) {
 
 static void check_all(void) {
   check_claims();
-  for (struct part *p = atomic_load_explicit(&active_parts, memory_order_relaxed); p; p = p->next_active) part_check(p);
+  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_relaxed); p; p = p->next_part) {
+    part_check(p);
+    for (unsigned class = 0; class < CLASSES; class++) EXPECT(!p->settled || p->bins[class].listed == 0);
+  }
+  part_check(&common_part);
   for (uint32_t i = 1; i <= lifetimes_made(); i++) epoch_check(epoch_at(i));
   pages_check();
 }
@@ -282,7 +286,7 @@ static void thread_death_2(void) {
   give_of(0, 2);
 }
 
-/* ---- settling: a dead thread's part is settled and taken again while blocks of its full slab come back ------------ */
+/* ---- settling: a dead thread's part is settled and taken again while blocks of its full slab come back ----------- */
 
 static void settling_setup(void) {
   all_born();
@@ -312,6 +316,19 @@ static void trimming_1(void) {
   send_home(0, 2);
 }
 static void trimming_2(void) { tslab_purge(); }
+
+/* ---- dying: a thread ends and settles its part while pages of its slab are given back ---------------------------- */
+
+static void dying_setup(void) {
+  options.scavenger = 0; /* or it would do that, after the purge */
+  all_born();
+  explore_as(0);
+  for (unsigned i = 0; i < 3; i++) take(i, MEDIUM);
+  explore_as(1);
+  send_home(0, 0);
+}
+static void dying_0(void) { explore_thread_ends(); }
+static void dying_1(void) { tslab_purge(); }
 
 /* ---- epochs ------------------------------------------------------------------------------------------------------ */
 
@@ -834,6 +851,7 @@ const struct scenario scenarios[] = {
      .finish = finish, .bound = 1},
     {.name = "trimming", .setup = trimming_setup, .run = {trimming_0, trimming_1, trimming_2},
      .finish = finish, .bound = 1},
+    {.name = "dying", .setup = dying_setup, .run = {dying_0, dying_1}, .finish = finish, .bound = 1},
     {.name = "entering", .setup = entering_setup,
      .run = {entering_0, entering_1}, .finish = entering_finish, .bound = 2},
     {.name = "entering-fenced", .setup = entering_fenced_setup, .run = {entering_0, entering_1},

@@ -233,17 +233,18 @@ static void the_dead_are_settled(void) {
   CHECK_COUNT(count_active(), <=, before);
   CHECK_COUNT(common_part.bins[CLASS].listed, >=, DEAD);
   CHECK_COUNT(settled.born, ==, unsettled.born);
-  CHECK_COUNT(settled.slabs + DEAD, ==, unsettled.slabs);
+  CHECK_COUNT(settled.slabs, ==, unsettled.slabs);
   part_check(&common_part);
 }
 
 /* Its full slab is for all once blocks come back, and nobody takes its lock for that. */
 static void a_full_slab_comes_back(void) {
   struct run *const full = pages_run_of(all[7].head);
-  const uint64_t taken = dead[7]->lock.taken;
+  const uint64_t taken = dead[7]->lock.taken, slabs = totals_of_all().slabs;
   CHECK(atomic_load(&full->part) == dead[7]);
   bins_return(&part->lock, split(&all[7], full->threshold));
   CHECK(atomic_load(&full->part) == &common_part && (atomic_load(&full->word) & SLAB_LISTED));
+  CHECK_COUNT(totals_of_all().slabs, ==, slabs);
   CHECK_COUNT(dead[7]->bins[CLASS].slabs, ==, 0);
   CHECK_COUNT(dead[7]->lock.taken, ==, taken);
 }
@@ -262,8 +263,10 @@ static void one_look_finds_one(void) {
 
 static void the_next_begins_anew(void) {
   const unsigned before = count_active();
+  const uint64_t slabs = totals_of_all().slabs;
   struct part *const next = part_acquire();
   CHECK(next->live && !next->settled);
+  CHECK_COUNT(totals_of_all().slabs, ==, slabs);
   CHECK_COUNT(count_active(), ==, before + 1);
   CHECK_COUNT(next->bins[CLASS].born, ==, 0);
   part_check(next);

@@ -102,6 +102,37 @@ static void no_round_misses_another(void) {
   CHECK(pthread_join(other, NULL) == 0);
 }
 
+/* Where there is no scavenger, a thread settles its own part as it ends, while another may be giving back pages of one of
+ * its slabs: the part is not settled as long as that slab is in nobody's list. */
+enum { ENDS = 400, OF_EACH = 130 };
+
+static void *ends_with_holes(void *kept) {
+  void *some[OF_EACH];
+  for (int i = 0; i < OF_EACH; i++) some[i] = must(450);
+  for (int i = 1; i < OF_EACH; i++) tslab_free(some[i]);
+  *(void **)kept = some[0];
+  return NULL;
+}
+
+static void ends_beside_a_purge(void) {
+  atomic_bool stop = false;
+  pthread_t purger, thread[2];
+  options.scavenger = 0;
+  CHECK(pthread_create(&purger, NULL, purges, &stop) == 0);
+  for (int round = 0; round < ENDS; round++) {
+    for (int i = 0; i < 2; i++) CHECK(pthread_create(&thread[i], NULL, ends_with_holes, &blocks[2 * round + i]) == 0);
+    for (int i = 0; i < 2; i++) CHECK(pthread_join(thread[i], NULL) == 0);
+    if (round > 0) tslab_free(blocks[2 * round - 1]), tslab_free(blocks[2 * round - 2]);
+  }
+  atomic_store(&stop, true);
+  CHECK(pthread_join(purger, NULL) == 0);
+  for (struct part *p = atomic_load(&all_parts); p; p = p->next_part) {
+    part_check(p);
+    for (unsigned class = 0; class < CLASSES; class++) CHECK(!p->settled || p->bins[class].listed == 0);
+  }
+  part_check(&common_part);
+}
+
 static volatile sig_atomic_t handled;
 static void handle(int unused) { (void)unused, handled = 1; }
 
@@ -342,6 +373,7 @@ static void *nothing(void *unused) { return unused; }
 int main(void) {
   pthread_t first;
   CHECK(in_child(unwanted) == 0);
+  CHECK(in_child(ends_beside_a_purge) == 0);
   if (!emulated() && !SANITIZED) sleepers(); /* whose memory is the process's, too */
   if (!TSLAB_HARDENED) CHECK(in_child(sleepers_unwanted) == 0);
   if (!emulated() && !SANITIZED) CHECK(in_child(shortage) == 0);
