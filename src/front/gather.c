@@ -330,9 +330,8 @@ static void add_doings(tslab_thread_stats *to, const struct doings *from) {
   to->repair_reason_other += of(&from->repair_other);
 }
 
-/* Of the part's thread, or of all that it ever served. */
-static void add_thread(tslab_thread_stats *to, struct part *part, bool all) {
-  const struct tally *tally = part->tally;
+/* `since`: the tally of the part's thread, without what earlier threads did with the part; NULL: with that. */
+static void add_thread(tslab_thread_stats *to, struct part *part, const struct tally *since) {
   uint64_t allocations = 0, frees = 0;
   for (unsigned class = 0; class < CLASSES; class++) {
     struct list_totals list = list_totals(part, class);
@@ -341,8 +340,8 @@ static void add_thread(tslab_thread_stats *to, struct part *part, bool all) {
     to->cached_bytes += (list.length + __atomic_load_n(&part->bins[class].depot_blocks, __ATOMIC_RELAXED)) *
                         class_size(class);
   }
-  to->allocations += allocations - (all ? 0 : tally->allocations_before);
-  to->frees += frees - (all ? 0 : tally->frees_before);
+  to->allocations += allocations - (since ? since->allocations_before : 0);
+  to->frees += frees - (since ? since->frees_before : 0);
 }
 
 /* Live threads, and in the last row those that are gone, or too many. Under parts_lock, so that nobody is born. */
@@ -359,7 +358,7 @@ size_t gather_threads(void *rows, size_t most) {
     lock_release(&p->lock);
     if (!of_thread) continue;
     if (!live || count + 1 == most) {
-      add_thread(&rest, p, true);
+      add_thread(&rest, p, NULL); /* common_part's tally is that of the thread which takes from it at the time */
       if (p != &common_part) add_doings(&rest, &p->tally->doings);
       rest.alive += live;
       continue;
@@ -367,7 +366,7 @@ size_t gather_threads(void *rows, size_t most) {
     memset(&row[count], 0, sizeof *row);
     row[count].thread_id = of(&p->tally->doings.thread_id);
     row[count].alive = 1;
-    add_thread(&row[count], p, false);
+    add_thread(&row[count], p, p->tally);
     add_doings(&row[count], &p->tally->doings);
     rest.allocations += p->tally->allocations_before;
     rest.frees += p->tally->frees_before;
@@ -388,7 +387,7 @@ void gather_this_thread(tslab_thread_stats *out) {
   if (!part) return;
   out->thread_id = of(&part->tally->doings.thread_id);
   out->alive = 1;
-  add_thread(out, part, false);
+  add_thread(out, part, part->tally);
   add_doings(out, &part->tally->doings);
 }
 

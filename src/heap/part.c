@@ -126,6 +126,13 @@ static void undo_change(struct part *part) {
   part->sampling.sequence++;
 }
 
+static void forget_lists(struct part *part) {
+  for (unsigned class = 0; class < CLASSES; class++) {
+    part->list[class] = CHAIN_END;
+    part->count[class] = (struct count){0, 0};
+  }
+}
+
 /* The thread is gone in the middle of anything, so its lists may be half written and are given up; that is rare, so no
  * attempt is made to tell. What it did counts. */
 static void give_up_lists(struct part *part) {
@@ -137,9 +144,8 @@ static void give_up_lists(struct part *part) {
     part->freed += totals.frees - bin->frees;
     bin->allocations = totals.allocations;
     bin->frees = totals.frees;
-    part->list[class] = CHAIN_END;
-    part->count[class] = (struct count){0, 0};
   }
+  forget_lists(part);
   part->remote.count = 0;
   part->remote.room = part->of_epochs ? 0 : REMOTE_BYTES;
   part->lost = UINT64_MAX; /* it never looks drained, for what its lists held never comes back */
@@ -413,6 +419,9 @@ void parts_freeze(bool knows_its_thread) {
   atomic_store(&noticed_parts, NULL);
   atomic_store(&last_dead_part, NULL);
   empty_bins(&common_part);
+  undo_change(&common_part);
+  forget_lists(&common_part);
+  common_part.tally = &nobodys_tally;
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
     undo_change(p);
     if (knows_its_thread && p->live && is_other(p)) bury(p);

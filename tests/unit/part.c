@@ -118,10 +118,22 @@ static void live_as_child(void) {
   }
 }
 
+/* Where free memory serves nobody any more, neither does the list that threads share. */
+static void live_frozen(void) {
+  CHECK(!list_is_empty(&common_part));
+  parts_freeze(true);
+  CHECK(list_is_empty(&common_part));
+  atomic_store(&live_parts, PARTS);
+  const uint32_t born = common_part.bins[CLASS].born;
+  CHECK(heap_refill(parts[7], CLASS) != NULL);
+  CHECK_COUNT(common_part.bins[CLASS].born, ==, born + 1);
+}
+
 static void forks(void) {
   CHECK(heap_refill(parts[5], CLASS) && heap_refill(parts[6], CLASS));
   current_part = parts[6];
   CHECK(in_child(live_as_child) == 0);
+  CHECK(in_child(live_frozen) == 0);
   check_locks_are_free();
   CHECK_COUNT(live_parts, ==, PARTS + 1);
   CHECK(parts[5]->live && parts[5]->list[CLASS] != CHAIN_END);
