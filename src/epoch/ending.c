@@ -7,6 +7,7 @@
 #include "epoch/scope.h"
 #include "epoch/spare.h"
 #include "epoch/status.h"
+#include "epoch/tree.h"
 #include "epoch/trap.h"
 #include "heap/chunk_cache.h"
 #include "heap/fast.h"
@@ -33,8 +34,8 @@ static void report_end(tslab_epoch_report *out, int error) {
   if (options.report_rss) out->rss_after = os_resident_bytes();
 }
 
-/* Under the lock. */
-static void report_live(tslab_epoch_report *out, const struct epoch *e) {
+/* By the owner. */
+static void report_live(tslab_epoch_report *out, struct epoch *e) {
   if (!out) return;
   tslab_epoch_status status;
   status_of(e, &status);
@@ -59,10 +60,18 @@ static void report_bytes(tslab_epoch_report *out, struct lifetime *lifetime) {
 
 /* ---- closing ----------------------------------------------------------------------------------------------------- */
 
+static void give_back_unlocked(struct epoch *e, struct lock *gate) {
+  epoch_give_back(e, gate);
+  epoch_unlock(e);
+}
+
 static bool is_mine(const struct part *part) { return part->attached && part->thread == current_thread; }
 
-/* The epoch's only part, when it is attached to this thread and holds nothing but its chunk, or slabs: the end of most
- * requests. NULL when it is not so. Under the lock. */
+/* In this file the owner is the caller of epoch_take: it owns the epoch, or has it locked when it holds little. `gate` is
+ * what epoch_take returned; a function that takes it along gives the epoch back.
+ *
+ * The epoch's only part, when it is attached to this thread and holds nothing but its chunk, or slabs: the end of most
+ * requests. NULL when it is not so. By the owner. */
 INLINE struct part *lone_part(const struct epoch *e) {
   struct part *part = e->parts;
   if (!part || part->next_of_epoch || !is_mine(part) || options.on_destroy == DESTROY_TRAPS) return NULL;
@@ -95,6 +104,12 @@ INLINE int destroyable(const struct epoch *e, uint64_t id) {
   return error;
 }
 
+/* Handles may be many. New slabs must be counted first, and trimmed. */
+INLINE bool takes_long(const struct epoch *e, const struct part *part) {
+  return atomic_load_explicit(&e->handles, memory_order_relaxed) != 0 ||
+         (part_has_slabs(part) && e->kept_at != (uint32_t)part->visits);
+}
+
 /* What ends most requests: nobody wants a report, and the epoch is one part, this thread's, with its chunk or slabs,
  * and nothing more. That part, with the lock held, and what it handed out; or NULL, and it is not. */
 enum ending { CLOSE, DESTROY, RESET };
@@ -105,6 +120,7 @@ INLINE struct part *take_lone(struct epoch *e, uint64_t id, enum ending how, uin
   else handle_lock_quiet(e);
   int error = how == CLOSE ? epoch_error(e, id) : destroyable(e, id);
   struct part *part = error == 0 ? lone_part(e) : NULL;
+  if (part && UNLIKELY(takes_long(e, part))) part = NULL;
   bool drained = part && how != RESET && is_drained(part, handed_out);
   if (part && (how == CLOSE ? !drained : part_has_slabs(part))) part = NULL;
   if (LIKELY(part && (how == RESET || (!scope_is_inside(part) && spare_may_keep(current_thread, e))))) return part;
@@ -112,7 +128,8 @@ INLINE struct part *take_lone(struct epoch *e, uint64_t id, enum ending how, uin
   return NULL;
 }
 
-static bool ends_as_spare(struct epoch *e, struct chunk_live *given_up, bool may_give_up) {
+/* When true, the epoch has been given back. */
+static bool ends_as_spare(struct epoch *e, struct lock *gate, struct chunk_live *given_up, bool may_give_up) {
   struct part *part = lone_part(e);
   uint64_t handed_out = 0;
   if (!part || scope_is_inside(part)) return false;
@@ -120,6 +137,7 @@ static bool ends_as_spare(struct epoch *e, struct chunk_live *given_up, bool may
   if ((may_give_up ? part_has_slabs(part) : !drained) || !spare_may_keep(current_thread, e)) return false;
   if (!may_give_up && handed_out != part->before) spare_learn(e, true);
   empty_lone(e, part, given_up);
+  epoch_give_back(e, gate);
   spare_keep(current_thread, e, handed_out);
   return true;
 }
@@ -158,71 +176,65 @@ static bool close_parts(struct epoch *e, uint64_t deadline_ns) {
   return true;
 }
 
-/* Under tree_lock: an open descendant, or 0. Also below a child that somebody else is closing just now. */
-static uint64_t open_below(const struct epoch *e) {
-  uint64_t found = 0;
-  for (uint32_t i = e->children; i && !found; i = epoch_at(i)->next_sibling)
-    found = epoch_state(epoch_at(i)) == EPOCH_OPEN ? epoch_id(epoch_at(i)) : open_below(epoch_at(i));
-  return found;
-}
-
-static void close_children(const struct epoch *e) {
-  for (;;) {
-    lock_take(&tree_lock);
-    uint64_t child = open_below(e);
-    lock_release(&tree_lock);
-    if (!child) return;
-    ending_close(child, NULL);
+static void close_children(struct epoch *e) {
+  for (bool again = true; again;) {
+    struct tree_look look = tree_look(e, epoch_id(e), TREE_OPEN, 0);
+    again = false;
+    while (tree_look_on(&look))
+      for (unsigned i = 0; i < look.count; i++) /* another thread may be closing it, and not have come to its children */
+        again |= ending_close(look.found[i], NULL) == ESHUTDOWN;
   }
 }
 
-/* From here on what comes free goes back at once. */
-static void end_closing(struct epoch *e, tslab_epoch_report *out) {
+/* From here on what comes free goes back at once. Gives the epoch back. */
+static void end_closing(struct epoch *e, struct lock *gate, tslab_epoch_report *out) {
   atomic_store_explicit(&e->lifetime.late, LIFETIME_LATE, memory_order_relaxed);
   report_bytes(out, &e->lifetime);
-  ending_finish_if_done(e);
+  ending_finish_if_done(e, gate);
 }
 
-/* The children go first. */
-static void close_children_first(struct epoch *e) {
-  if (!epoch_has_children(e)) return;
+/* The children go first, while the epoch has no owner. Returns the new gate. */
+static struct lock *close_children_first(struct epoch *e, struct lock *gate) {
+  if (!epoch_has_children(e)) return gate;
   e->descending = true;
+  epoch_give_back(e, gate);
   epoch_unlock(e);
   close_children(e);
-  epoch_lock(e);
+  gate = epoch_take(e);
   e->descending = false;
+  return gate;
 }
 
-/* An open epoch. Under the lock, which this releases. */
-static void close_open(struct epoch *e, tslab_epoch_report *out) {
+/* An open epoch, by its owner. Gives it back. */
+static void close_open(struct epoch *e, struct lock *gate, tslab_epoch_report *out) {
   size_t own = own_bytes(e);
-  if (ends_as_spare(e, NULL, false)) {
+  if (ends_as_spare(e, gate, NULL, false)) {
     if (out) out->bytes_recycled = own;
     return;
   }
   bool might_learn = e->parts && own != 0 && spare_is_plain(e);
   begin_closing(e);
-  close_children_first(e);
+  gate = close_children_first(e, gate);
   close_parts(e, UINT64_MAX);
   lifetime_drop_ready(&e->lifetime);
   lifetime_return_spilled(&e->lifetime, SIZE_MAX);
   if (own_bytes(e) != 0 || e->lifetime.by_slabs) spare_learn(e, false);
   else if (might_learn) spare_learn(e, true);
   report_live(out, e);
-  end_closing(e, out);
+  end_closing(e, gate, out);
 }
 
 static NOINLINE int close_any(struct epoch *e, uint64_t id, tslab_epoch_report *out) {
   int error = epoch_error(e, id);
   if (error == ESTALE) return error;
   report_begin(out, id);
-  epoch_lock(e);
+  struct lock *gate = epoch_take(e);
   error = epoch_error(e, id);
   if (error == 0) {
-    close_open(e, out);
+    close_open(e, gate, out);
   } else {
     if (error == ESHUTDOWN) report_live(out, e);
-    epoch_unlock(e);
+    give_back_unlocked(e, gate);
   }
   report_end(out, error);
   return error;
@@ -248,20 +260,20 @@ int ending_close_step(uint64_t id, uint64_t max_ns, tslab_epoch_report *out) {
   int error = epoch_error(e, id);
   if (error == ESTALE) return error;
   report_begin(out, id);
-  epoch_lock(e);
+  struct lock *gate = epoch_take(e);
   error = epoch_error(e, id);
   bool ours = error == 0 || (error == ESHUTDOWN && e->stepping);
   if (!ours || e->descending) {
     if (ours) error = EAGAIN;
     report_live(out, e);
-    epoch_unlock(e);
+    give_back_unlocked(e, gate);
     report_end(out, error);
     return error;
   }
   if (error == 0) {
     begin_closing(e);
     e->stepping = true;
-    close_children_first(e); /* nobody else goes on with it meanwhile */
+    gate = close_children_first(e, gate); /* nobody else goes on with it meanwhile */
   }
   bool done = close_parts(e, deadline_ns);
   if (done) lifetime_drop_ready(&e->lifetime);
@@ -269,10 +281,10 @@ int ending_close_step(uint64_t id, uint64_t max_ns, tslab_epoch_report *out) {
   report_live(done ? out : NULL, e);
   if (done) {
     e->stepping = false;
-    end_closing(e, out);
+    end_closing(e, gate, out);
   } else {
     report_bytes(out, &e->lifetime);
-    epoch_unlock(e);
+    give_back_unlocked(e, gate);
   }
   report_end(out, 0);
   return done ? 0 : EAGAIN;
@@ -280,29 +292,27 @@ int ending_close_step(uint64_t id, uint64_t max_ns, tslab_epoch_report *out) {
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
 
-void ending_finish_if_done(struct epoch *e) {
+void ending_finish_if_done(struct epoch *e, struct lock *gate) {
   /* Who is inside before what it owns: the last one inside may have taken a first chunk before it left. */
   bool done = epoch_state(e) == EPOCH_CLOSING && !e->stepping && !e->descending && scope_threads_inside(e) == 0 &&
               atomic_load_explicit(&e->lifetime.own, memory_order_seq_cst) == 0 && !epoch_has_children(e);
   if (!done) {
-    epoch_unlock(e);
+    give_back_unlocked(e, gate);
     return;
   }
   while (e->parts) scope_detach(e, e->parts);
   handle_forget_all(e);
+  epoch_give_back(e, gate);
   struct epoch *parent = epoch_end(e);
   if (parent) ending_after_free(parent->lifetime.index); /* it may have waited for its last child */
 }
 
-void ending_finish(struct epoch *e) {
-  epoch_lock(e);
-  ending_finish_if_done(e);
-}
+void ending_finish(struct epoch *e) { ending_finish_if_done(e, epoch_take(e)); }
 
 void ending_left(struct epoch *e, uint64_t id) {
-  epoch_lock(e);
+  struct lock *gate = epoch_take(e);
   if (epoch_id(e) != id) {
-    epoch_unlock(e);
+    give_back_unlocked(e, gate);
   } else if (epoch_state(e) == EPOCH_CLOSING) {
     for (struct part *p = e->parts, *next; p; p = next) {
       next = p->next_of_epoch;
@@ -311,7 +321,7 @@ void ending_left(struct epoch *e, uint64_t id) {
       scope_detach(e, p);
     }
     lifetime_return_spilled(&e->lifetime, SIZE_MAX);
-    ending_finish_if_done(e);
+    ending_finish_if_done(e, gate);
   } else {
     bool closes = epoch_state(e) == EPOCH_OPEN && atomic_load_explicit(&e->left, memory_order_relaxed);
     if (closes) {
@@ -319,25 +329,25 @@ void ending_left(struct epoch *e, uint64_t id) {
       closes = scope_threads_inside(e) == 0;
       atomic_store_explicit(&e->open_id, id, memory_order_release);
     }
-    if (closes) close_open(e, NULL);
-    else epoch_unlock(e);
+    if (closes) close_open(e, gate, NULL);
+    else give_back_unlocked(e, gate);
   }
 }
 
-/* Its closer had given up the lock for its children, which the child's own thread closes now. One that is closed step
+/* Its closer had given it back for its children, which the child's own thread closes now. One that is closed step
  * by step has its next step to come. */
 static void go_on(struct epoch *e) {
   e->descending = false;
   close_children(e);
-  epoch_lock(e);
+  struct lock *gate = epoch_take(e);
   if (e->stepping) {
-    epoch_unlock(e);
+    give_back_unlocked(e, gate);
     return;
   }
   close_parts(e, UINT64_MAX);
   lifetime_drop_ready(&e->lifetime);
   lifetime_return_spilled(&e->lifetime, SIZE_MAX);
-  end_closing(e, NULL);
+  end_closing(e, gate, NULL);
 }
 
 void endings_go_on(void) {
@@ -357,7 +367,8 @@ static struct returning take_apart(struct epoch *e, const struct run *but, struc
   struct lifetime *lifetime = &e->lifetime;
   struct returning returning = {0};
   size_t collected = 0;
-  for (;;) {
+  for (unsigned steps = 0;; steps++) {
+    if (!epoch_is_owned(e)) lock_count_steps(steps);
     lifetime_lock(lifetime);
     struct run *run = lifetime_first(lifetime);
     if (run && run == but) run = lifetime_next(run);
@@ -382,7 +393,7 @@ void ending_take_apart(struct epoch *e, struct part *keeper) {
   atomic_fetch_add_explicit(&e->lifetime.returned, all.returned, memory_order_relaxed);
 }
 
-/* Where a part goes on in its chunk, the others and large blocks are given up. Under the lock; nobody may be inside but
+/* Where a part goes on in its chunk, the others and large blocks are given up. By the owner; nobody may be inside but
  * its thread. */
 static void shed(struct epoch *e) {
   struct part *part = e->parts;
@@ -419,34 +430,28 @@ static bool clear_of_threads(struct epoch *e, bool caller_may_be_inside) {
 
 static void reopen(struct epoch *e, uint64_t id) { atomic_store_explicit(&e->open_id, id, memory_order_release); }
 
-/* Whether nothing speaks against it, as far as one can know before: then the children go first. */
-static int tree_destroyable(const struct epoch *e, bool caller_may_be_inside) {
-  epoch_lock(e);
-  bool inside = false;
-  for (struct part *p = e->parts; p; p = p->next_of_epoch)
-    inside |= scope_is_inside(p) && !(caller_may_be_inside && is_mine(p));
-  epoch_unlock(e);
-  if (inside) return EBUSY;
-  for (uint32_t i = e->children; i; i = epoch_at(i)->next_sibling) {
-    const struct epoch *child = epoch_at(i);
-    int error = child->flags & TSLAB_EPOCH_DESTROYABLE ? tree_destroyable(child, caller_may_be_inside) : EPERM;
-    if (error != 0) return error;
+/* Returns why the epoch with that id cannot be destroyed, as far as one can know before; 0 when nothing is known. */
+static int look_at_one(uint64_t id, bool is_root, bool caller_may_be_inside) {
+  struct epoch *e = epoch_slot(id);
+  struct lock *gate = epoch_take(e);
+  int error = 0;
+  if (epoch_id(e) == id) {
+    for (struct part *p = e->parts; p; p = p->next_of_epoch)
+      if (scope_is_inside(p) && !(caller_may_be_inside && is_mine(p))) error = EBUSY;
+    if (!is_root && !(e->flags & TSLAB_EPOCH_DESTROYABLE)) error = EPERM;
   }
-  return 0;
+  give_back_unlocked(e, gate);
+  return error;
 }
 
-/* An open child of the epoch with that id that this walk has not met, or 0. An epoch with children does not end, so a
- * slot that still has the id has its children. */
-static uint64_t next_child(const struct epoch *e, uint64_t id, uint32_t mark) {
-  uint64_t child = 0;
-  lock_take(&tree_lock);
-  for (uint32_t i = epoch_id(e) == id ? e->children : 0; i && !child; i = epoch_at(i)->next_sibling) {
-    struct epoch *c = epoch_at(i);
-    if (epoch_state(c) == EPOCH_OPEN && c->reset_mark != mark) child = epoch_id(c);
-    c->reset_mark = mark;
-  }
-  lock_release(&tree_lock);
-  return child;
+/* Of the whole tree, before the first child goes. */
+static int look_at_tree(struct epoch *e, uint64_t id, bool caller_may_be_inside) {
+  int error = look_at_one(id, true, caller_may_be_inside);
+  struct tree_look look = tree_look(e, id, TREE_ALL, 0);
+  while (error == 0 && tree_look_on(&look))
+    for (unsigned i = 0; i < look.count && error == 0; i++)
+      error = look_at_one(look.found[i], false, caller_may_be_inside);
+  return error;
 }
 
 static uint32_t new_mark(void) {
@@ -454,30 +459,27 @@ static uint32_t new_mark(void) {
   return atomic_fetch_add_explicit(&marks, 1, memory_order_relaxed) + 1;
 }
 
-static int destroy_children(struct epoch *e, uint64_t id) {
+/* Each child that is open, until there is none that was not met: one that was opened meanwhile goes, too. */
+static int end_children(struct epoch *e, uint64_t id, int (*end)(uint64_t, tslab_epoch_report *)) {
   uint32_t mark = new_mark();
-  for (uint64_t child; (child = next_child(e, id, mark)) != 0;) {
-    int error = ending_destroy(child, NULL);
-    if (error != 0 && error != ESTALE) return error; /* stale: somebody else ended it */
+  for (bool again = true; again;) {
+    struct tree_look look = tree_look(e, id, TREE_CHILDREN, mark);
+    again = false;
+    while (tree_look_on(&look))
+      for (unsigned i = 0; i < look.count; i++) {
+        int error = end(look.found[i], NULL);
+        if (error != 0 && error != ESTALE) return error; /* stale: somebody else ended it */
+        again = true;
+      }
   }
   return 0;
 }
 
-static int reset_children(struct epoch *e, uint64_t id) {
-  uint32_t mark = new_mark();
-  for (uint64_t child; (child = next_child(e, id, mark)) != 0;) {
-    int error = ending_reset(child, NULL);
-    if (error != 0 && error != ESTALE) return error;
-  }
-  return 0;
-}
+static int destroy_children(struct epoch *e, uint64_t id) { return end_children(e, id, ending_destroy); }
 
 static int for_children(struct epoch *e, uint64_t id, bool reset) {
-  lock_take(&tree_lock);
-  int error = tree_destroyable(e, reset);
-  lock_release(&tree_lock);
-  if (error != 0) return error;
-  return reset ? reset_children(e, id) : destroy_children(e, id);
+  int error = look_at_tree(e, id, reset);
+  return error ? error : end_children(e, id, reset ? ending_reset : ending_destroy);
 }
 
 #define SURVIVORS_SHOWN 8
@@ -486,8 +488,8 @@ static void show_survivor(void *block, size_t size, void *shown) {
   if ((*(unsigned *)shown)++ < SURVIVORS_SHOWN) log_line("  %p, %zu bytes", block, size);
 }
 
-/* TSLAB_ON_DESTROY=check: says who would have been destroyed alive. Under the lock. */
-static void tell_survivors(const struct epoch *e, const char *call) {
+/* TSLAB_ON_DESTROY=check: says who would have been destroyed alive. By the owner. */
+static void tell_survivors(struct epoch *e, const char *call) {
   tslab_epoch_status status;
   unsigned shown = 0;
   status_of(e, &status);
@@ -497,53 +499,54 @@ static void tell_survivors(const struct epoch *e, const char *call) {
   status_each_survivor(e, show_survivor, &shown);
 }
 
-static void destroy_checked(struct epoch *e, tslab_epoch_report *out) {
+static void destroy_checked(struct epoch *e, struct lock *gate, tslab_epoch_report *out) {
   begin_closing(e);
   close_parts(e, UINT64_MAX);
   lifetime_drop_ready(&e->lifetime);
   lifetime_return_spilled(&e->lifetime, SIZE_MAX);
   tell_survivors(e, "destroy");
   report_live(out, e);
-  end_closing(e, out);
+  end_closing(e, gate, out);
 }
 
-/* What destroy and reset begin with: the children are done, and nobody who must not be is inside or comes in. 0 with
- * the lock held. */
-static int take(struct epoch *e, uint64_t id, bool reset, tslab_epoch_report *out) {
+/* What destroy and reset begin with: the children are done, and no thread that must not be is inside or comes in. 0 when
+ * the caller is the owner. */
+static int take(struct epoch *e, uint64_t id, bool reset, tslab_epoch_report *out, struct lock **gate) {
   int error = destroyable(e, id);
   if (error == 0 && epoch_has_children(e)) error = for_children(e, id, reset);
   if (error != 0) return error;
   report_begin(out, id);
-  handle_lock_quiet(e);
+  *gate = handle_take_quiet(e);
   error = destroyable(e, id);
   if (error == 0 && !clear_of_threads(e, reset)) {
     reopen(e, id);
     error = EBUSY;
   }
   if (error == 0) return 0;
-  epoch_unlock(e);
+  give_back_unlocked(e, *gate);
   report_end(out, error);
   return error;
 }
 
 static NOINLINE int destroy_any(struct epoch *e, uint64_t id, tslab_epoch_report *out) {
   struct chunk_live given_up = {0, 0};
-  int error = take(e, id, false, out);
+  struct lock *gate;
+  int error = take(e, id, false, out, &gate);
   if (error != 0) return error;
   size_t own = own_bytes(e);
   spare_learn(e, false);
   if (options.on_destroy == DESTROY_CHECKS) {
-    destroy_checked(e, out);
+    destroy_checked(e, gate, out);
   } else {
     if (!out) shed(e);
-    if (ends_as_spare(e, out ? &given_up : NULL, true)) {
+    if (ends_as_spare(e, gate, out ? &given_up : NULL, true)) {
       report_given_up(out, given_up);
       if (out) out->bytes_recycled = own;
     } else {
       report_live(out, e);
       begin_closing(e);
       destroy_all(e);
-      end_closing(e, out);
+      end_closing(e, gate, out);
     }
   }
   if (epoch_has_children(e)) destroy_children(e, id);
@@ -581,7 +584,8 @@ static bool rewinds(struct epoch *e, struct chunk_live *given_up) {
 
 static NOINLINE int reset_any(struct epoch *e, uint64_t id, tslab_epoch_report *out) {
   struct chunk_live given_up = {0, 0};
-  int error = take(e, id, true, out);
+  struct lock *gate;
+  int error = take(e, id, true, out, &gate);
   if (error != 0) return error;
   spare_learn(e, false);
   if (options.on_destroy == DESTROY_CHECKS) {
@@ -604,7 +608,7 @@ static NOINLINE int reset_any(struct epoch *e, uint64_t id, tslab_epoch_report *
   }
   begin_era(e);
   reopen(e, id);
-  epoch_unlock(e);
+  give_back_unlocked(e, gate);
   report_end(out, 0);
   return 0;
 }

@@ -17,8 +17,8 @@ HIDDEN int ending_reset(uint64_t id, tslab_epoch_report *out);
 /* The calling thread is no longer inside, and the epoch is not open as before, or closes by itself. */
 HIDDEN void ending_left(struct epoch *e, uint64_t id);
 
-/* Under the lock, which this releases: an epoch that is closing, with nothing left, ends. */
-HIDDEN void ending_finish_if_done(struct epoch *e);
+/* An epoch that is closing, with nothing left, ends. Caller has taken the epoch (epoch_take), and leaves it to this. */
+HIDDEN void ending_finish_if_done(struct epoch *e, struct lock *gate);
 
 /* Gives up every run of the epoch. Nobody is inside, and nothing leads to its slabs any more. `keeper`: NULL, or a part
  * of the calling thread, which keeps chunks for its next epochs. */

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-struct lone_lock epoch_locks[EPOCH_LOCKS];
+struct lone_lock epoch_locks[EPOCH_LOCKS], epoch_gates[EPOCH_GATES];
 struct lock tree_lock;
 
 struct lock slots_lock;
@@ -17,6 +17,66 @@ struct lock slots_lock;
 static struct {
   uint32_t free; /* slots, through next_free */
 } own;
+
+/* ---- owners ------------------------------------------------------------------------------------------------------ */
+
+enum { NOT_OWNED, OWNED, AWAITED };
+
+/* Caller holds the lock, and holds it again at the end. */
+void epoch_wait(const struct epoch *e) {
+  _Atomic uint32_t *owned = &epoch_at(e->lifetime.index)->lifetime.owned;
+  do {
+    atomic_store_explicit(owned, AWAITED, memory_order_relaxed);
+    epoch_unlock(e);
+    os_wait(owned, AWAITED, LOCK_PATIENCE_MS);
+    lock_take(epoch_lock_of(e));
+  } while (epoch_is_owned(e));
+}
+
+#define LITTLE (2 * GRANULE) /* to take apart, to look at, or to give to the kernel */
+
+/* Under the lock. */
+static bool holds_little(const struct epoch *e) {
+  const struct part *part = e->parts;
+  return atomic_load_explicit(&e->lifetime.own, memory_order_relaxed) <= LITTLE && e->lifetime.ready == 0 &&
+         atomic_load_explicit(&e->lifetime.spilled, memory_order_relaxed) <= LITTLE &&
+         atomic_load_explicit(&e->handles, memory_order_relaxed) == 0 &&
+         (!part || (!part->next_of_epoch && !part_has_slabs(part)));
+}
+
+/* One that is free, so that owners do not wait for each other while there are fewer than gates. */
+static struct lock *take_gate(void) {
+  unsigned first = (unsigned)((uintptr_t)current_thread / CACHE_LINE % EPOCH_GATES);
+  for (unsigned i = 0; i < EPOCH_GATES; i++) {
+    struct lock *gate = &epoch_gates[(first + i) % EPOCH_GATES].lock;
+    if (lock_try(gate)) return gate;
+  }
+  lock_take(&epoch_gates[first].lock);
+  return &epoch_gates[first].lock;
+}
+
+/* While another thread owns the epoch, nobody waits for it with a gate: a fork would wait, too. */
+static struct lock *own_epoch(struct epoch *e) {
+  for (;;) {
+    struct lock *gate = take_gate();
+    lock_take(epoch_lock_of(e));
+    if (!epoch_is_owned(e)) {
+      atomic_store_explicit(&e->lifetime.owned, OWNED, memory_order_relaxed);
+      epoch_unlock(e);
+      return gate;
+    }
+    lock_release(gate);
+    epoch_wait(e);
+    epoch_unlock(e);
+  }
+}
+
+struct lock *epoch_take(struct epoch *e) {
+  epoch_lock(e);
+  if (holds_little(e)) return NULL;
+  epoch_unlock(e);
+  return own_epoch(e);
+}
 
 /* ---- slots ------------------------------------------------------------------------------------------------------- */
 
@@ -124,23 +184,24 @@ void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
   atomic_store_explicit(&e->open_id, id, memory_order_release);
 }
 
-/* Under tree_lock. Who closes the parent, or keeps it as a spare, holds its lock: so it sees the child,
- * or was first. */
+/* Under tree_lock. A thread that closes the parent, or keeps it as a spare, locks or owns it: so it sees the child, or
+ * was first. EBUSY: the parent is open and has an owner, for whom nobody waits under tree_lock. */
 static int join(struct epoch *e, uint64_t parent_id) {
   struct epoch *parent = epoch_slot(parent_id);
   if (!parent) return ESTALE;
-  epoch_lock(parent);
+  lock_take(epoch_lock_of(parent));
   int error = epoch_error(parent, parent_id);
   unsigned depth = 1;
   for (const struct lifetime *l = parent->lifetime.parent; l; l = l->parent) depth++;
+  if (error == 0 && epoch_is_owned(parent)) error = EBUSY;
   if (error == 0 && depth > EPOCH_DEPTH) error = EOVERFLOW;
   if (error == 0) join_parent(e, parent);
   epoch_unlock(parent);
   return error;
 }
 
-/* Open and a child in one step for who walks the tree. Locks it, but after an error. */
-static int begin(struct epoch *e, const tslab_epoch_options *wanted) {
+/* Open and a child in one step, as a walk over the tree sees it. Locks it, but after an error. */
+static int try_to_begin(struct epoch *e, const tslab_epoch_options *wanted) {
   if (wanted->parent) lock_take(&tree_lock);
   int error = wanted->parent ? join(e, wanted->parent) : 0;
   if (error == 0) {
@@ -149,6 +210,26 @@ static int begin(struct epoch *e, const tslab_epoch_options *wanted) {
   }
   if (wanted->parent) lock_release(&tree_lock);
   return error;
+}
+
+static int begin(struct epoch *e, const tslab_epoch_options *wanted) {
+  int error;
+  while ((error = try_to_begin(e, wanted)) == EBUSY) {
+    const struct epoch *parent = epoch_slot(wanted->parent);
+    epoch_lock(parent);
+    epoch_unlock(parent);
+  }
+  return error;
+}
+
+/* Memory for the first chunks, by the epoch's owner. The epoch is locked before and after. */
+static bool prepare(struct epoch *e, size_t bytes) {
+  if (bytes == 0) return true;
+  epoch_unlock(e);
+  struct lock *gate = own_epoch(e);
+  bool done = lifetime_prepare(&e->lifetime, bytes);
+  epoch_give_back(e, gate);
+  return done;
 }
 
 uint64_t epoch_open(const tslab_epoch_options *wanted, int *error) {
@@ -167,7 +248,7 @@ uint64_t epoch_open(const tslab_epoch_options *wanted, int *error) {
   uint64_t id = epoch_id(e); /* locked until it is whole */
   if (wanted->prefault_bytes) lifetime->novel = false; /* so much will be used at once */
   if (!spare_is_plain(e) || wanted->prefault_bytes) lifetime->by_slabs = false; /* they could not be kept */
-  if (lifetime_prepare(lifetime, wanted->prefault_bytes)) {
+  if (prepare(e, wanted->prefault_bytes)) {
     epoch_unlock(e);
     return id;
   }
@@ -209,6 +290,8 @@ static void freeze(struct epoch *e) {
   atomic_store_explicit(&e->open_id, 0, memory_order_relaxed);
   atomic_store_explicit(&lifetime->closing, true, memory_order_relaxed);
   lifetime->parent = NULL;
+  lifetime->walks = NULL;
+  atomic_store_explicit(&lifetime->owned, NOT_OWNED, memory_order_relaxed);
   lifetime->ready = 0;
   if (atomic_load_explicit(&lifetime->own, memory_order_relaxed) == 0)
     atomic_store_explicit(&lifetime->own, GRANULE, memory_order_relaxed);

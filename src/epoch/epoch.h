@@ -13,15 +13,25 @@
  * Invariant: state OPEN <=> open_id = id, but for a moment under the lock; ended epochs own no run and no part.
  *            epoch_check()
  * Threads:   all under the epoch's lock, of which there are EPOCH_LOCKS for all, but: open_id and id are read by
- *            anyone; children and siblings are under tree_lock. Locks, outermost first: tree_lock, an epoch's, then as
- *            docs/design.md says. */
+ *            anyone; children and siblings are under tree_lock. Locks, outermost first: a gate, tree_lock, an epoch's,
+ *            then as docs/design.md says.
+ *
+ * Work whose length has no bound is not done under the lock, which epochs share, but by an owner. epoch_lock waits until
+ * the epoch has no owner, so for other threads an owned epoch is one whose lock is held:
+ *
+ *   owner:  gate, epoch_lock; owned = 1; unlock    | works |    lock; owned = 0; gate released
+ *   other:  lock; owned ?  unlock, sleep on owned, again
+ *
+ * An owner holds one of EPOCH_GATES locks that nobody else wants but a fork, which so finds no epoch half done. */
 #ifndef TSLAB_EPOCH_EPOCH_H
 #define TSLAB_EPOCH_EPOCH_H
 
 #include "heap/heap.h"
 #include "heap/lists.h"
+#include "os/os.h"
 #include "tslab/tslab.h"
 #include <errno.h>
+#include <limits.h>
 
 enum epoch_state { EPOCH_ENDED, EPOCH_OPEN, EPOCH_CLOSING, EPOCH_SPARE };
 
@@ -78,10 +88,37 @@ INLINE int epoch_error(const struct epoch *e, uint64_t id) {
 }
 
 #define EPOCH_LOCKS 64
-extern HIDDEN struct lone_lock epoch_locks[EPOCH_LOCKS];
-INLINE void epoch_lock(const struct epoch *e) { lock_take(&epoch_locks[e->lifetime.index % EPOCH_LOCKS].lock); }
-INLINE void epoch_unlock(const struct epoch *e) { lock_release(&epoch_locks[e->lifetime.index % EPOCH_LOCKS].lock); }
+#define EPOCH_GATES 64
+extern HIDDEN struct lone_lock epoch_locks[EPOCH_LOCKS], epoch_gates[EPOCH_GATES];
 extern HIDDEN struct lock tree_lock, slots_lock;
+
+INLINE bool epoch_is_owned(const struct epoch *e) {
+  return atomic_load_explicit(&e->lifetime.owned, memory_order_relaxed) != 0;
+}
+INLINE struct lock *epoch_lock_of(const struct epoch *e) {
+  return &epoch_locks[e->lifetime.index % EPOCH_LOCKS].lock;
+}
+HIDDEN COLD void epoch_wait(const struct epoch *e);
+
+/* Caller holds no lock but one of a round or publication. */
+INLINE void epoch_lock(const struct epoch *e) {
+  lock_take(epoch_lock_of(e));
+  if (UNLIKELY(epoch_is_owned(e))) epoch_wait(e);
+}
+INLINE void epoch_unlock(const struct epoch *e) { lock_release(epoch_lock_of(e)); }
+
+/* For work on all that the epoch holds: locks an epoch that holds little, and returns NULL. Makes the caller the owner
+ * of another, and returns the gate for epoch_give_back. Caller holds no lock, as for epoch_lock. */
+HIDDEN struct lock *epoch_take(struct epoch *e);
+
+/* The epoch is locked and has no owner from here on. Does nothing when `gate` is NULL. */
+INLINE void epoch_give_back(struct epoch *e, struct lock *gate) {
+  if (!gate) return;
+  lock_take(epoch_lock_of(e));
+  if (UNLIKELY(atomic_exchange_explicit(&e->lifetime.owned, 0, memory_order_relaxed) == 2))
+    os_wake(&e->lifetime.owned, INT_MAX);
+  lock_release(gate);
+}
 
 #define EPOCH_DEPTH 64 /* parents above an epoch, at most: what walks the tree calls itself */
 

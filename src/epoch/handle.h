@@ -30,6 +30,7 @@ INLINE void handle_forget_all(struct epoch *e) {
 
 /* epoch_lock, when no claimed block of the epoch is about to be freed. */
 HIDDEN void handle_lock_quiet(struct epoch *e);
+HIDDEN struct lock *handle_take_quiet(struct epoch *e); /* the same with epoch_take */
 
 /* In a fork child: nobody is in the middle of a free. Or tables that may be half written serve nobody else. */
 HIDDEN void handles_after_fork(void);

@@ -65,13 +65,10 @@ static void leave_all(struct thread *thread) {
 static void forget_attached(struct attached *a) {
   struct epoch *e = a->epoch;
   uint64_t id = atomic_load_explicit(&a->id, memory_order_relaxed);
-  epoch_lock(e);
-  if (epoch_id(e) == id && LOAD_RACING(a->part->attached) == a) { /* it may be another epoch's by now */
+  struct lock *gate = epoch_take(e);
+  if (epoch_id(e) == id && LOAD_RACING(a->part->attached) == a) /* it may be another epoch's by now */
     scope_detach(e, a->part);
-    ending_finish_if_done(e);
-  } else {
-    epoch_unlock(e);
-  }
+  ending_finish_if_done(e, gate);
   atomic_store_explicit(&a->id, 0, memory_order_relaxed);
 }
 

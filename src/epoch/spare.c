@@ -17,14 +17,13 @@ static bool is_whole(const struct epoch *e) {
 }
 
 /* Bytes of the slabs, up to pages, that were ever handed out. */
-static size_t touched_bytes(const struct epoch *e) {
+static size_t touched_bytes(struct epoch *e) {
   size_t bytes = 0;
-  lifetime_lock(&e->lifetime);
-  for (struct run *run = lifetime_first(&e->lifetime); run; run = lifetime_next(run)) {
+  struct lifetime_walk walk;
+  for (struct run *run = lifetime_walk(&walk, &e->lifetime); run; run = lifetime_walk_on(&walk, 1)) {
     uint64_t word = atomic_load_explicit(&run->word, memory_order_relaxed);
     bytes += round_up(slab_linked(word) * class_size(run->class), os_page_size);
   }
-  lifetime_unlock(&e->lifetime);
   return bytes;
 }
 
@@ -113,7 +112,7 @@ uint64_t spare_open(struct thread *thread, const char *label, uint32_t flags) {
 
 /* As a close does it, so that what misuse left alive in its slabs stays. */
 static void end(struct epoch *e, bool lists_are_lost, enum lateness late) {
-  epoch_lock(e);
+  struct lock *gate = epoch_take(e);
   struct part *part = e->parts;
   struct attached *a = part->attached;
   atomic_store_explicit(&e->lifetime.closing, true, memory_order_relaxed);
@@ -128,7 +127,7 @@ static void end(struct epoch *e, bool lists_are_lost, enum lateness late) {
   scope_detach(e, part);
   atomic_store_explicit(&a->id, 0, memory_order_release); /* pairs with its thread's look for an unused entry */
   atomic_store_explicit(&e->state, EPOCH_CLOSING, memory_order_seq_cst);
-  ending_finish_if_done(e);
+  ending_finish_if_done(e, gate);
 }
 
 void spare_give_up(struct thread *thread, bool lists_are_lost) {

@@ -10,15 +10,18 @@ struct live {
   uint64_t blocks, bytes, runs, pinned;
 };
 
-static void add_run(const struct run *run, struct live *to) {
+/* Returns the steps that it took. */
+static unsigned add_run(const struct run *run, struct live *to) {
   struct chunk_live live = {0, 0};
+  unsigned steps = 1;
   if (run->kind == RUN_SLAB) {
     uint64_t word = atomic_load_explicit(&run->word, memory_order_acquire);
     live.blocks = slab_linked(word) - slab_count(word);
     live.bytes = live.blocks * class_size(run->class);
   } else if (run->kind == RUN_CHUNK) {
     live = chunk_live(run);
-    if (bump_blocks(run) == 0) return; /* as good as reserve */
+    steps = LIFETIME_CHUNK_STEPS;
+    if (bump_blocks(run) == 0) return steps; /* as good as reserve */
   } else if (run->kind == RUN_LARGE) {
     live = (struct chunk_live){1, run->size};
   }
@@ -26,6 +29,7 @@ static void add_run(const struct run *run, struct live *to) {
   to->bytes += live.bytes;
   to->runs++;
   to->pinned += live.blocks != 0;
+  return steps;
 }
 
 /* Blocks in lists and depot look used to their slabs. */
@@ -41,16 +45,17 @@ static void subtract_cached(struct part *part, struct live *from) {
   lock_release(&part->lock);
 }
 
-static struct live live_of(const struct epoch *e) {
+static struct live live_of(struct epoch *e) {
   struct live live = {0};
-  lifetime_lock(&e->lifetime);
-  for (struct run *run = lifetime_first(&e->lifetime); run; run = lifetime_next(run)) add_run(run, &live);
-  lifetime_unlock(&e->lifetime);
+  struct lifetime_walk walk;
+  unsigned steps;
+  for (struct run *run = lifetime_walk(&walk, &e->lifetime); run; run = lifetime_walk_on(&walk, steps))
+    steps = add_run(run, &live);
   for (struct part *p = e->parts; p; p = p->next_of_epoch) subtract_cached(p, &live);
   return live;
 }
 
-void status_of(const struct epoch *e, tslab_epoch_status *out) {
+void status_of(struct epoch *e, tslab_epoch_status *out) {
   unsigned inside = scope_threads_inside(e); /* first: one who leaves while blocks are counted may not be missed, too */
   struct live live = live_of(e);
   const struct lifetime *lifetime = &e->lifetime;
@@ -82,12 +87,11 @@ void status_of(const struct epoch *e, tslab_epoch_status *out) {
   memcpy(out->label, e->label, sizeof out->label);
 }
 
-void status_each_survivor(const struct epoch *e, void (*visit)(void *, size_t, void *), void *arg) {
-  lifetime_lock(&e->lifetime);
-  for (struct run *run = lifetime_first(&e->lifetime); run; run = lifetime_next(run)) {
+void status_each_survivor(struct epoch *e, void (*visit)(void *, size_t, void *), void *arg) {
+  struct lifetime_walk walk;
+  for (struct run *run = lifetime_walk(&walk, &e->lifetime); run; run = lifetime_walk_on(&walk, LIFETIME_STEPS)) {
     if (run->kind == RUN_CHUNK) chunk_each_live(run, visit, arg);
     else if (run->kind == RUN_LARGE) visit(run_start(run), run->size, arg);
     else slab_each_used(run, visit, arg);
   }
-  lifetime_unlock(&e->lifetime);
 }

@@ -4,11 +4,11 @@
 
 #include "epoch/epoch.h"
 
-/* Under the epoch's lock. */
-HIDDEN void status_of(const struct epoch *e, tslab_epoch_status *out);
+/* Caller holds the epoch's lock, or owns it. */
+HIDDEN void status_of(struct epoch *e, tslab_epoch_status *out);
 
 /* Calls `visit` for each live block of an epoch inside which nobody is and whose lists are in its slabs. Under its
  * lock. */
-HIDDEN void status_each_survivor(const struct epoch *e, void (*visit)(void *block, size_t size, void *arg), void *arg);
+HIDDEN void status_each_survivor(struct epoch *e, void (*visit)(void *block, size_t size, void *arg), void *arg);
 
 #endif

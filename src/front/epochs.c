@@ -260,9 +260,10 @@ int tslab_epoch_info(tslab_epoch epoch, tslab_epoch_status *out) {
   }
   struct epoch *e = epoch_slot(epoch);
   if (epoch_error(e, epoch) == ESTALE) return ESTALE;
-  epoch_lock(e);
+  struct lock *gate = epoch_take(e);
   bool stale = epoch_error(e, epoch) == ESTALE;
   if (!stale) status_of(e, out);
+  epoch_give_back(e, gate);
   epoch_unlock(e);
   return stale ? ESTALE : 0;
 }

@@ -62,6 +62,7 @@ static bool end_one(uint8_t *bits) {
 /* Visits every lock of ours, outermost first, but those of publication and of rounds, which guard no memory. What a
  * visit to one lock finds behind it must not change any more: so parts come after parts_lock. */
 static void each_lock(void (*visit)(struct lock *)) {
+  for (unsigned i = 0; i < EPOCH_GATES; i++) visit(&epoch_gates[i].lock);
   visit(&tree_lock);
   for (unsigned i = 0; i < EPOCH_LOCKS; i++) visit(&epoch_locks[i].lock);
   visit(&slots_lock);

@@ -150,16 +150,17 @@ static void gather_bumped(uint64_t *allocations, uint64_t *frees, uint64_t *live
   struct chunk_live live = {0, 0};
   *allocations = bump_allocations();
   for (uint32_t i = 1; i <= lifetimes_made(); i++) {
-    const struct lifetime *lifetime = lifetime_at(i);
+    struct lifetime *lifetime = lifetime_at(i);
     if (atomic_load_explicit(&lifetime->own, memory_order_relaxed) == 0) continue;
-    lifetime_lock(lifetime);
-    for (struct run *run = lifetime_first(lifetime); run; run = lifetime_next(run)) {
+    struct lifetime_walk walk;
+    unsigned steps;
+    for (struct run *run = lifetime_walk(&walk, lifetime); run; run = lifetime_walk_on(&walk, steps)) {
+      steps = run->kind == RUN_CHUNK ? LIFETIME_CHUNK_STEPS : 1;
       if (run->kind != RUN_CHUNK) continue;
       struct chunk_live here = chunk_live(run);
       live.blocks += here.blocks;
       live.bytes += here.bytes;
     }
-    lifetime_unlock(lifetime);
   }
   *frees = part_at_least(&least_frees, *allocations - min_size(live.blocks, *allocations), *allocations);
   *live_bytes = live.bytes;
@@ -552,6 +553,7 @@ static struct lock_totals of_parts(void) {
 static struct lock_totals of_epochs(void) {
   struct lock_totals totals = {0};
   for (unsigned i = 0; i < EPOCH_LOCKS; i++) lock_totals_add(&totals, &epoch_locks[i].lock);
+  for (unsigned i = 0; i < EPOCH_GATES; i++) lock_totals_add(&totals, &epoch_gates[i].lock);
   return totals;
 }
 

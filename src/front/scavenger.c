@@ -82,7 +82,7 @@ static bool is_dead(struct part *part) {
   return dead;
 }
 
-/* Of an epoch under its lock: who counts its blocks, or destroys it, must find each on a list or in its slab; and what
+/* Of an epoch by its owner: who counts its blocks, or destroys it, must find each on a list or in its slab; and what
  * comes free last here ends it. */
 static size_t tidy(struct part *part, bool now) {
   struct lifetime *lifetime = __atomic_load_n(&part->lifetime, __ATOMIC_ACQUIRE); /* pairs with part_take_blank */
@@ -95,13 +95,13 @@ static size_t tidy(struct part *part, bool now) {
   }
   if (!now) look_for_visits(part);
   if (is_dead(part)) return freed + heap_settle_dead(part);
-  if (e) epoch_lock(e);
+  struct lock *gate = e ? epoch_take(e) : NULL;
   if (__atomic_load_n(&part->lifetime, __ATOMIC_RELAXED) == lifetime) {
     if (e || part == &common_part) freed += heap_flush_dead(part);
     freed += now ? heap_flush_depot(part, SIZE_MAX) : heap_flush_stale(part);
     freed += heap_trim(part, now) + large_cache_flush(part, now);
   }
-  if (e) ending_finish_if_done(e);
+  if (e) ending_finish_if_done(e, gate);
   if (!options.scavenger && is_dead(part)) freed += heap_settle_dead(part); /* which its thread could not beside us */
   return freed;
 }

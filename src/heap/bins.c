@@ -459,17 +459,32 @@ void bins_count_used(uint64_t used[CLASSES]) {
     if (run->kind == RUN_SLAB) used[run->class] += slab_linked(word_of(run)) - slab_count(word_of(run));
 }
 
-unsigned bins_retire_empty(struct part *part, unsigned most) {
-  unsigned retired = 0;
+#define SLABS_A_LOCK 32 /* looked at before another thread gets a chance */
+
+static void count_slab(struct part *part, unsigned *looked) {
+  if (++*looked < SLABS_A_LOCK) return;
+  lock_count_steps(*looked);
+  *looked = 0;
+  lock_release(&part->lock);
   lock_take(&part->lock);
-  for (unsigned class = 0; class < CLASSES; class++)
-    for (uint32_t g = part->bins[class].first, next; g && retired < most; g = next) {
-      struct run *slab = slab_at(g);
-      next = slab->next;
+}
+
+/* Turns each list round, so that no position need be remembered while the lock is free, and the next call goes on where
+ * this one stopped. */
+unsigned bins_retire_empty(struct part *part, unsigned most) {
+  unsigned retired = 0, looked = 0;
+  lock_take(&part->lock);
+  for (unsigned class = 0; class < CLASSES; class++) {
+    struct bin *bin = &part->bins[class];
+    for (uint32_t left = bin->listed; left > 0 && bin->first && retired < most; left--, count_slab(part, &looked)) {
+      struct run *slab = slab_at(bin->first);
+      unlink_slab(bin, slab);
+      insert_last(bin, slab);
       if (!slab_all_free(word_of(slab))) continue;
       if (!(atomic_fetch_or_explicit(&slab->word, SLAB_PENDING, memory_order_relaxed) & SLAB_PENDING))
         retired += settle_locked(part, slab, false);
     }
+  }
   lock_release(&part->lock);
   return retired;
 }
@@ -517,8 +532,6 @@ static size_t trim_slab(struct part *part, struct run *slab, bool now) {
   return settle_locked(part, slab, false) ? bytes : 0;
 }
 
-#define SLABS_A_LOCK 32 /* looked at before the part's thread gets a chance */
-
 void bins_leave(struct part *part) {
   for (bool more = true; more;) {
     unsigned moved = 0;
@@ -545,10 +558,7 @@ static size_t trim_bin(struct part *part, struct bin *bin, bool now) {
     unlink_slab(bin, slab);
     insert_last(bin, slab);
     freed += trim_slab(part, slab, now);
-    if (++looked % SLABS_A_LOCK == 0) {
-      lock_release(&part->lock);
-      lock_take(&part->lock);
-    }
+    count_slab(part, &looked);
   }
   return freed;
 }

@@ -369,17 +369,23 @@ static bool is_time(struct run *chunk) {
 
 size_t bump_purge_dead(struct lifetime *lifetime, unsigned most) {
   size_t purged = 0;
+  struct lifetime_walk walk;
+  unsigned steps = 0;
   /* A chunk in the list is not used for anything else, even if its last block goes meanwhile. */
-  lifetime_lock(lifetime);
-  for (struct run *run = lifetime_first(lifetime); run && most > 0; run = lifetime_next(run)) {
+  for (struct run *run = lifetime_walk(&walk, lifetime); run; run = lifetime_walk_on(&walk, steps)) {
+    if (most == 0) {
+      lifetime_walk_end(&walk);
+      break;
+    }
+    steps = 1;
     if (run->kind != RUN_CHUNK || !is_time(run)) continue;
+    steps = LIFETIME_STEPS; /* system calls */
     struct live_pages live = {run_start(run), 0};
     chunk_each_live(run, mark_live, &live);
     uint32_t dead = pages_of(0, GRANULE) & ~live.mask & ~run->threshold;
     purged += purge_pages(run, dead);
     most--;
   }
-  lifetime_unlock(lifetime);
   return purged;
 }
 
@@ -407,9 +413,8 @@ void bump_leave(struct part *part, bool to_continue) {
   }
   bool drained = current && seal(part);
   stop(bump);
-  lifetime_lock(part->lifetime);
-  for (struct run *run = lifetime_first(part->lifetime); run; run = lifetime_next(run))
+  struct lifetime_walk walk;
+  for (struct run *run = lifetime_walk(&walk, part->lifetime); run; run = lifetime_walk_on(&walk, 1))
     if (run->kind == RUN_CHUNK && atomic_load_explicit(&run->part, memory_order_relaxed) == part) set_part(run, NULL);
-  lifetime_unlock(part->lifetime);
   if (drained) release(current);
 }

@@ -52,24 +52,24 @@ void heap_rest(struct part *part) {
 /* ---- destroying -------------------------------------------------------------------------------------------------- */
 
 /* Somebody may be purging holes of a slab, or settling it, without the lock. */
-static bool has_pending(const struct lifetime *lifetime) {
-  bool pending = false;
-  lifetime_lock(lifetime);
-  for (struct run *run = lifetime_first(lifetime); run && !pending; run = lifetime_next(run))
-    pending = run->kind == RUN_SLAB && (atomic_load_explicit(&run->word, memory_order_acquire) & SLAB_PENDING);
-  lifetime_unlock(lifetime);
-  return pending;
+static bool has_pending(struct lifetime *lifetime) {
+  struct lifetime_walk walk;
+  for (struct run *run = lifetime_walk(&walk, lifetime); run; run = lifetime_walk_on(&walk, 1)) {
+    if (run->kind != RUN_SLAB || !(atomic_load_explicit(&run->word, memory_order_acquire) & SLAB_PENDING)) continue;
+    lifetime_walk_end(&walk);
+    return true;
+  }
+  return false;
 }
 
 /* Blocks of each class that the part's slabs count as used. */
 static void count_used(const struct part *part, uint64_t used[CLASSES]) {
-  lifetime_lock(part->lifetime);
-  for (struct run *run = lifetime_first(part->lifetime); run; run = lifetime_next(run)) {
+  struct lifetime_walk walk;
+  for (struct run *run = lifetime_walk(&walk, part->lifetime); run; run = lifetime_walk_on(&walk, 1)) {
     if (run->kind != RUN_SLAB || atomic_load_explicit(&run->part, memory_order_relaxed) != part) continue;
     uint64_t word = atomic_load_explicit(&run->word, memory_order_acquire);
     used[run->class] += slab_linked(word) - slab_count(word);
   }
-  lifetime_unlock(part->lifetime);
 }
 
 /* Everything that led to slabs; the totals stay. */

@@ -75,6 +75,8 @@ void lifetime_add(struct lifetime *lifetime, struct run *run) {
 
 void lifetime_unlist(struct lifetime *lifetime, struct run *run) {
   lifetime_lock(lifetime);
+  for (struct lifetime_walk *walk = lifetime->walks; UNLIKELY(walk != NULL); walk = walk->other)
+    if (walk->next == run_index(run)) walk->next = run->next_of_epoch;
   if (run->previous_of_epoch) run_at(run->previous_of_epoch)->next_of_epoch = run->next_of_epoch;
   else lifetime->first = run->next_of_epoch;
   if (run->next_of_epoch) set_previous(run_at(run->next_of_epoch), run->previous_of_epoch);
@@ -155,12 +157,13 @@ void lifetime_drop_ready(struct lifetime *lifetime) {
   count_returning(lifetime, &returning);
 }
 
+/* Each run that waits knows how many wait behind it. */
 size_t lifetime_ready_bytes(const struct lifetime *lifetime) {
-  size_t bytes = 0;
   lifetime_lock(lifetime);
-  for (const struct run *run = run_at(lifetime->ready); run; run = run_at(run->next)) bytes += run_bytes(run);
+  const struct run *run = run_at(lifetime->ready);
+  size_t count = run ? run->size : 0;
   lifetime_unlock(lifetime);
-  return bytes;
+  return count * GRANULE;
 }
 
 /* What a filter does not let us know is taken as enough. */
@@ -186,6 +189,7 @@ bool lifetime_prepare(struct lifetime *lifetime, size_t bytes) {
     os_populate((void *)round_down((uintptr_t)chunk_starts(run), os_page_size), os_page_size);
     os_populate((void *)round_down((uintptr_t)chunk_freed(run), os_page_size), os_page_size);
     run->next = lifetime->ready;
+    run->size = run->next ? run_at(run->next)->size + 1 : 1;
     __atomic_store_n(&lifetime->ready, (uint32_t)run_index(run), __ATOMIC_RELAXED);
   }
   return true;
@@ -195,6 +199,43 @@ bool lifetime_prepare(struct lifetime *lifetime, size_t bytes) {
 
 struct run *lifetime_first(const struct lifetime *lifetime) { return run_at(lifetime->first); }
 struct run *lifetime_next(const struct run *run) { return run_at(run->next_of_epoch); }
+
+struct run *lifetime_walk(struct lifetime_walk *walk, struct lifetime *lifetime) {
+  lifetime_lock(lifetime);
+  *walk = (struct lifetime_walk){lifetime, lifetime->walks, current_thread, lifetime->first, 0};
+  lifetime->walks = walk;
+  return lifetime_walk_on(walk, 0);
+}
+
+struct run *lifetime_walk_on(struct lifetime_walk *walk, unsigned steps) {
+  walk->steps += steps;
+  if (UNLIKELY(walk->steps >= LIFETIME_STEPS)) {
+    lock_count_steps(walk->steps);
+    walk->steps = 0;
+    lifetime_unlock(walk->lifetime);
+    lifetime_lock(walk->lifetime);
+  }
+  struct run *run = run_at(walk->next);
+  if (run) walk->next = run->next_of_epoch;
+  else lifetime_walk_end(walk);
+  return run;
+}
+
+void lifetime_walk_end(struct lifetime_walk *walk) {
+  struct lifetime_walk **link = &walk->lifetime->walks;
+  while (*link != walk) link = &(*link)->other;
+  *link = walk->other;
+  lock_count_steps(walk->steps);
+  lifetime_unlock(walk->lifetime);
+}
+
+/* In a fork child: walks of threads that it does not have. */
+static void forget_walks(struct lifetime *lifetime) {
+  for (struct lifetime_walk **link = &lifetime->walks; UNLIKELY(*link != NULL);) {
+    if ((*link)->thread == current_thread) link = &(*link)->other;
+    else *link = (*link)->other;
+  }
+}
 
 static size_t listed_bytes(const struct lifetime *lifetime) {
   size_t bytes = 0;
@@ -213,6 +254,7 @@ void lifetimes_after_fork(void) {
   for (uint32_t i = 1; i <= made; i++) set_if_other(&lifetime_at(i)->charged, 0);
   for (uint32_t i = 1; i <= made; i++) {
     struct lifetime *lifetime = lifetime_at(i);
+    forget_walks(lifetime);
     size_t own = listed_bytes(lifetime), charged = own + lifetime_ready_bytes(lifetime);
     set_if_other(&lifetime->own, own);
     for (struct lifetime *l = lifetime; l && charged; l = l->parent)

@@ -35,8 +35,10 @@ struct lifetime {
   _Atomic uint64_t bumped, freed; /* heap/bump.c: blocks of chunks that were filled, and how many of these are free */
   _Atomic uint64_t large; /* blocks above the largest class that it handed out */
   uint32_t label;         /* row of heap/label.h */
+  _Atomic uint32_t owned; /* by a thread that works on it outside its epoch's lock: epoch/epoch.h */
   size_t budget; /* SIZE_MAX: none */
   struct lifetime *parent;
+  struct lifetime_walk *walks; /* that have not come to the end of the list; under the lifetime's lock */
 };
 
 /* Lifetimes lie in slots of this size, whose rest is the epoch's own (epoch/epoch.h). Memory of a slot is never given
@@ -91,9 +93,31 @@ HIDDEN size_t lifetime_ready_bytes(const struct lifetime *lifetime);
 HIDDEN void lifetime_lock(const struct lifetime *lifetime);
 HIDDEN void lifetime_unlock(const struct lifetime *lifetime);
 
-/* Under the lock: the list. NULL after the last. */
+/* Under the lock: the list, for a look at its first few. NULL after the last. */
 HIDDEN struct run *lifetime_first(const struct lifetime *lifetime);
 HIDDEN struct run *lifetime_next(const struct run *run);
+
+/* A walk over the whole list, whose length has no bound. The lock is held for LIFETIME_STEPS steps at a time; between
+ * two holds runs may join the list, which the walk does not meet, and leave it.
+ *
+ *   for (struct run *run = lifetime_walk(&walk, lifetime); run; run = lifetime_walk_on(&walk, 1)) ...
+ *
+ * The lock is held wherever the walk has a run. lifetime_walk_on takes the number of steps that the last run took, and
+ * returns NULL after the last run, without the lock. A walk that stops before that calls lifetime_walk_end. */
+#define LIFETIME_STEPS 64
+struct lifetime_walk {
+  struct lifetime *lifetime;
+  struct lifetime_walk *other; /* of the same lifetime */
+  struct thread *thread;
+  uint32_t next; /* run, by granule */
+  unsigned steps;
+};
+HIDDEN struct run *lifetime_walk(struct lifetime_walk *walk, struct lifetime *lifetime);
+HIDDEN struct run *lifetime_walk_on(struct lifetime_walk *walk, unsigned steps);
+HIDDEN void lifetime_walk_end(struct lifetime_walk *walk);
+
+/* Steps that a look at each block of a chunk counts as: up to 10 microseconds, where other steps take less than one. */
+#define LIFETIME_CHUNK_STEPS 16
 
 /* In a fork child: what a thread that it does not have had charged without listing it yet, or unlisted without
  * discharging it yet, is nobody's. */

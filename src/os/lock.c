@@ -8,6 +8,7 @@
 #define SPINS 64
 
 bool lock_times;
+_Atomic unsigned lock_steps_most;
 __thread unsigned locks_held;
 
 static void nothing(void) {}

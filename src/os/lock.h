@@ -108,6 +108,14 @@ static inline void lock_release(struct lock *lock) {
 /* In a fork child, where the holder may not exist any more. */
 INLINE void lock_reset(struct lock *lock) { atomic_store_explicit(&lock->word, 0, memory_order_relaxed); }
 
+/* The most steps that a thread took under one hold of a lock that others may want, of the walks whose length grows with
+ * what the program holds. Such walks call lock_count_steps before each release. Tests bound it. */
+extern HIDDEN _Atomic unsigned lock_steps_most;
+INLINE void lock_count_steps(unsigned steps) {
+  if (UNLIKELY(steps > atomic_load_explicit(&lock_steps_most, memory_order_relaxed)))
+    atomic_store_explicit(&lock_steps_most, steps, memory_order_relaxed);
+}
+
 /* Adds up what locks of one kind count. From any thread. */
 struct lock_totals {
   uint64_t taken, contended, waited, held;

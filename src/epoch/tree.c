@@ -1,0 +1,49 @@
+/* tree: see tree.h.                                                                                  floor: epoch */
+#include "epoch/tree.h"
+
+/* The epoch that follows in the walk, by index; 0 after the last. `skips`: what lies below `e` does not follow. Climbs
+ * EPOCH_DEPTH steps at most. */
+static uint32_t successor(const struct tree_look *look, const struct epoch *e, bool skips) {
+  if (!skips && e->children) return e->children;
+  if (look->what == TREE_CHILDREN) return e->next_sibling;
+  while (e != look->root && !e->next_sibling) e = (const struct epoch *)(const void *)e->lifetime.parent;
+  return e == look->root ? 0 : e->next_sibling;
+}
+
+/* Where the walk goes on. A root that has another id has ended, and its slot serves another epoch. */
+static uint32_t place(const struct tree_look *look) {
+  if (epoch_id(look->root) != look->root_id) return 0;
+  const struct epoch *e = look->at ? epoch_at(look->at) : NULL;
+  bool is_there = e && epoch_id(e) == look->at_id && e->lifetime.parent;
+  return is_there ? look->at : look->root->children;
+}
+
+static bool is_wanted(struct tree_look *look, struct epoch *e) {
+  if (look->what == TREE_ALL) return true;
+  bool is_open = epoch_state(e) == EPOCH_OPEN;
+  if (look->what == TREE_OPEN) return is_open;
+  bool is_new = e->reset_mark != look->mark;
+  e->reset_mark = look->mark;
+  return is_open && is_new;
+}
+
+bool tree_look_on(struct tree_look *look) {
+  look->count = 0;
+  while (look->count == 0 && !look->is_over) {
+    unsigned steps = 0;
+    lock_take(&tree_lock);
+    uint32_t at = place(look);
+    for (; at && steps < TREE_STEPS && look->count < TREE_FOUND; steps++) {
+      struct epoch *e = epoch_at(at);
+      bool found = is_wanted(look, e);
+      if (found) look->found[look->count++] = epoch_id(e);
+      at = successor(look, e, look->what == TREE_CHILDREN || (found && look->what == TREE_OPEN));
+    }
+    look->is_over = at == 0;
+    look->at = at;
+    look->at_id = at ? epoch_id(epoch_at(at)) : 0;
+    lock_count_steps(steps);
+    lock_release(&tree_lock);
+  }
+  return look->count != 0;
+}
