@@ -484,19 +484,33 @@ static int for_children(struct epoch *e, uint64_t id, bool reset) {
 
 #define SURVIVORS_SHOWN 8
 
-static void show_survivor(void *block, size_t size, void *shown) {
-  if ((*(unsigned *)shown)++ < SURVIVORS_SHOWN) log_line("  %p, %zu bytes", block, size);
+struct survivors {
+  unsigned count;
+  struct {
+    void *block;
+    size_t size;
+  } shown[SURVIVORS_SHOWN];
+};
+
+/* Under the lifetime's lock, where nothing may be written. */
+static void note_survivor(void *block, size_t size, void *noted) {
+  struct survivors *survivors = noted;
+  if (survivors->count == SURVIVORS_SHOWN) return;
+  survivors->shown[survivors->count].block = block;
+  survivors->shown[survivors->count++].size = size;
 }
 
 /* TSLAB_ON_DESTROY=check: says who would have been destroyed alive. By the owner. */
 static void tell_survivors(struct epoch *e, const char *call) {
   tslab_epoch_status status;
-  unsigned shown = 0;
+  struct survivors survivors = {.count = 0};
   status_of(e, &status);
   if (status.live_blocks == 0) return;
   log_line("epoch %zu \"%s\": %zu blocks (%zu bytes) outlive %s; kept, because TSLAB_ON_DESTROY=check",
            (size_t)status.epoch, e->label, (size_t)status.live_blocks, (size_t)status.live_bytes, call);
-  status_each_survivor(e, show_survivor, &shown);
+  status_each_survivor(e, note_survivor, &survivors);
+  for (unsigned i = 0; i < survivors.count; i++)
+    log_line("  %p, %zu bytes", survivors.shown[i].block, survivors.shown[i].size);
 }
 
 static void destroy_checked(struct epoch *e, struct lock *gate, tslab_epoch_report *out) {

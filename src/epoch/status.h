@@ -7,8 +7,8 @@
 /* Caller holds the epoch's lock, or owns it. */
 HIDDEN void status_of(struct epoch *e, tslab_epoch_status *out);
 
-/* Calls `visit` for each live block of an epoch inside which nobody is and whose lists are in its slabs. Under its
- * lock. */
+/* Calls `visit` for each live block of an epoch inside which nobody is and whose lists are in its slabs. Caller
+ * holds the epoch's lock, or owns it; `visit` is called under the lifetime's lock. */
 HIDDEN void status_each_survivor(struct epoch *e, void (*visit)(void *block, size_t size, void *arg), void *arg);
 
 #endif

@@ -83,6 +83,11 @@ BUGS = [
         "  if (is_kept) plain->chunks.spare_seen = 0;\n"
         "  else if (id == plain->chunks.spare_seen) chunk_cache_drop_spare(plain, index);\n"
         "  else plain->chunks.spare_seen = id;\n"),
+    Bug("two_owners", "owners", "src/epoch/epoch.c", "    if (!epoch_is_owned(e)) {\n", "    if (gate) {\n"),
+    Bug("owner_forgotten_in_wait", "owners", "src/epoch/epoch.c",
+        "  } while (epoch_is_owned(e));\n", "  } while (false);\n"),
+    Bug("child_of_an_owned_parent", "owned-parents", "src/epoch/epoch.c",
+        "  if (error == 0 && epoch_is_owned(parent)) error = EBUSY;\n", ""),
     # ---- an early return
     Bug("close_stops_at_a_guest", "detaching", "src/epoch/ending.c", "      halt(p);\n      continue;\n",
         "      halt(p);\n      return true;\n"),

@@ -702,6 +702,45 @@ static void destroy_finish(void) {
   finish();
 }
 
+/* ---- owners: an epoch with slabs, whose end needs an owner, is reset while one attaches a part and one trims it --- */
+
+static void owners_setup(void) {
+  all_born();
+  explore_as(0);
+  epoch = open_epoch(TSLAB_EPOCH_DESTROYABLE, 0);
+  take_in(epoch, 0, MEDIUM);
+}
+static void owners_0(void) {
+  held[0][0].block = NULL;
+  EXPECT(tslab_epoch_reset(epoch, NULL) == 0);
+}
+static void owners_1(void) { /* before the reset, which it may not be inside of, or after it */
+  tslab_epoch_status status;
+  EXPECT(tslab_epoch_info(epoch, &status) == 0);
+  EXPECT(status.live_blocks == (status.era == 0 ? 1 : 0) && status.slabs <= 1);
+  EXPECT(tslab_epoch_enter(epoch) == 0 && tslab_epoch_leave(epoch) == 0);
+}
+static void owners_2(void) { tslab_purge(); }
+
+/* ---- owned parents: a child is opened while its parent, which frees what it takes, is kept as a spare ------------ */
+
+static void owned_parents_setup(void) {
+  spare_slabs_setup();
+  explore_as(0);
+  EXPECT(!epoch_slot(epoch)->kept_granules);
+}
+static void owned_parents_0(void) { EXPECT(tslab_epoch_close(epoch, NULL) == 0); }
+static void owned_parents_1(void) {
+  tslab_epoch_options wanted = {.struct_size = sizeof wanted, .label = "child", .parent = epoch};
+  child = tslab_epoch_open_with(&wanted);
+}
+static void owned_parents_finish(void) {
+  tslab_epoch_status status;
+  if (child) EXPECT(tslab_epoch_info(child, &status) == ESTALE); /* it was closed first */
+  EXPECT(tslab_epoch_info(epoch, &status) == ESTALE);
+  finish();
+}
+
 /* ---- parents: one closes while its child loses its last block, and a new epoch takes a slot that is free then */
 
 static tslab_epoch other;
@@ -882,6 +921,9 @@ const struct scenario scenarios[] = {
      .finish = finish, .bound = 1},
     {.name = "destroy", .setup = destroy_setup, .run = {destroy_0, destroy_1, destroy_2},
      .finish = destroy_finish, .bound = 1},
+    {.name = "owners", .setup = owners_setup, .run = {owners_0, owners_1, owners_2}, .finish = finish, .bound = 1},
+    {.name = "owned-parents", .setup = owned_parents_setup, .run = {owned_parents_0, owned_parents_1},
+     .finish = owned_parents_finish, .bound = 2},
     {.name = "parents", .setup = parents_setup, .run = {parents_0, parents_1, parents_2},
      .finish = parents_finish, .bound = 1},
     {.name = "publication", .setup = publication_setup, .run = {publication_0, publication_1},

@@ -118,6 +118,39 @@ static void destroying(void) {
   CHECK(epoch_error(slot(id), id) == ESTALE);
 }
 
+/* Blocks in chunks, slabs of two sizes and large ones; a part of them is freed. */
+static void fill(uint64_t id) {
+  CHECK(scope_enter(current_thread, id) == 0);
+  for (int i = 0; i < 2000; i++) {
+    void *const block = tslab_malloc(i % 3 == 0 ? 3000 : i % 3 == 1 ? 20000 : 70000);
+    CHECK(block != NULL);
+    if (i % 4 == 1) tslab_free(block);
+  }
+  CHECK(scope_leave(current_thread, id) == 0);
+}
+
+/* How long a lock that others may want is held does not grow with what an epoch holds, or has below it. */
+static void bounded(void) {
+  enum { BOUND = LIFETIME_STEPS + LIFETIME_CHUNK_STEPS };
+  tslab_epoch_report report;
+  atomic_store(&lock_steps_most, 0);
+  for (int how = 0; how < 4; how++) {
+    const uint64_t id = open_one(TSLAB_EPOCH_DESTROYABLE, 0);
+    if (how == 1) CHECK(ending_reset(id, NULL) == 0); /* so that it fills chunks */
+    for (int i = 0; i < 300; i++) open_one(TSLAB_EPOCH_DESTROYABLE, id);
+    fill(id);
+    CHECK(slot(id)->lifetime.own > 4 * LIFETIME_STEPS * GRANULE);
+    CHECK(ending_reset(id, how == 2 ? &report : NULL) == 0 && slot(id)->lifetime.own == 0);
+    fill(id);
+    int error = how == 3 ? EAGAIN : how == 2 ? ending_close(id, &report) : ending_destroy(id, how ? &report : NULL);
+    while (error == EAGAIN) error = ending_close_step(id, 0, &report);
+    CHECK_COUNT(error, ==, 0);
+    CHECK(how < 2 || report.live_blocks == 1500);
+  }
+  CHECK_COUNT(lock_steps_most, >, 4);
+  CHECK_COUNT(lock_steps_most, <=, BOUND);
+}
+
 int main(void) {
   CHECK(front_part() != NULL);
   blocks();
@@ -125,5 +158,6 @@ int main(void) {
   children();
   steps();
   destroying();
+  bounded();
   return 0;
 }

@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include "epoch/epoch.h"
+#include <pthread.h>
 
 static struct epoch *slot(uint64_t id) { return epoch_slot(id); }
 
@@ -99,11 +100,49 @@ static void refused(void) {
   CHECK_COUNT(lifetimes_made(), <=, made + 1); /* no slot is lost */
 }
 
+static uint64_t owned_id;
+static struct lock *gate;
+static _Atomic bool got_it;
+
+static void *wait_for_it(void *nothing) {
+  epoch_lock(slot(owned_id));
+  atomic_store(&got_it, true);
+  epoch_unlock(slot(owned_id));
+  return nothing;
+}
+
+/* An epoch that may hold much is owned: others wait for it without its lock, which other epochs share. */
+static void owners(void) {
+  uint64_t others[EPOCH_LOCKS];
+  pthread_t thread;
+  owned_id = open_under(0, "owned", 0);
+  struct epoch *const e = slot(owned_id);
+  CHECK(epoch_take(e) == NULL && !epoch_is_owned(e)); /* it holds nothing */
+  epoch_give_back(e, NULL);
+  epoch_unlock(e);
+
+  atomic_store(&e->lifetime.spilled, 3 * GRANULE);
+  gate = epoch_take(e);
+  CHECK(gate != NULL && gate->word == 1 && epoch_is_owned(e) && epoch_lock_of(e)->word == 0);
+  CHECK(pthread_create(&thread, NULL, wait_for_it, NULL) == 0);
+  while (atomic_load(&e->lifetime.owned) != 2) os_rest();
+  for (int i = 0; i < EPOCH_LOCKS; i++) others[i] = open_under(0, "another", 0); /* one of them with its lock */
+  for (int i = 0; i < EPOCH_LOCKS; i++) CHECK(end(others[i]) == NULL);
+  CHECK(!atomic_load(&got_it));
+  epoch_give_back(e, gate);
+  CHECK(gate->word == 0 && !epoch_is_owned(e) && epoch_lock_of(e)->word != 0);
+  epoch_unlock(e);
+  CHECK(pthread_join(thread, NULL) == 0 && atomic_load(&got_it));
+  atomic_store(&e->lifetime.spilled, 0);
+  end(owned_id);
+}
+
 int main(void) {
   start_floors();
   ids();
   labels();
   children();
   refused();
+  owners();
   return 0;
 }

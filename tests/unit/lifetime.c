@@ -153,6 +153,41 @@ static void prefaulting(void) {
   lifetime_drop_ready(lifetime);
 }
 
+/* Every run once, but those that leave meanwhile or come; never more than so many steps under the lock. */
+static void walking(void) {
+  enum { MANY = 3 * LIFETIME_STEPS };
+  static struct run *runs[MANY];
+  struct lifetime *const lifetime = slots[4];
+  struct lifetime_walk walk, other;
+  for (int i = MANY; i-- > 0;) runs[i] = new_run(lifetime, 1);
+  int met = 0;
+  for (struct run *run = lifetime_walk(&walk, lifetime); run; run = lifetime_walk_on(&walk, 1))
+    CHECK(run == runs[met++]);
+  CHECK(met == MANY && lifetime->walks == NULL);
+
+  /* The lock is free between two holds: what another thread does then, this one does by releasing it. */
+  struct run *run = lifetime_walk(&walk, lifetime);
+  CHECK(run == runs[0] && lifetime_walk_on(&walk, 1) == runs[1]);
+  lifetime_unlock(lifetime);
+  lifetime_release(lifetime, runs[1], false); /* where it is */
+  lifetime_release(lifetime, runs[2], false); /* where it goes on */
+  lifetime_release(lifetime, runs[3], false);
+  runs[3] = new_run(lifetime, 1); /* in front */
+  CHECK(lifetime_walk(&other, lifetime) == runs[3]);
+  lifetime_walk_end(&other);
+  lifetime_lock(lifetime);
+  CHECK(lifetime_walk_on(&walk, 1) == runs[4]);
+  lifetime_unlock(lifetime);
+  for (int i = 5; i < MANY; i++) lifetime_release(lifetime, runs[i], false);
+  lifetime_lock(lifetime);
+  CHECK(lifetime_walk_on(&walk, 1) == NULL && lifetime->walks == NULL);
+  lifetime_release(lifetime, runs[0], false);
+  lifetime_release(lifetime, runs[3], false);
+  lifetime_release(lifetime, runs[4], false);
+  CHECK_COUNT(lifetime->own, ==, 0);
+  CHECK_COUNT(lock_steps_most, ==, LIFETIME_STEPS);
+}
+
 int main(void) {
   start_floors();
   options.reserve_bytes = GRANULE;
@@ -162,6 +197,7 @@ int main(void) {
   releasing();
   collecting();
   prefaulting();
+  walking();
   pages_check();
   return 0;
 }
