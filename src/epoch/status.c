@@ -89,7 +89,7 @@ void status_of(struct epoch *e, tslab_epoch_status *out) {
 
 void status_each_survivor(struct epoch *e, void (*visit)(void *, size_t, void *), void *arg) {
   struct lifetime_walk walk;
-  for (struct run *run = lifetime_walk(&walk, &e->lifetime); run; run = lifetime_walk_on(&walk, LIFETIME_STEPS)) {
+  for (struct run *run = lifetime_walk(&walk, &e->lifetime); run; run = lifetime_walk_on(&walk, LIFETIME_CALLS_STEPS)) {
     if (run->kind == RUN_CHUNK) chunk_each_live(run, visit, arg);
     else if (run->kind == RUN_LARGE) visit(run_start(run), run->size, arg);
     else slab_each_used(run, visit, arg);

@@ -379,7 +379,7 @@ size_t bump_purge_dead(struct lifetime *lifetime, unsigned most) {
     }
     steps = 1;
     if (run->kind != RUN_CHUNK || !is_time(run)) continue;
-    steps = LIFETIME_STEPS; /* system calls */
+    steps = LIFETIME_CALLS_STEPS;
     struct live_pages live = {run_start(run), 0};
     chunk_each_live(run, mark_live, &live);
     uint32_t dead = pages_of(0, GRANULE) & ~live.mask & ~run->threshold;

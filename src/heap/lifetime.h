@@ -116,8 +116,11 @@ HIDDEN struct run *lifetime_walk(struct lifetime_walk *walk, struct lifetime *li
 HIDDEN struct run *lifetime_walk_on(struct lifetime_walk *walk, unsigned steps);
 HIDDEN void lifetime_walk_end(struct lifetime_walk *walk);
 
-/* Steps that a look at each block of a chunk counts as: up to 10 microseconds, where other steps take less than one. */
+/* Steps that a look at each block of a chunk counts as: up to 10 microseconds, where other steps take less than one.
+ * And a call for each block of a run, or a few system calls. So one hold takes at most LIFETIME_STEPS_MOST. */
 #define LIFETIME_CHUNK_STEPS 16
+#define LIFETIME_CALLS_STEPS 32
+#define LIFETIME_STEPS_MOST  (LIFETIME_STEPS - 1 + LIFETIME_CALLS_STEPS)
 
 /* In a fork child: what a thread that it does not have had charged without listing it yet, or unlisted without
  * discharging it yet, is nobody's. */
