@@ -57,10 +57,10 @@ int main(void) {
   const int kept = dup(2), before = waiting_in(ends[0]);
   CHECK(kept >= 0 && dup2(ends[1], 2) == 2);
   pthread_t thread;
+  alarm(20); /* a call that waits for the end waits for ever */
   CHECK(pthread_create(&thread, NULL, destroy_big, NULL) == 0);
   while (waiting_in(ends[0]) == before) usleep(100);
 
-  alarm(20); /* a call that waits for the end waits for ever */
   for (int i = 1; i < EPOCHS; i++) use(epochs[i]);
   CHECK(open_options((tslab_epoch_options){.label = "late", .parent = big}) == 0);
   CHECK_COUNT(errno, ==, ESHUTDOWN);
