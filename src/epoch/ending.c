@@ -67,8 +67,8 @@ static void give_back_unlocked(struct epoch *e, struct lock *gate) {
 
 static bool is_mine(const struct part *part) { return part->attached && part->thread == current_thread; }
 
-/* In this file the owner is the caller of epoch_take: it owns the epoch, or has it locked when it holds little. `gate` is
- * what epoch_take returned; a function that takes it along gives the epoch back.
+/* In this file the owner is the caller of epoch_take: it owns the epoch, or has it locked when it holds little. `gate`
+ * is what epoch_take returned; a function that takes it along gives the epoch back.
  *
  * The epoch's only part, when it is attached to this thread and holds nothing but its chunk, or slabs: the end of most
  * requests. NULL when it is not so. By the owner. */
@@ -181,7 +181,7 @@ static void close_children(struct epoch *e) {
     struct tree_look look = tree_look(e, epoch_id(e), TREE_OPEN, 0);
     again = false;
     while (tree_look_on(&look))
-      for (unsigned i = 0; i < look.count; i++) /* another thread may be closing it, and not have come to its children */
+      for (unsigned i = 0; i < look.count; i++) /* another thread may close it, and have its children to come */
         again |= ending_close(look.found[i], NULL) == ESHUTDOWN;
   }
 }
@@ -523,8 +523,8 @@ static void destroy_checked(struct epoch *e, struct lock *gate, tslab_epoch_repo
   end_closing(e, gate, out);
 }
 
-/* What destroy and reset begin with: the children are done, and no thread that must not be is inside or comes in. 0 when
- * the caller is the owner. */
+/* What destroy and reset begin with: the children are done, and no thread that must not be is inside or comes in. 0
+ * when the caller is the owner. */
 static int take(struct epoch *e, uint64_t id, bool reset, tslab_epoch_report *out, struct lock **gate) {
   int error = destroyable(e, id);
   if (error == 0 && epoch_has_children(e)) error = for_children(e, id, reset);

@@ -16,8 +16,8 @@
  *            anyone; children and siblings are under tree_lock. Locks, outermost first: a gate, tree_lock, an epoch's,
  *            then as docs/design.md says.
  *
- * Work whose length has no bound is not done under the lock, which epochs share, but by an owner. epoch_lock waits until
- * the epoch has no owner, so for other threads an owned epoch is one whose lock is held:
+ * Work whose length has no bound is not done under the lock, which epochs share, but by an owner. epoch_lock waits
+ * until the epoch has no owner, so for other threads an owned epoch is one whose lock is held:
  *
  *   owner:  gate, epoch_lock; owned = 1; unlock    | works |    lock; owned = 0; gate released
  *   other:  lock; owned ?  unlock, sleep on owned, again

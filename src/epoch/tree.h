@@ -7,8 +7,8 @@
  *   while (tree_look_on(&look)) ... look.found[0 .. look.count) ...
  *
  * Between two holds epochs come and go. An epoch that has children does not end, so as long as the epoch that the walk
- * goes on from has its id, it is in the tree below the root. When it has gone the walk begins again, and finds some twice.
- * One that is opened meanwhile may be missed.
+ * goes on from has its id, it is in the tree below the root. When it has gone the walk begins again, and finds some
+ * twice. One that is opened meanwhile may be missed.
  *
  * Threads: a walk is its thread's own. */
 #ifndef TSLAB_EPOCH_TREE_H

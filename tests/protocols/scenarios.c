@@ -702,7 +702,7 @@ static void destroy_finish(void) {
   finish();
 }
 
-/* ---- owners: an epoch with slabs, whose end needs an owner, is reset while one attaches a part and one trims it --- */
+/* ---- owners: an epoch with slabs, whose end needs an owner, is reset while one enters and one trims it --- */
 
 static void owners_setup(void) {
   all_born();
