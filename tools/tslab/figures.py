@@ -32,6 +32,7 @@ from tslab.segment import (
     of_bytes,
     of_descriptor,
     printable,
+    read_earlier,
     read_layout,
     read_snapshot,
     saved,
@@ -111,6 +112,22 @@ def read_process(pid: int) -> tuple[Document, bytes]:
         return document(layout, snapshot, found, pid), saved(fetch, layout, snapshot)
 
 
+def read_pair(pid: int) -> tuple[Document, Document | None]:
+    """The figures of a process, and those that it published last but one: a rate without a wait.
+
+    The earlier ones are None where there are none, and where the process has renewed them meanwhile.
+    """
+    found, _ = read_process(pid)
+    with _segment_of(pid) as (fetch, size, _, path):
+        layout = _named(path, lambda: read_layout(fetch, size))
+        earlier = read_earlier(fetch, layout, found["snapshot"])
+    if earlier is None:
+        return found, None
+    before = document(layout, earlier, None, pid)
+    before["started_ns"] = found["started_ns"]
+    return found, before
+
+
 def _both(fetch: Fetch, size: int) -> tuple[Layout, Snapshot]:
     layout = read_layout(fetch, size)
     return layout, read_snapshot(fetch, layout)
@@ -186,7 +203,9 @@ def _of_json(name: str, raw: bytes) -> Document:
             f"{name} is of schema version {found['schema_version']!r:.20}, this tslab reads {SCHEMA_VERSION}"
         )
     _check_shape(name, found)
-    found = {**_printable(found), "state": processes.FILE}
+    # As of a saved segment: the age of figures in a file is counted to now.
+    age = max(0, time.time_ns() - found["timestamp_ns"])
+    found = {**_printable(found), "state": processes.FILE, "age_ns": age}
     derive(found)
     return found
 

@@ -276,6 +276,17 @@ def read_snapshot(fetch: Fetch, layout: Layout, attempts: int = _ATTEMPTS) -> Sn
     raise Unreadable(f"no whole snapshot in {attempts} looks: {seen}")
 
 
+def read_earlier(fetch: Fetch, layout: Layout, latest: int) -> Snapshot | None:
+    """The snapshot before number `latest`; None where the writer has overwritten it, or there was none."""
+    wanted = latest - 1
+    at = layout.snapshot_offsets[wanted % 2]
+    before = _word(fetch, at)
+    raw = _exactly(fetch, at, layout.snapshot_bytes)
+    if wanted < 1 or not before == WORD.unpack_from(raw)[0] == _word(fetch, at) == wanted:
+        return None
+    return _snapshot(raw, layout)
+
+
 def _word(fetch: Fetch, at: int) -> int:
     return int(WORD.unpack(_exactly(fetch, at, WORD.size))[0])
 
