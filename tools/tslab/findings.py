@@ -31,6 +31,7 @@ CONTENDED_LEAST_PER_S = 100
 SLOW_LEAST_CALLS = 10_000
 SLOW_LEAST_TIME = 0.02
 P50_MOST_NS = 200
+P50_LEAST_TIME = 0.05  # of one processor, spent in allocations of that length
 P99_MOST_NS = 10_000
 LATENCY_LEAST_SAMPLES = 200
 CLOSING_AGE_NS = 300 * 10**9
@@ -492,7 +493,7 @@ def slow(case: Case) -> Iterator[Finding]:
     spent = {
         row["name"]: case.grown("wall_ns_sum", "paths", row["name"])
         for row in case.found["paths"]
-        if row["name"] != "fast"
+        if row["name"] != "fast" and not row["name"].startswith("free")
     }
     time_share = sum(spent.values()) / 1e9 / case.seconds
     severity = band(count / calls, SLOW_BANDS)
@@ -513,14 +514,16 @@ def latency(case: Case) -> Iterator[Finding]:
     if sum(bucket["count"] for bucket in row["buckets"]) == 0:
         row = _latency(case, meanwhile=False)
     p50, p99 = bucket_percentile(row, 0.5), bucket_percentile(row, 0.99)
+    costs = (p50 or 0) / 1e9 * case.grown("allocations") / case.seconds >= P50_LEAST_TIME
     for rule, value, most, which in (
         ("p99-high", p99, P99_MOST_NS, "One allocation in 100 takes"),
-        ("p50-high", p50, P50_MOST_NS, "Half of the allocations take"),
+        ("p50-high", p50 if costs else None, P50_MOST_NS, "Half of the allocations take"),
     ):
         # A bucket's bound is up to 41 % too much: only a lower bound above the threshold counts.
         if value is not None and value / math.sqrt(2) >= most:
             yield Finding(
-                rule, Severity.WARNING, f"{which} {time_text(value / math.sqrt(2))} or more (above {time_text(most)}).",
+                rule, Severity.WARNING,
+                f"{which} {time_text(value / math.sqrt(2))} or more (above {time_text(most)}).",
                 "`tslab samples PID` tells the scheduler, locks, page faults and the allocator's own work apart.",
                 {"at_most_ns": value, "threshold_ns": most},
             )  # fmt: skip

@@ -9,7 +9,20 @@ from types import ModuleType
 
 from tslab.errors import LabError
 
-COMMANDS = ("run", "stats", "samples", "diff", "fields", "bench", "report", "contention", "ab", "verdict")
+COMMANDS = (
+    "run",
+    "ps",
+    "stats",
+    "doctor",
+    "samples",
+    "diff",
+    "fields",
+    "bench",
+    "report",
+    "contention",
+    "ab",
+    "verdict",
+)
 
 
 # What `pip install tslab` leaves out: 260 MB that only measurements and reports need.

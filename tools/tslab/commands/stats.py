@@ -1,7 +1,8 @@
 """The figures of a running process, or of saved ones.
 
-tslab stats 4711                    what a person asks first
-tslab stats 4711 --watch            again every two seconds, with what happened since
+tslab stats 4711                    what a person asks first, on one screen: findings, memory, top classes and labels
+tslab stats 4711 --all              every class, path, label, epoch, lock and thread
+tslab stats 4711 --watch            again every two seconds, in place, with what happened since
 tslab stats 4711 --json             everything, by the schema that `tslab fields --schema` prints
 tslab stats 4711 --save now.seg     a copy for later: tslab stats now.seg, tslab diff now.seg 4711
 
@@ -11,6 +12,7 @@ The process is only looked at: it need not answer, and may hang, be stopped, or 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 import time
@@ -20,14 +22,19 @@ from rich.console import Console
 
 from tslab import process as processes
 from tslab.errors import LabError, Unreadable
-from tslab.figures import Document, Source
+from tslab.figures import Document, Source, read_pair
+from tslab.findings import findings
+from tslab.looks import Look
 from tslab.reporters.figures import print_stats
+from tslab.reporters.screen import redraw, show
+from tslab.reporters.summary import summary
 
 WATCH_S = 2.0
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="PID|FILE", help="a process, or a file that --save or --json made")
+    parser.add_argument("--all", action="store_true", help="every table, as long as it is")
     parser.add_argument("--json", action="store_true", help="one JSON document; with --watch one a line")
     parser.add_argument(
         "--watch", nargs="?", type=float, const=WATCH_S, metavar="SECONDS",
@@ -43,7 +50,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.watch is not None and source.pid is None:
         raise LabError("a file does not change: --watch needs the number of a process")
     found = source.read_and_save(arguments.save) if arguments.save else source.read()
-    _print(console, found, None, arguments.json, arguments.watch is not None)
+    _print(console, arguments, found, _earlier(source), first=True)
     try:
         while arguments.watch is not None and found["state"] not in ("gone", "ended"):
             time.sleep(arguments.watch)
@@ -54,18 +61,36 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
                     raise
                 print(f"process {source.pid} has ended", file=sys.stderr)
                 return 0
-            _print(console, found, before, arguments.json, True)
+            _print(console, arguments, found, before, first=False)
     except KeyboardInterrupt:
         return 0  # how a person ends a watch
     return 0
 
 
-def _print(console: Console, found: Document, before: Document | None, as_json: bool, watching: bool) -> None:
-    if as_json:
+def _earlier(source: Source) -> Document | None:
+    """What the process published a second before, so that a first look has rates."""
+    if source.pid is None:
+        return None
+    with contextlib.suppress(LabError):
+        return read_pair(source.pid)[1]
+    return None
+
+
+def _print(
+    console: Console, arguments: argparse.Namespace, found: Document, before: Document | None, first: bool
+) -> None:
+    watching = arguments.watch is not None
+    if arguments.json:
         print(json.dumps(found, indent=None if watching else 1, ensure_ascii=False), flush=True)
-        return
-    if watching and console.is_terminal:
-        console.clear()
-    elif before:
-        console.print()
-    print_stats(console, found, before)
+    elif arguments.all:
+        if not first:
+            console.print()
+        print_stats(console, found, before if not first else None)
+    else:
+        # A look at a screen that nobody reads has no height; the prompt takes a line of one that somebody does.
+        height = console.height - 1 if console.is_terminal else None
+        lines = summary(found, before, findings([Look(found, None)]), console.width, height)
+        if watching:
+            redraw(console, lines, first)
+        else:
+            show(console, lines)

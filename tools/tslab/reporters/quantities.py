@@ -49,3 +49,53 @@ _UNITS: dict[str, Callable[[float], str]] = {
     "_pct": "{:.2f} %".format,
     "_ratio": "{:.3f}".format,
 }
+
+
+# ---- short forms, for columns ----------------------------------------------------------------------------------------
+
+
+def short_bytes(value: float) -> str:
+    """As ps and top write them: 582.9K, 1.2M; K is 1,024."""
+    for power, unit in ((4, "T"), (3, "G"), (2, "M"), (1, "K")):
+        if abs(value) >= 999.95 * 1024 ** (power - 1):
+            return f"{value / 1024**power:.1f}{unit}"
+    return f"{value:.0f}"
+
+
+def short_count(value: float) -> str:
+    """Whole below 100,000; then 515.8M, where M is a million."""
+    if abs(value) < 99_999.5:
+        return f"{value:,.0f}"
+    for limit, unit in ((999.95e3, "k"), (999.95e6, "M"), (999.95e9, "G"), (999.95e12, "T")):
+        if abs(value) < limit:
+            return f"{value * 1e3 / (limit / 0.99995):.1f}{unit}"
+    return f"{value:.1e}"
+
+
+def short_rate(value: float | None) -> str:
+    return (
+        "–"
+        if value is None
+        else "0"
+        if abs(value) < 0.05
+        else f"{value:.1f}"
+        if abs(value) < 10
+        else short_count(value)
+    )
+
+
+def short_time(value: float | None) -> str:
+    """0 ns to 999 days, three or four characters and a unit."""
+    if value is None:
+        return "–"
+    seconds = value / 1e9
+    if seconds < 100:
+        return time_text(value).replace(" ", "")
+    for length, unit, below in ((60, "min", 100), (3600, "h", 100)):
+        if seconds < below * length:
+            return f"{seconds / length:.0f}{unit}"
+    return f"{seconds / 86400:.0f}d"
+
+
+def signed(text: str, value: float) -> str:
+    return f"+{text}" if value > 0 else text

@@ -1,0 +1,159 @@
+"""tslab doctor: finds what was planted, and says nothing of programs that are well. All of them run at the same time."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from conftest import DATA, REPOSITORY
+
+from tslab import preload
+from tslab.cli import main
+from tslab.figures import Source
+from tslab.findings import Finding, findings
+from tslab.looks import Look, watch
+
+LIBRARY = Path(os.environ.get("LIBRARY_UNDER_TEST", REPOSITORY / "build" / "release" / "libtslab.so"))
+
+pytestmark = [
+    pytest.mark.usefixtures("clean_environment"),
+    pytest.mark.skipif(not LIBRARY.exists(), reason="build/release/libtslab.so is not built"),
+]
+
+WATCH_S = 8.0
+
+# What the fault is called in faults.c, and the rule that must speak.
+FAULTS = {
+    "leak-in-epoch": "epoch-grows",
+    "never-leaves": "epoch-never-left",
+    "forgotten-close": "close-forgotten",
+    "deep-scopes": "scopes-deep",
+    "wasted-class": "class-waste",
+    "burst": "burst-not-returned",
+    "lock-hog": "lock-contention",
+    "starved": "cpu-starved",
+    "failing-madvise": "purge-failures",
+    "remote-storm": "remote-frees",
+    "unbounded-epoch": "epoch-unbounded",
+    "limit-near": "limit-near",
+    "refused": "allocation-failures",
+    "leak": "leak",
+}
+HEALTHY = ("requests", "sessions", "idle", "workers", "burst-in-epoch", "within-budget", "pipeline", "cache")
+
+# Servers, each with a client in a thread of its own.
+SERVER = """
+import {modules}, threading, time
+def client(port):
+    while True:
+        for _ in range(5): {ask}
+        time.sleep(.05)
+{serve}
+"""
+SERVERS = {
+    "http": SERVER.format(
+        modules="http.server, urllib.request",
+        ask="urllib.request.urlopen(f'http://127.0.0.1:{port}/').read()",
+        serve="class Handler(http.server.BaseHTTPRequestHandler):\n"
+        "    def do_GET(self): self.send_response(200); self.end_headers(); self.wfile.write(b'x' * 5000)\n"
+        "    def log_message(self, *_): pass\n"
+        "server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)\n"
+        "threading.Thread(target=client, args=(server.server_port,), daemon=True).start()\n"
+        "server.serve_forever()",
+    ),
+    "echo": SERVER.format(
+        modules="asyncio, socket",
+        ask="s = socket.create_connection(('127.0.0.1', port)); s.sendall(b'y' * 9000); s.recv(9000); s.close()",
+        serve="async def echo(reader, writer):\n"
+        "    writer.write(await reader.read(9000)); await writer.drain(); writer.close()\n"
+        "async def run():\n"
+        "    server = await asyncio.start_server(echo, '127.0.0.1', 0)\n"
+        "    port = server.sockets[0].getsockname()[1]\n"
+        "    threading.Thread(target=client, args=(port,), daemon=True).start()\n"
+        "    await server.serve_forever()\n"
+        "asyncio.run(run())",
+    ),
+    "rpc": SERVER.format(
+        modules="xmlrpc.client, xmlrpc.server",
+        ask="xmlrpc.client.ServerProxy(f'http://127.0.0.1:{port}').pow(3, 7)",
+        serve="server = xmlrpc.server.SimpleXMLRPCServer(('127.0.0.1', 0), logRequests=False)\n"
+        "server.register_function(pow)\n"
+        "threading.Thread(target=client, args=(server.server_address[1],), daemon=True).start()\n"
+        "server.serve_forever()",
+    ),
+    "store": SERVER.format(
+        modules="json, random, socketserver, socket",
+        ask="s = socket.create_connection(('127.0.0.1', port)); s.sendall(json.dumps([random.randrange(3000), "
+        "'v' * 200]).encode() + b'\\n'); s.recv(100); s.close()",
+        serve="store = {key: 'v' * 200 for key in range(3000)}\n"
+        "class Handler(socketserver.StreamRequestHandler):\n"
+        "    def handle(self):\n"
+        "        key, value = json.loads(self.rfile.readline()); store[key] = value; self.wfile.write(b'ok')\n"
+        "server = socketserver.ThreadingTCPServer(('127.0.0.1', 0), Handler)\n"
+        "threading.Thread(target=client, args=(server.server_address[1],), daemon=True).start()\n"
+        "server.serve_forever()",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def faults(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("faults") / "faults"
+    flags = ["-O1", "-fno-builtin", "-pthread", f"-I{REPOSITORY / 'include'}"]
+    link = [str(LIBRARY.resolve()), f"-Wl,-rpath,{LIBRARY.resolve().parent}"]
+    subprocess.run(["cc", *flags, "-o", str(out), str(DATA / "faults.c"), *link], check=True)
+    return out
+
+
+@contextmanager
+def running(commands: dict[str, list[str]]) -> Iterator[dict[str, int]]:
+    environment = preload.environment(LIBRARY.resolve(), [])
+    children = {name: subprocess.Popen(words, env=environment) for name, words in commands.items()}
+    try:
+        end = time.monotonic() + 60
+        for name, child in children.items():
+            while not Path(f"/dev/shm/tslab.{child.pid}").exists():
+                assert child.poll() is None, f"{name} ended"
+                assert time.monotonic() < end, f"{name} publishes nothing"
+                time.sleep(0.05)
+        yield {name: child.pid for name, child in children.items()}
+    finally:
+        for child in children.values():
+            child.kill()
+            child.wait()
+            Path(f"/dev/shm/tslab.{child.pid}").unlink(missing_ok=True)
+
+
+def watched(pids: dict[str, int], seconds: float) -> dict[str, list[Finding]]:
+    looks = watch([Source(str(pid)) for pid in pids.values()], seconds)
+    return {name: findings(own) for name, own in zip(pids, looks, strict=True)}
+
+
+def test_every_planted_fault_is_found(faults: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with running({name: [str(faults), name] for name in FAULTS}) as pids:
+        found = watched(pids, WATCH_S)
+        assert main(["doctor", str(pids["refused"]), "--for", "0", "--json"]) == 1
+    told = {name: {finding.rule for finding in own} for name, own in found.items()}
+    assert {name: FAULTS[name] in rules for name, rules in told.items()} == dict.fromkeys(FAULTS, True), told
+    said = json.loads(capsys.readouterr().out)
+    assert said["findings"][0]["severity"] == "critical"
+    assert "the budget is spent" in said["findings"][0]["says"]
+
+
+def test_nothing_is_said_of_programs_that_are_well(faults: Path) -> None:
+    commands = {name: [str(faults), name] for name in HEALTHY}
+    commands |= {name: [sys.executable, "-S", "-c", text] for name, text in SERVERS.items()}
+    assert len(commands) >= 12
+    with running(commands) as pids:
+        time.sleep(1.5)  # a program that starts grows
+        found = watched(pids, WATCH_S)
+    # On a machine with more work than processors they do wait for one, and it is right to say so.
+    told = {name: [f"{f.rule}: {f.says}" for f in own if f.rule != "cpu-starved"] for name, own in found.items()}
+    assert told == {name: [] for name in commands}
