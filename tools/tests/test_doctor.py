@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from conftest import DATA, REPOSITORY
+from segments import small_segment
 
 from tslab import preload
 from tslab.cli import main
@@ -157,3 +158,51 @@ def test_nothing_is_said_of_programs_that_are_well(faults: Path) -> None:
     # On a machine with more work than processors they do wait for one, and it is right to say so.
     told = {name: [f"{f.rule}: {f.says}" for f in own if f.rule != "cpu-starved"] for name, own in found.items()}
     assert told == {name: [] for name in commands}
+
+
+@pytest.mark.soak
+def test_a_slow_leak_within_ten_minutes(faults: Path) -> None:
+    with running({"slow-leak": [str(faults), "slow-leak"], "cache": [str(faults), "cache"]}) as pids:
+        found = watched(pids, 600)
+    leak = next(finding for finding in found["slow-leak"] if finding.rule == "leak")
+    assert leak.figures["mib_per_hour"] == pytest.approx(60, rel=0.2)
+    assert not [finding for finding in found["cache"] if finding.rule == "leak"]
+
+
+def test_one_look_and_saved_figures_are_enough_for_what_has_no_rate(faults: Path, tmp_path: Path) -> None:
+    with running({"refused": [str(faults), "refused"]}) as pids:
+        saved = tmp_path / "now.seg"
+        document = Source(str(pids["refused"])).read_and_save(saved)
+    live, later = findings([Look(document, None)]), findings([Look(Source(str(saved)).read(), None)])
+    assert [finding.rule for finding in live] == [finding.rule for finding in later]
+    assert main(["doctor", str(saved)]) == 1
+    assert main(["doctor", str(saved), "--for", "-1"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("word", "status", "said"),
+    [
+        ("4194303", 5, "there is no process 4194303"),
+        ("99999999", 2, "is no process number"),
+        ("1", 5, "process 1 "),
+        ("nobody", 2, "is neither the number of a process nor a file"),
+    ],
+)
+@pytest.mark.parametrize("command", ["doctor", "stats", "top"])
+def test_what_is_no_process_of_ours(
+    command: str, word: str, status: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, word]) == status
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1
+
+
+def test_damaged_figures_are_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = bytes(small_segment())
+    for name, cut in (("cut", data[: len(data) // 2]), ("odd", data[:8] + b"\xff" * 40 + data[48:])):
+        (tmp_path / name).write_bytes(cut)
+        assert main(["doctor", str(tmp_path / name)]) == 5
+        told = capsys.readouterr().err
+        assert "is damaged" in told
+        assert told.count("\n") == 1

@@ -26,6 +26,8 @@ CLOSING = 2  # the state of an epoch
 LOCK_BANDS = (0.05, 0.20, 0.50)
 CAS_BANDS = (0.01, 0.05, 0.20)
 SLOW_BANDS = (0.05, 0.10, 0.20)
+# Threads waiting for a lock, on average: a lock that is taken millions of times is held up without a high share.
+WAITING_BANDS = (0.10, 0.50, 2.0)
 # A share of few, cheap events costs nothing: so many a second, and this share of one processor, at least.
 CONTENDED_LEAST_PER_S = 100
 SLOW_LEAST_CALLS = 10_000
@@ -443,18 +445,18 @@ def failures(case: Case) -> Iterator[Finding]:
 def locks(case: Case) -> Iterator[Finding]:
     for row in case.found["locks"]:
         name = row["name"]
-        contended = case.grown("contended", "locks", name)
+        contended, waited = case.grown("contended", "locks", name), case.grown("wait_ns", "locks", name)
         taken = contended + case.grown("fast", "locks", name)
-        share = contended / taken if taken else 0.0
-        severity = band(share, LOCK_BANDS)
-        if severity and contended >= CONTENDED_LEAST_PER_S * case.seconds:
-            waited = case.grown("wait_ns", "locks", name)
+        share, waiting = contended / taken if taken else 0.0, waited / 1e9 / case.seconds
+        often = band(share, LOCK_BANDS) if contended >= CONTENDED_LEAST_PER_S * case.seconds else None
+        long = band(waiting, WAITING_BANDS) if contended >= case.seconds else None
+        if often or long:
             yield Finding(
-                "lock-contention", severity,
-                f"Lock {name}: {share_text(share)} of {taken:,} takings {case.span} found it held; threads waited "
-                f"{time_text(waited)} for it.",
+                "lock-contention", max(often or Severity.NOTICE, long or Severity.NOTICE),
+                f"Lock {name}: {share_text(share)} of {taken:,} takings {case.span} found it held, and {waiting:.2f} "
+                f"threads waited for it on average ({time_text(waited)} in all).",
                 _LOCK_ADVICE.get(name, "Threads wait for each other: fewer threads or fewer such calls help."),
-                {"contended": contended, "taken": taken, "rate": share, "wait_ns": waited},
+                {"contended": contended, "taken": taken, "rate": share, "wait_ns": waited, "threads_waiting": waiting},
             )  # fmt: skip
 
 

@@ -1,13 +1,19 @@
 /* One fault each, or a program that looks like one and is healthy: what `tslab doctor` must find, or be silent about.
  * Started as `faults NAME`, it goes on until it is killed. */
 #define _GNU_SOURCE
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <tslab/tslab.h>
 #include <unistd.h>
 
@@ -36,9 +42,12 @@ static void a_few_calls(void) {
   for (unsigned i = 0; i < 64; i++) free(blocks[i]);
 }
 
-static void enter_with_budget(size_t bytes) {
-  tslab_epoch_options options = {.struct_size = sizeof options, .label = "tenant", .budget_bytes = bytes};
-  tslab_epoch_enter(tslab_epoch_open_with(&options));
+static tslab_epoch enter_new(const char *label, size_t budget, uint32_t flags) {
+  tslab_epoch_options options = {
+      .struct_size = sizeof options, .label = label, .budget_bytes = budget, .flags = flags};
+  tslab_epoch epoch = tslab_epoch_open_with(&options);
+  tslab_epoch_enter(epoch);
+  return epoch;
 }
 
 /* ---- faults ------------------------------------------------------------------------------------------------------ */
@@ -96,6 +105,7 @@ static void *hog(void *) {
     for (unsigned i = 0; i < 8; i++) keep = blocks[i] = malloc(40 * KiB + i * 64 * KiB);
     for (unsigned i = 0; i < 8; i++) free(blocks[i]);
   }
+  return NULL;
 }
 
 static void lock_hog(void) {
@@ -105,6 +115,7 @@ static void lock_hog(void) {
 
 static void *spin(void *) {
   for (;;) a_few_calls();
+  return NULL;
 }
 
 static void starved(void) {
@@ -118,8 +129,19 @@ static void starved(void) {
 }
 
 static void failing_madvise(void) {
-  mlockall(MCL_CURRENT | MCL_FUTURE);
-  for (;; rest(300)) {
+  struct sock_filter rules[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 4),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, MADV_DONTNEED, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 24 /* MADV_DONTNEED_LOCKED */, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  struct sock_fprog filter = {sizeof rules / sizeof *rules, rules};
+  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) return;
+  for (;; rest(1500)) {
     void *blocks[32];
     for (unsigned i = 0; i < 32; i++) blocks[i] = take(MiB / 2);
     for (unsigned i = 0; i < 32; i++) free(blocks[i]);
@@ -131,6 +153,7 @@ static void *volatile ring[4096];
 static void *consume(void *) {
   for (;;)
     for (unsigned i = 0; i < 4096; i++) free(__atomic_exchange_n(&ring[i], NULL, __ATOMIC_ACQ_REL));
+  return NULL;
 }
 
 static void remote_storm(void) {
@@ -149,13 +172,13 @@ static void unbounded_epoch(void) {
 }
 
 static void limit_near(void) {
-  enter_with_budget(8 * MiB);
+  enter_new("tenant", 8 * MiB, 0);
   for (unsigned i = 0; i < 1900; i++) take(4000);
   for (;; rest(10)) free(take(100));
 }
 
 static void refused(void) {
-  enter_with_budget(1 * MiB);
+  enter_new("tenant", 1 * MiB, 0);
   for (;; rest(1)) take(4000);
 }
 
@@ -171,16 +194,15 @@ static void leak_of_1_mib_a_minute(void) { slow_leak(1700, 100); }
 /* ---- healthy ----------------------------------------------------------------------------------------------------- */
 
 static void one_request(const char *label) {
-  tslab_epoch epoch = tslab_epoch_open(label);
-  tslab_epoch_enter(epoch);
-  for (unsigned i = 0; i < 4; i++) a_few_calls();
-  for (unsigned i = 0; i < 40; i++) take(200);
+  tslab_epoch epoch = enter_new(label, 0, TSLAB_EPOCH_DESTROYABLE);
+  for (unsigned i = 0; i < 200; i++) take(16 + i);
   tslab_epoch_leave(epoch);
-  tslab_epoch_destroy(epoch);
+  tslab_epoch_destroy(epoch, NULL);
 }
 
 static void *serve(void *) {
   for (;; rest(1)) one_request("request");
+  return NULL;
 }
 static void requests(void) {
   start(serve, 3);
@@ -196,6 +218,7 @@ static void *session(void *) {
     *slot = take(100 + rand() % 400);
     if (i > 20000 && i % 64 == 0) rest(2);
   }
+  return NULL;
 }
 static void sessions(void) {
   start(session, 3);
@@ -210,6 +233,7 @@ static void idle(void) {
 static void *worker(void *) {
   for (;; rest(2))
     for (unsigned i = 0; i < 20; i++) a_few_calls();
+  return NULL;
 }
 static void workers(void) {
   start(worker, 4);
@@ -218,16 +242,15 @@ static void workers(void) {
 
 static void burst_in_epoch(void) {
   for (;; rest(300)) {
-    tslab_epoch epoch = tslab_epoch_open("burst");
-    tslab_epoch_enter(epoch);
+    tslab_epoch epoch = enter_new("burst", 0, TSLAB_EPOCH_DESTROYABLE);
     for (unsigned i = 0; i < 20000; i++) take(300);
     tslab_epoch_leave(epoch);
-    tslab_epoch_destroy(epoch);
+    tslab_epoch_destroy(epoch, NULL);
   }
 }
 
 static void within_budget(void) {
-  enter_with_budget(16 * MiB);
+  enter_new("tenant", 16 * MiB, 0);
   for (unsigned i = 0; i < 2000; i++) take(4000);
   for (;; rest(10)) a_few_calls();
 }
@@ -235,6 +258,7 @@ static void within_budget(void) {
 static void *pass_back(void *) {
   for (;; rest(1))
     for (unsigned i = 0; i < 64; i++) free(__atomic_exchange_n(&ring[i], NULL, __ATOMIC_ACQ_REL));
+  return NULL;
 }
 static void pipeline(void) {
   start(pass_back, 1);
