@@ -1,4 +1,4 @@
-"""tslab doctor: finds what was planted, and says nothing of programs that are well. All of them run at the same time."""
+"""tslab doctor finds what was planted, and says nothing of programs that are well. They all run at the same time."""
 
 from __future__ import annotations
 

@@ -10,19 +10,8 @@ from types import ModuleType
 from tslab.errors import LabError
 
 COMMANDS = (
-    "run",
-    "ps",
-    "stats",
-    "doctor",
-    "samples",
-    "diff",
-    "fields",
-    "bench",
-    "report",
-    "contention",
-    "ab",
-    "verdict",
-)
+    "run", "ps", "top", "stats", "doctor", "samples", "diff", "fields", "bench", "report", "contention", "ab", "verdict",
+)  # fmt: skip
 
 
 # What `pip install tslab` leaves out: 260 MB that only measurements and reports need.

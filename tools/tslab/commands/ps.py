@@ -101,7 +101,8 @@ def row_of(one: Served) -> Row | None:
     users = one.process.users if one.process else frozenset()
     words = document.get("library", "").split()
     return Row(
-        pid=one.pid, user=processes.owner_names(users), command=short_command(document.get("command", "")), state=document["state"],
+        pid=one.pid, user=processes.owner_names(users), command=short_command(document.get("command", "")),
+        state=document["state"],
         version=words[1] if len(words) > 1 else "?", live=total.get("live_bytes", 0),
         in_use=total.get("in_use_bytes", 0), resident=total.get(RESIDENT, 0),
         change=None if change is None else 60 * change if active else 0.0,
@@ -123,19 +124,22 @@ def change_text(row: Row) -> str:
 
 
 COLUMNS = (
-    Column("PID", lambda row: str(row.pid)),
+    Column("PID", lambda row: str(row.pid), value=lambda row: row.pid),
     Column("USER", lambda row: row.user, rank=8, text=True),
-    Column("LIVE", lambda row: short_bytes(row.live)),
-    Column("IN USE", lambda row: short_bytes(row.in_use), rank=2),
-    Column("RESIDENT", lambda row: short_bytes(row.resident) if row.resident else "–", rank=1),
-    Column("CHANGE/MIN", change_text, rank=1),
-    Column("ALLOC/S", lambda row: short_rate(row.calls), rank=6),
-    Column("EPOCHS", lambda row: short_count(row.epochs), rank=3),
-    Column("OLDEST", lambda row: short_time(row.oldest_ns), rank=4),
-    Column("SLOW", lambda row: share_text(row.slow).replace(" ", ""), rank=5),
+    Column("LIVE", lambda row: short_bytes(row.live), value=lambda row: row.live),
+    Column("IN USE", lambda row: short_bytes(row.in_use), rank=2, value=lambda row: row.in_use),
+    Column(
+        "RESIDENT", lambda row: short_bytes(row.resident) if row.resident else "–", rank=1,
+        value=lambda row: row.resident,
+    ),
+    Column("CHANGE/MIN", change_text, rank=1, value=lambda row: row.change),
+    Column("ALLOC/S", lambda row: short_rate(row.calls), rank=6, value=lambda row: row.calls),
+    Column("EPOCHS", lambda row: short_count(row.epochs), rank=3, value=lambda row: row.epochs),
+    Column("OLDEST", lambda row: short_time(row.oldest_ns), rank=4, value=lambda row: row.oldest_ns),
+    Column("SLOW", lambda row: share_text(row.slow).replace(" ", ""), rank=5, value=lambda row: row.slow),
     Column("VERSION", lambda row: row.version, rank=7),
     Column("COMMAND", lambda row: row.command, text=True),
-)
+)  # fmt: skip
 
 _SORTS: dict[str, Any] = {
     "live": lambda row: -row.live,

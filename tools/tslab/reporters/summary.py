@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rich.text import Text
 
@@ -161,18 +162,38 @@ def rate_of_bytes(row: Document) -> str:
     return "–" if rate is None else "0" if rate == 0 else signed(short_bytes(rate), rate)
 
 
+def _share(name: str) -> dict[str, Any]:
+    return {
+        "cell": lambda row: share_text(row["derived"].get(name)),
+        "value": lambda row: row["derived"].get(name),
+    }
+
+
+def _value(name: str) -> Any:
+    return lambda row: row.get(name)
+
+
 CLASSES = (
-    Column("SIZE", lambda row: row["size"] if row["size"] == LARGE else f"{row['size']:,}"),
-    Column("LIVE", lambda row: short_bytes(row.get("live_bytes", 0))),
-    Column("BLOCKS", lambda row: count(row, "live_blocks"), rank=1),
-    Column("LIVE/S", rate_of_bytes, rank=3),
-    Column("HELD", lambda row: short_bytes(row["held"]), rank=2),
-    Column("LIVE/HELD", _share_of_held, rank=2),
-    Column("ALLOCS", lambda row: short_count(row["allocations"]) if "allocations" in row else "–", rank=4),
-    Column("SLOW", lambda row: share_text(row["derived"].get("slow_share")), rank=5),
-    Column("REMOTE", lambda row: short_count(row["remote_frees"]) if "remote_frees" in row else "–", rank=6),
-    Column("CONTENDED", lambda row: share_text(row["derived"].get("lock_contention_rate")), rank=7),
-)
+    Column(
+        "SIZE", lambda row: row["size"] if row["size"] == LARGE else f"{row['size']:,}",
+        value=lambda row: 1 << 40 if row["size"] == LARGE else row["size"],
+    ),
+    Column("LIVE", lambda row: short_bytes(row.get("live_bytes", 0)), value=_value("live_bytes")),
+    Column("BLOCKS", lambda row: count(row, "live_blocks"), rank=1, value=_value("live_blocks")),
+    Column("LIVE/S", rate_of_bytes, rank=3, value=_value("rate")),
+    Column("HELD", lambda row: short_bytes(row["held"]), rank=2, value=_value("held")),
+    Column("LIVE/HELD", _share_of_held, rank=2, value=lambda row: row.get("live_bytes", 0) / (row["held"] or 1)),
+    Column(
+        "ALLOCS", lambda row: short_count(row["allocations"]) if "allocations" in row else "–", rank=4,
+        value=_value("allocations"),
+    ),
+    Column("SLOW", **_share("slow_share"), rank=5),
+    Column(
+        "REMOTE", lambda row: short_count(row["remote_frees"]) if "remote_frees" in row else "–", rank=6,
+        value=_value("remote_frees"),
+    ),
+    Column("CONTENDED", **_share("lock_contention_rate"), rank=7),
+)  # fmt: skip
 
 LABELS = (
     Column("LABEL", lambda row: row.get("label", "") or "(none)", text=True),
