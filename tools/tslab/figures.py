@@ -47,6 +47,7 @@ T = TypeVar("T")
 
 _MOST_JSON = 64 << 20
 _TRIES_WHILE_MADE = 20
+_TRIES_FOR_EARLIER = 4
 
 
 class Source:
@@ -115,17 +116,18 @@ def read_process(pid: int) -> tuple[Document, bytes]:
 def read_pair(pid: int) -> tuple[Document, Document | None]:
     """The figures of a process, and those that it published last but one: a rate without a wait.
 
-    The earlier ones are None where there are none, and where the process has renewed them meanwhile.
+    The earlier ones are None where there are none, and where the process is just writing over them.
     """
-    found, _ = read_process(pid)
-    with _segment_of(pid) as (fetch, size, _, path):
-        layout = _named(path, lambda: read_layout(fetch, size))
-        earlier = read_earlier(fetch, layout, found["snapshot"])
-    if earlier is None:
-        return found, None
-    before = document(layout, earlier, None, pid)
-    before["started_ns"] = found["started_ns"]
-    return found, before
+    for attempt in range(_TRIES_FOR_EARLIER):
+        if attempt:
+            time.sleep(0.005)
+        found, _ = read_process(pid)
+        with _segment_of(pid) as (fetch, size, _, path):
+            layout = _named(path, lambda fetch=fetch, size=size: read_layout(fetch, size))  # type: ignore[misc]
+            earlier = read_earlier(fetch, layout, found["snapshot"])
+        if earlier or found["snapshot"] < 2:
+            break
+    return found, document(layout, earlier, None, pid) if earlier else None
 
 
 def _both(fetch: Fetch, size: int) -> tuple[Layout, Snapshot]:

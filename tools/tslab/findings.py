@@ -200,7 +200,7 @@ def _grown_most(case: Case) -> str:
 def unused(case: Case) -> Iterator[Finding]:
     """A burst that was never returned, and the classes that hold it."""
     first, last = _idle_bytes(case.looks[0].document), _idle_bytes(case.found)
-    if last < CLASS_WASTE_LEAST_BYTES:
+    if last < CLASS_WASTE_LEAST_BYTES or len(case.looks) < 2:  # one look does not tell what stays from what comes back
         return
     for size, held, wasted in _wasteful(case):
         yield Finding(

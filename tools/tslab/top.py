@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from tslab.reporters.summary import CLASSES, class_rows
 
 Rows = list[Any]
 HISTORY = 240
+MINUTE_S = 60.0
 HELP = (
     "1 to 5, Tab   the views: processes, classes, epochs, tails, contention",
     "↑ ↓ j k       choose a row; Page keys, Home and End go further",
@@ -41,11 +43,13 @@ class Seen:
     before: Document | None = None
     live: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
     resident: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    at: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))  # of these, on CLOCK_MONOTONIC
 
     def take(self, document: Document, before: Document | None) -> None:
         if not same_life(self.document, document):
             self.live.clear()
             self.resident.clear()
+            self.at.clear()
             self.before = before
         elif document.get("snapshot") != self.document.get("snapshot"):
             self.before = self.document
@@ -54,6 +58,13 @@ class Seen:
         self.document = document
         self.live.append(document["process"].get("live_bytes", 0))
         self.resident.append(document["process"].get(RESIDENT, 0))
+        self.at.append(time.monotonic())
+
+    def change(self) -> float | None:
+        """How live memory changed within the last minute that was watched, per minute; None for a single look."""
+        first = next(index for index, at in enumerate(self.at) if at >= self.at[-1] - MINUTE_S)
+        seconds = self.at[-1] - self.at[first]
+        return (self.live[-1] - self.live[first]) * MINUTE_S / seconds if seconds > 0 else None
 
     @property
     def between(self) -> Between | None:
@@ -335,7 +346,7 @@ def _memory(top: Top, width: int) -> list[Text]:
         own = [seen for pid, seen in top.seen.items() if pid == top.pid]
         name = f"{top.pid} " + (ps.short_command(own[0].document.get("command", "")) if own else "")
         if own and own[0].document["state"] in ("gone", "ended"):
-            name += " (it has ended; these are its last figures)"
+            name = f"it has ended; these are its last figures: {name}"
     live, resident = _sums([seen.live for seen in own]), _sums([seen.resident for seen in own])
     bars = max(8, width - 20)
     most = max([*live[-bars:], *resident[-bars:], 1.0])

@@ -12,7 +12,6 @@ The process is only looked at: it need not answer, and may hang, be stopped, or 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import sys
 import time
@@ -49,8 +48,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     source = Source(arguments.source)
     if arguments.watch is not None and source.pid is None:
         raise LabError("a file does not change: --watch needs the number of a process")
-    found = source.read_and_save(arguments.save) if arguments.save else source.read()
-    _print(console, arguments, found, _earlier(source), first=True)
+    found, before = _first(source, arguments.save)
+    _print(console, arguments, found, before, first=True)
     try:
         while arguments.watch is not None and found["state"] not in ("gone", "ended"):
             time.sleep(arguments.watch)
@@ -67,13 +66,11 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _earlier(source: Source) -> Document | None:
-    """What the process published a second before, so that a first look has rates."""
-    if source.pid is None:
-        return None
-    with contextlib.suppress(LabError):
-        return read_pair(source.pid)[1]
-    return None
+def _first(source: Source, save: Path | None) -> tuple[Document, Document | None]:
+    """The figures, and what the process published a second before, so that a first look has rates."""
+    if save:
+        return source.read_and_save(save), None
+    return read_pair(source.pid) if source.pid is not None else (source.read(), None)
 
 
 def _print(

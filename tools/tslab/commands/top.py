@@ -19,6 +19,7 @@ import termios
 import time
 import tty
 from collections.abc import Iterator
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -94,7 +95,8 @@ def look(top: Top) -> None:
     for one in found:
         if one.document:
             _take(top, one.pid, one.document, one.before)
-    top.rows = [row for one in found if (row := ps.row_of(one))]
+    # Over a minute a change means more than over the last second, which is all that ps has.
+    top.rows = [replace(row, change=top.seen[one.pid].change()) for one in found if (row := ps.row_of(one))]
     here = {row.pid for row in top.rows}
     top.seen = {pid: seen for pid, seen in top.seen.items() if pid in here}
 

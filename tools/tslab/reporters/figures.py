@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from tslab import process as processes
 from tslab.attribution import MEANINGS, Cause, Sample, cause_of, causes, percentile
 from tslab.figures import RESIDENT, Document
 from tslab.reporters.quantities import bytes_text, rate_text, share_text, time_text
+from tslab.reporters.screen import Column, fit, show
 
 # A library that can run looks once a second; what is older has a reason.
 _OLD_NS = 3_000_000_000
@@ -20,7 +21,7 @@ _STATES = {1: "open", 2: "closing"}
 
 def print_stats(console: Console, found: Document, before: Document | None = None) -> None:
     for line in (*header(found), "", *overview(found, before)):
-        console.print(Text(line), soft_wrap=True)
+        console.print(Text(line))
     for table in (_classes, _paths, _labels, _epochs, _locks, _threads):
         table(console, found)
     others = {
@@ -36,17 +37,18 @@ def print_stats(console: Console, found: Document, before: Document | None = Non
 def print_table(
     console: Console, title: str, head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1
 ) -> None:
-    """`left` columns are text. Nothing is printed for no rows."""
+    """`left` columns are text. Nothing is printed for no rows. Where the screen is too narrow, the last columns go."""
     cells = list(rows)
     if not cells:
         return
-    table = Table(box=None, pad_edge=False)
-    for index, name in enumerate(head):
-        table.add_column(name, justify="left" if index < left else "right", no_wrap=True)
-    for row in cells:
-        table.add_row(*(Text(cell) for cell in row))
-    console.print(Text(f"\n{title}", style="italic"), soft_wrap=True)
-    console.print(table)
+    columns = [
+        Column(name, itemgetter(index), rank=max(0, index - max(1, left) + 1), text=index < left, least=24)
+        for index, name in enumerate(head)
+    ]
+    fitted = fit(columns, cells, console.width)
+    missing = f" (too narrow for: {', '.join(fitted.dropped)})" if fitted.dropped else ""
+    console.print(Text(f"\n{title}", style="italic"), Text(missing, style="dim"), sep="", end="\n")
+    show(console, [fitted.head(), *map(fitted.row, cells)])
 
 
 def count(row: Document, name: str) -> str:

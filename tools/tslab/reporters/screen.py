@@ -32,6 +32,7 @@ class Column:
     rank: int = 0
     text: bool = False
     value: Callable[[Any], Any] | None = None  # what to sort by; the cell where there is none
+    least: int = _LEAST_TEXT  # of a text: as short as it may become
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def fit(columns: Sequence[Column], rows: Sequence[Any], width: int) -> Fitted:
     kept = list(columns)
     cells = {column: [column.title, *(column.cell(row) for row in rows)] for column in columns}
     wanted = {column: max(map(cell_len, cells[column])) for column in columns}
-    least = {column: min(wanted[column], _LEAST_TEXT) if column.text else wanted[column] for column in columns}
+    least = {column: min(wanted[column], column.least) if column.text else wanted[column] for column in columns}
 
     def needs(sizes: dict[Column, int]) -> int:
         return sum(sizes[column] for column in kept) + GAP * (len(kept) - 1)
