@@ -284,7 +284,7 @@ def document(layout: Layout, snapshot: Snapshot, process: Process | None, pid: i
         PROCESS: {},
         **{name: [] for name in KEYS},
     }
-    _check_layout(layout, result)
+    check_layout(layout, result)
     for table in layout.tables:
         rows = snapshot.rows[table.name]
         if table.name != PROCESS:
@@ -295,7 +295,7 @@ def document(layout: Layout, snapshot: Snapshot, process: Process | None, pid: i
     return result
 
 
-def _check_layout(layout: Layout, known: Document) -> None:
+def check_layout(layout: Layout, known: Document) -> None:
     """What we know by name must be what we know; what we do not know is passed on, but not as something else."""
     for table in layout.tables:
         name = section(table.name)

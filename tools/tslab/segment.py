@@ -13,7 +13,7 @@ import os
 import re
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any
 
@@ -257,8 +257,11 @@ def _terminated(what: str, raw: bytes) -> str:
 # ---- its figures -----------------------------------------------------------------------------------------------------
 
 
-def read_snapshot(fetch: Fetch, layout: Layout, attempts: int = _ATTEMPTS) -> Snapshot:
-    """The latest snapshot, whole. A writer that comes round meanwhile costs another attempt."""
+def read_snapshot(
+    fetch: Fetch, layout: Layout, attempts: int = _ATTEMPTS, only: Container[str] | None = None
+) -> Snapshot:
+    """The latest snapshot, whole; with `only`, the rows of these tables. A writer that comes round meanwhile costs
+    another attempt."""
     seen = ""
     for attempt in range(attempts):
         if attempt:
@@ -271,7 +274,7 @@ def read_snapshot(fetch: Fetch, layout: Layout, attempts: int = _ATTEMPTS) -> Sn
         raw = _exactly(fetch, at, layout.snapshot_bytes)
         after = _word(fetch, at)
         if before == after == WORD.unpack_from(raw)[0] == latest:
-            return _snapshot(raw, layout)
+            return _snapshot(raw, layout, only)
         seen = f"snapshot {latest} has the number {before} before and {after} after it is read"
     raise Unreadable(f"no whole snapshot in {attempts} looks: {seen}")
 
@@ -291,13 +294,15 @@ def _word(fetch: Fetch, at: int) -> int:
     return int(WORD.unpack(_exactly(fetch, at, WORD.size))[0])
 
 
-def _snapshot(raw: bytes, layout: Layout) -> Snapshot:
+def _snapshot(raw: bytes, layout: Layout, only: Container[str] | None = None) -> Snapshot:
     number, monotonic, realtime, gather = SNAPSHOT.unpack_from(raw)
     counts = struct.unpack_from(f"<{len(layout.tables)}Q", raw, SNAPSHOT.size)
     rows: dict[str, list[Row]] = {}
     for table, count in zip(layout.tables, counts, strict=True):
         if count > table.rows_most:
             raise Unreadable(f"table {table.name} has {count} rows, but room for {table.rows_most}")
+        if only is not None and table.name not in only:
+            continue
         starts = range(table.offset, table.offset + count * table.row_bytes, table.row_bytes)
         rows[table.name] = [_row(raw, start, table, layout.bounds) for start in starts]
     return Snapshot(number, monotonic, realtime, gather, rows, raw)
