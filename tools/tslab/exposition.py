@@ -246,8 +246,8 @@ def _epochs(reading: Reading) -> Iterable[tuple[tuple[str, ...], Row]]:
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in reading.rows.get("epoch", []):
         label = row.get("label", "")
-        key = (label if label in kept else OTHER, STATES.get(row.get("state", 0), "UNKNOWN"))
-        groups.setdefault(key, []).append(row)
+        state = STATES.get(row.get("state", 0), "UNKNOWN")
+        groups.setdefault((label if label in kept else OTHER, state), []).append(row)
     for key, rows in groups.items():
         yield key, {**_sum(rows), "age_ns": max(row.get("age_ns", 0) for row in rows), "count": len(rows)}
 
