@@ -1,0 +1,160 @@
+"""A real Prometheus scrapes the real exporter over a real redis-server and a program with epochs; rules by promtool."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import REPOSITORY
+
+from tslab import preload
+
+LIBRARY = Path(os.environ.get("LIBRARY_UNDER_TEST", REPOSITORY / "build" / "release" / "libtslab.so"))
+DEPLOY = REPOSITORY / "deploy"
+NEEDED = ("prometheus", "promtool", "redis-check-rdb", "redis-benchmark")
+pytestmark = [
+    pytest.mark.skipif(not LIBRARY.exists(), reason="build/release/libtslab.so is not built"),
+    pytest.mark.skipif(not all(map(shutil.which, NEEDED)), reason=f"needs {', '.join(NEEDED)}"),
+]
+
+# One epoch stays open, one is closed with two mebibytes in use, and others come and go.
+EPOCHS = """
+import ctypes, time
+lib = ctypes.CDLL(None)
+lib.tslab_epoch_open.restype = ctypes.c_uint64
+lib.tslab_epoch_malloc.restype = ctypes.c_void_p
+def opened(label, blocks):
+    epoch = ctypes.c_uint64(lib.tslab_epoch_open(label))
+    for _ in range(blocks):
+        lib.tslab_epoch_malloc(epoch, ctypes.c_size_t(1024))
+    return epoch
+opened(b"session", 100)
+lib.tslab_epoch_close(opened(b"pinned", 2048), None)
+while True:
+    lib.tslab_epoch_close(opened(b"request", 0), None)
+    held = [bytearray(900) for _ in range(3000)]
+    time.sleep(0.02)
+"""
+PATTERNS = (
+    "(rate(temporal_slab_class_lock_contended_total[5m]) / "
+    "clamp_min(rate(temporal_slab_class_lock_acquisitions_total[5m]), 0.0001))",
+    "(rate(temporal_slab_class_bitmap_alloc_cas_retries_total[5m]) / "
+    "clamp_min(rate(temporal_slab_class_bitmap_alloc_attempts_total[5m]), 0.0001))",
+    'temporal_slab_epoch_age_seconds{state="CLOSING"} > 1 AND temporal_slab_epoch_rss_bytes > 1048576',
+)
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+def wait_for(url: str) -> None:
+    for _ in range(200):
+        try:
+            urllib.request.urlopen(url, timeout=2).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    pytest.fail(f"{url} does not answer")
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("prometheus")
+    exporter, server = free_port(), free_port()
+    under = preload.environment(LIBRARY.resolve(), [])
+    redis = folder / "redis-server"  # Debian's is one program with the checker, and goes by its name
+    redis.symlink_to(str(shutil.which("redis-check-rdb")))
+    config = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
+    config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    config["rule_files"] = [str(DEPLOY / "rules.yml")]
+    config["scrape_configs"][0]["static_configs"][0]["targets"] = [f"127.0.0.1:{exporter}"]
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+    commands: list[tuple[list[str], dict[str, str] | None]] = [
+        ([str(redis), "--port", "0", "--unixsocket", str(folder / "s"), "--save", ""], under),
+        ([sys.executable, "-c", EPOCHS], under),
+        (["redis-benchmark", "-s", str(folder / "s"), "-l", "-q", "-t", "set", "-r", "10000", "-c", "4"], None),
+        ([sys.executable, "-m", "tslab.cli", "export", "--listen", f"127.0.0.1:{exporter}"], None),
+        (["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
+          f"--web.listen-address=127.0.0.1:{server}", "--log.level=error"], None),
+    ]  # fmt: skip
+    with ExitStack() as stack:
+        for command, environment in commands:
+            child = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
+            stack.callback(child.wait)
+            stack.callback(child.kill)
+            if command[0] == str(redis):
+                while not (folder / "s").exists():
+                    time.sleep(0.05)
+        wait_for(f"http://127.0.0.1:{exporter}/metrics")
+        wait_for(f"http://127.0.0.1:{server}/-/ready")
+        yield f"http://127.0.0.1:{server}"
+
+
+def ask(base: str, query: str) -> list[dict[str, Any]]:
+    with urllib.request.urlopen(f"{base}/api/v1/query?query={urllib.parse.quote(query)}") as answer:
+        found = json.load(answer)
+    assert found["status"] == "success", query
+    result: list[dict[str, Any]] = found["data"]["result"]
+    return result
+
+
+def until_there(base: str, query: str, seconds: float = 15) -> list[dict[str, Any]]:
+    end = time.monotonic() + seconds
+    while not (found := ask(base, query)) and time.monotonic() < end:
+        time.sleep(0.3)
+    return found
+
+
+def test_the_published_patterns_give_series(prometheus: str) -> None:
+    for pattern in PATTERNS:
+        assert until_there(prometheus, pattern), pattern
+    programs = {row["metric"]["program"] for row in ask(prometheus, "temporal_slab_live_bytes")}
+    assert "redis-server" in programs
+
+
+def test_every_expression_of_the_dashboard_gives_data(prometheus: str) -> None:
+    panels = json.loads((DEPLOY / "dashboard.json").read_text())["panels"]
+    assert len(panels) == 10
+    for panel in panels:
+        for target in panel["targets"]:
+            query = target["expr"].replace("$program", ".*")
+            assert until_there(prometheus, query), (panel["title"], query)
+
+
+def test_every_rule_is_evaluated(prometheus: str) -> None:
+    for group in yaml.safe_load((DEPLOY / "rules.yml").read_text())["groups"]:
+        for rule in group["rules"]:
+            if "record" in rule:
+                assert until_there(prometheus, rule["record"]), rule
+            else:
+                # Its threshold is not met by healthy programs; what it compares is there.
+                measured = re.split(r"\s(?:>|<=)\s", rule["expr"])[0]
+                assert until_there(prometheus, measured), rule
+
+
+def test_the_rules_by_promtool() -> None:
+    for words in ("check rules rules.yml", "check config prometheus.yml", "test rules rules_test.yml"):
+        done = subprocess.run(["promtool", *words.split()], cwd=DEPLOY, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_dashboard_is_what_its_script_writes() -> None:
+    done = subprocess.run([sys.executable, "dashboard.py"], cwd=DEPLOY, capture_output=True, text=True, check=True)
+    assert done.stdout == (DEPLOY / "dashboard.json").read_text()
