@@ -16,12 +16,17 @@ from pathlib import Path
 from typing import Any
 
 SOURCES = Path(__file__).resolve().parent
+sys.path.insert(0, str(SOURCES.parent / "tools"))
+
+from tslab import scale
+
 FOLDER = Path(sys.argv.pop(1) if len(sys.argv) > 1 else ".").absolute()
 LIBRARY = FOLDER.parent / "libtslab.so"
 
 SMALL = {
     "burst": ["--mib=8", "--idle_ms=20"],
     "churn": ["--objects=2000", "--cycles=40"],
+    "cliffs": ["--count=3", "--operations=1000", "--idle_ms=5"],
     "contention-sampling": ["--operations=2048"],
     "epochs": ["--idle=50", "--used=20", "--mib=1", "--turns=10", "--repeats=3"],
     "fragmentation": ["--mib=1"],
@@ -188,6 +193,18 @@ class Epochs(unittest.TestCase):
                 metrics = self.metrics("epochs", f"--run={name}", "--turns=1000")
                 self.assertEqual(set(metrics), {"peak_rss_bytes", "end_rss_bytes"})
 
+    def test_each_kind_of_cliff_has_its_figures(self) -> None:
+        for kind in scale.KINDS:
+            with self.subTest(kind.name):
+                metrics = self.metrics("cliffs", f"--kind={kind.name}", f"--of={'epoch' if kind.in_epochs else 'malloc'}")
+                self.assertEqual(set(metrics) & {cost.metric for cost in kind.costs}, {c.metric for c in kind.costs})
+
+    def test_a_tide_goes_out(self) -> None:
+        """At high tide all of its blocks are resident; at the end what stays is a small share of them."""
+        metrics = self.metrics("cliffs", "--kind=tide", "--count=300", "--of=epoch", "--idle_ms=1500")
+        self.assertGreater(metrics["high_rss_bytes"], metrics["high_live_bytes"])
+        self.assertLess(metrics["idle_over_live_bytes"], metrics["high_live_bytes"] / 2)
+
     def test_figures_of_epochs(self) -> None:
         for beside in (0, 1):
             metrics = self.metrics("epochs", f"--beside={beside}")
@@ -237,6 +254,14 @@ class Refusals(unittest.TestCase):
             self.refused(run("lifetimes", f"--routing={routing}"), WRONG_USE, f"--routing={routing} {words}")
         self.refused(run("request", "--mode=mi-heap"), WRONG_USE, "--mode=mi-heap needs mi_heap_new, which")
         self.refused(run("epochs", "--of=mi-heap"), WRONG_USE, "--of=mi-heap needs mi_heap_new, which")
+        self.refused(run("cliffs", "--of=epoch"), WRONG_USE, f"--of=epoch {words}")
+        self.refused(run("cliffs", "--kind=calls", "--of=mi-heap"), WRONG_USE, "--of=mi-heap needs mi_heap_new, which")
+
+    def test_kinds_of_cliffs_without_a_form(self) -> None:
+        for kind, form in (("labels", "malloc"), ("rest", "epoch"), ("turns", "mi-heap")):
+            with self.subTest(kind):
+                words = f"--kind={kind} has no form --of={form}"
+                self.refused(run("cliffs", f"--kind={kind}", f"--of={form}"), WRONG_USE, words)
 
     def test_mistakes(self) -> None:
         for option, words in {

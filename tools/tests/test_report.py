@@ -125,6 +125,7 @@ def full_result() -> dict[str, Any]:
                 "options": list(c.options),
                 "time": list(c.time),
                 "memory": list(c.memory),
+                "in_means": c.in_means,
             }
             for c in CASES
         ],
@@ -215,6 +216,10 @@ def test_every_chart_is_drawn_in_a_browser(result_file: Path, tmp_path: Path, ze
         "p99-threads",
         "fragmentation",
         "slab-lifecycle",
+        "cliffs-epochs",
+        "cliffs-threads",
+        "cliffs-memory",
+        "cliffs-bytes",
     } == set(seen["charts"])
     for name, chart in seen["charts"].items():
         assert chart["width"] > 600 and chart["height"] > 200, name

@@ -21,11 +21,10 @@ from tslab.arms import Arm, Fingerprints, check_knobs, common_length, steering_v
 from tslab.errors import LabError, NotServed
 from tslab.project import TSLAB, Allocator, Project
 from tslab.runner import Program, Run, RunFailed, run
-from tslab.suite import Case
+from tslab.suite import RUN_LIMIT_S, Case
 
 SCHEMA = "tslab-bench-1"
 LEAST_ROUNDS, MOST_ROUNDS = 2, 20
-RUN_LIMIT_S = 180
 # Which cases also say what became of temporal-slab's slabs, in one run of their own at the end.
 LIFECYCLE = ("random-mixed", "churn", "remote", "burst", "request")
 
@@ -128,6 +127,7 @@ class Benchmark:
                     "time": list(c.time),
                     "memory": list(c.memory),
                     "routes": [list(route) for route in c.routes],
+                    "in_means": c.in_means,
                 }
                 for c in self._cases
             ],
@@ -148,7 +148,7 @@ class Benchmark:
         if (case.name, arm.name) in self._given_up:
             return
         try:
-            result, pressure = self._run_once(number, program, arm, pad, meter)
+            result, pressure = self._run_once(number, program, arm, pad, meter, case.limit_s)
         except NotServed as error:
             self._failed(number, case, arm, "not-served", error)
             return
@@ -176,12 +176,12 @@ class Benchmark:
             )
 
     def _run_once(
-        self, number: int, program: Program, arm: Arm, pad: int, meter: machine.PressureMeter
+        self, number: int, program: Program, arm: Arm, pad: int, meter: machine.PressureMeter, limit_s: int
     ) -> tuple[Run, machine.Pressure]:
         """Cases that differ in their routes only share the runs of the allocators without one, round by round."""
         if (arm.name, program) not in self._of_round:
             meter.read()
-            result = run(program, arm, pad_to=pad, timeout_s=RUN_LIMIT_S, options=(f"--seed={1000 + number}",))
+            result = run(program, arm, pad_to=pad, timeout_s=limit_s, options=(f"--seed={1000 + number}",))
             self._of_round[arm.name, program] = (result, meter.read())
         return self._of_round[arm.name, program]
 

@@ -102,13 +102,18 @@ class Result:
                 for category in (TIME, MEMORY):
                     metrics = case[category]
                     # What one allocator does by other means than the rest is no part of a mean over malloc's work.
-                    counts = not case.get("routes")
+                    # Results of before the sweeps do not say it.
+                    counts = case.get("in_means", not case.get("routes"))
                     found += [Key(case["name"], shown, m, category, counts and m == metrics[0]) for m in metrics]
         return found
 
     def runs(self, case: str, variant: str, allocator: str) -> list[dict[str, Any]]:
         variant = variant or next(iter(self._variants.get(case, [""])))
         return self._ok.get((case, variant, allocator), [])
+
+    def failure(self, case: str, allocator: str) -> dict[str, Any] | None:
+        """The last run of the case that gave no figures, if any did not."""
+        return self._failed.get((case, allocator))
 
     def by_round(self, key: Key, allocator: str) -> dict[int, float]:
         return {
@@ -120,7 +125,7 @@ class Result:
     def cell(self, key: Key, allocator: str) -> Cell:
         if allocator in self.missing:
             return Cell("missing", self.missing[allocator])
-        failed = self._failed.get((key.case, allocator))
+        failed = self.failure(key.case, allocator)
         values = self.by_round(key, allocator)
         if failed:
             return Cell(failed["status"], failed["note"])

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from tslab import scale
 from tslab.errors import LabError
 
 PEAK = "peak_rss_bytes"
+RUN_LIMIT_S = 180
+SWEEP_LIMIT_S = 30
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,10 @@ class Case:
 
     `routes` are options of single allocators, as ("tslab", "--mode=reset"): those do the same work by other means, an
     epoch or a heap of their own, beside the plain malloc of the others. Such a case is in no geometric mean. With
-    `alone` the allocators without a route have nothing to run."""
+    `alone` the allocators without a route have nothing to run.
+
+    With `sweep` the case is one count of several that a chart draws together; it is in no geometric mean either. A run
+    ends after `limit_s` seconds."""
 
     workload: str
     options: tuple[str, ...]
@@ -31,6 +37,12 @@ class Case:
     count_with: tuple[str, ...] = ()
     routes: tuple[tuple[str, str], ...] = ()
     alone: bool = False
+    sweep: bool = False
+    limit_s: int = RUN_LIMIT_S
+
+    @property
+    def in_means(self) -> bool:
+        return not self.routes and not self.sweep
 
     @property
     def name(self) -> str:
@@ -136,8 +148,26 @@ def _cases() -> Iterable[Case]:
         yield Case("epochs", options, operations, held, short=("--repeats=101",), routes=whose, alone=True)
     # So many heaps are more than mimalloc has keys for.
     yield Case("epochs", ("--idle=100000",), (), held, short=None, routes=whose[:1], alone=True)
+    yield from _sweeps()
     for app in ("redis", "sqlite3", "python", "gcc", "lua", "perl", "nginx"):
         yield Case("apps", (f"--app={app}",), ("cpu_ns",), short=() if app in ("sqlite3", "perl") else None)
+
+
+def _sweeps() -> Iterable[Case]:
+    """Each kind of bench/cliffs with each of its counts."""
+    for kind in scale.KINDS:
+        for count in kind.counts:
+            yield Case(
+                scale.WORKLOAD,
+                kind.case_options(count),
+                tuple(cost.metric for cost in kind.time),
+                tuple(cost.metric for cost in kind.memory),
+                short=() if kind.name == "turns" else None,
+                routes=kind.routes,
+                alone=kind.alone,
+                sweep=True,
+                limit_s=SWEEP_LIMIT_S,
+            )
 
 
 CASES = tuple(_cases())

@@ -16,11 +16,13 @@ from typing import Any, Literal
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, SymmetricalLogLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator, SymmetricalLogLocator
 
 from tslab.reporters.quantities import quantity
 from tslab.result import Key, Result
+from tslab.scale import EPOCHS, MEMORY, THREADS, Cost, Kind
 from tslab.stats import Interval, median_interval
+from tslab.sweep import Sweep
 
 # Replaced by currentColor and a translucent one: the page decides between dark on light and light on dark.
 INK, GRID = "#010203", "#040506"
@@ -58,6 +60,7 @@ PERCENTILES = ("p50", "p90", "p95", "p99", "p99.9", "p99.99", "max")
 NINES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.9999}
 MIB = 2**20
 LEGEND_COLUMNS = 7
+GRID_COLUMNS = 3
 
 
 @dataclass(frozen=True)
@@ -255,6 +258,27 @@ def slab_lifecycle(result: Result) -> Chart | None:
     )
 
 
+def cliffs_of_epochs(result: Result) -> Chart | None:
+    return _times_against_counts(result, EPOCHS)
+
+
+def cliffs_of_threads(result: Result) -> Chart | None:
+    return _times_against_counts(result, THREADS)
+
+
+def cliffs_of_memory(result: Result) -> Chart | None:
+    return _times_against_counts(result, MEMORY)
+
+
+def cliffs_in_bytes(result: Result) -> Chart | None:
+    sweep = Sweep(result)
+    return _against_counts(sweep, [(kind, cost) for kind in sweep.kinds for cost in kind.memory])
+
+
+CLIFFS = (
+    "Cost of one against how many there are, each axis logarithmic. The title of a panel says temporal-slab's reading: "
+    "flat if one costs at most 1.3 times as much with 100 times as many, else it bends."
+)
 ENTRIES = (
     Entry(
         "latency-percentiles",
@@ -322,10 +346,86 @@ ENTRIES = (
         "random-mixed, churn, remote, burst or request, with temporal-slab",
         slab_lifecycle,
     ),
+    Entry("cliffs-epochs", "Many epochs", CLIFFS, "cliffs", cliffs_of_epochs),
+    Entry("cliffs-threads", "Many threads", CLIFFS, "cliffs", cliffs_of_threads),
+    Entry("cliffs-memory", "Many blocks, buffers and free runs", CLIFFS, "cliffs", cliffs_of_memory),
+    Entry("cliffs-bytes", "Resident bytes of one of many", CLIFFS, "cliffs", cliffs_in_bytes),
 )
 
 
 # ---- shared by the charts ----
+
+
+def _times_against_counts(result: Result, group: str) -> Chart | None:
+    """A panel for each kind with its first time; the figures hold the others as well."""
+    sweep = Sweep(result)
+    kinds = [kind for kind in sweep.kinds if kind.group == group]
+    others = [(kind, cost) for kind in kinds for cost in kind.time[1:]]
+    return _against_counts(sweep, [(kind, kind.time[0]) for kind in kinds], others)
+
+
+def _against_counts(
+    sweep: Sweep, panels: Sequence[tuple[Kind, Cost]], only_figures: Sequence[tuple[Kind, Cost]] = ()
+) -> Chart | None:
+    if not panels:
+        return None
+    figure, axes = _grid(len(panels))
+    rows = [
+        row
+        for kind, cost in (*panels, *only_figures)
+        for name in sweep.result.measured
+        if (row := _count_row(sweep, kind, cost, name))
+    ]
+    for axis, (kind, cost) in zip(axes, panels, strict=True):
+        _count_panel(sweep, axis, kind, cost)
+    return _finish(figure, axes, ["many", "allocator", "cost of one", "1 ×", "10 ×", "100 ×", "reading"], rows)
+
+
+def _count_row(sweep: Sweep, kind: Kind, cost: Cost, name: str) -> list[str] | None:
+    values = [sweep.value(kind, cost, count, name) for count in kind.counts]
+    if not any(values):
+        return None
+    cells = [quantity(cost.metric, v.point) if v else "none" for v in values]
+    reading = sweep.reading(kind, cost, name)
+    return [kind.things, name, cost.words, *cells, reading.words if reading else "none"]
+
+
+def _count_panel(sweep: Sweep, axis: Axes, kind: Kind, cost: Cost) -> None:
+    for name in sweep.result.measured:
+        points = [(count, sweep.value(kind, cost, count, name)) for count in kind.counts]
+        known = [(count, cost.resolved(value.point)) for count, value in points if value]
+        if known:
+            axis.plot(*zip(*known, strict=True), **_line(sweep.result, name))
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xticks(kind.counts, [f"{count:,}" for count in kind.counts])
+    axis.xaxis.set_minor_locator(NullLocator())
+    _span_a_decade(axis)
+    axis.yaxis.set_major_locator(LogLocator(base=2) if cost.is_memory else LogLocator(subs=(1, 3)))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: quantity(cost.metric, value)))
+    axis.yaxis.set_minor_locator(NullLocator())
+    axis.tick_params(labelsize=8)
+    axis.set_xlabel(kind.things, fontsize=8)
+    axis.set_ylabel(cost.words, fontsize=8)
+    reading = sweep.reading(kind, cost, sweep.result.ours)
+    axis.set_title(f"{kind.name}: {reading.words}" if reading else kind.name, loc="left", fontsize=9)
+
+
+def _span_a_decade(axis: Axes) -> None:
+    """Keeps a flat line flat: an axis that fits its data alone would show noise as a slope."""
+    low, high = axis.dataLim.y0, axis.dataLim.y1
+    if 0 < low <= high < 10 * low:
+        middle = math.sqrt(low * high)
+        axis.set_ylim(middle / math.sqrt(10) / 1.5, middle * math.sqrt(10) * 1.5)
+
+
+def _grid(panels: int) -> tuple[Figure, list[Axes]]:
+    rows = -(-panels // GRID_COLUMNS)
+    figure = Figure(figsize=(10.5, 0.6 + 2.5 * rows), layout="constrained")
+    axes = list(figure.subplots(rows, GRID_COLUMNS, squeeze=False).flat)
+    for unused in axes[panels:]:
+        unused.remove()
+    return figure, axes[:panels]
 
 
 def _threads(result: Result, metric: str, *, ideal: bool) -> Chart | None:
