@@ -18,7 +18,7 @@ from typing import Any
 SOURCES = Path(__file__).resolve().parent
 sys.path.insert(0, str(SOURCES.parent / "tools"))
 
-from tslab import scale
+from tslab import scale  # noqa: E402
 
 FOLDER = Path(sys.argv.pop(1) if len(sys.argv) > 1 else ".").absolute()
 LIBRARY = FOLDER.parent / "libtslab.so"
@@ -196,14 +196,15 @@ class Epochs(unittest.TestCase):
     def test_each_kind_of_cliff_has_its_figures(self) -> None:
         for kind in scale.KINDS:
             with self.subTest(kind.name):
-                metrics = self.metrics("cliffs", f"--kind={kind.name}", f"--of={'epoch' if kind.in_epochs else 'malloc'}")
-                self.assertEqual(set(metrics) & {cost.metric for cost in kind.costs}, {c.metric for c in kind.costs})
+                form = "epoch" if kind.in_epochs else "malloc"
+                metrics = self.metrics("cliffs", f"--kind={kind.name}", f"--of={form}")
+                self.assertEqual({cost.metric for cost in kind.costs} - metrics.keys(), set())
 
     def test_a_tide_goes_out(self) -> None:
-        """At high tide all of its blocks are resident; at the end what stays is a small share of them."""
-        metrics = self.metrics("cliffs", "--kind=tide", "--count=300", "--of=epoch", "--idle_ms=1500")
+        """At high tide all of its blocks are resident; at low tide what stays of them is a small share."""
+        metrics = self.metrics("cliffs", "--kind=tide", "--count=300", "--of=epoch")
         self.assertGreater(metrics["high_rss_bytes"], metrics["high_live_bytes"])
-        self.assertLess(metrics["idle_over_live_bytes"], metrics["high_live_bytes"] / 2)
+        self.assertLess(metrics["low_over_live_bytes"], metrics["high_live_bytes"] / 2)
 
     def test_figures_of_epochs(self) -> None:
         for beside in (0, 1):

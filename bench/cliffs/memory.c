@@ -3,7 +3,7 @@
  *   blocks   `count` live blocks of 16 to 143 bytes, the oldest replaced each time
  *   grow     `count` buffers that grow in turn by realloc, an eighth at a time, to 2 MiB
  *   runs     `count` free runs of 40,000 bytes of each of two ages, while another thread takes and frees 3 MiB
- *   fit      `count` free runs of 2 MiB, all a little too short for the blocks that are taken then; nothing of either is
+ *   fit      `count` free runs of 2 MiB, all a little too short for the blocks that are taken then; none of them is
  *            written, so that the time is the search's and not the kernel's
  *   destroy  the end of `count` MiB of blocks of 30,000 bytes, beside an epoch of another thread
  *

@@ -89,16 +89,16 @@ def test_each_count_of_a_kind_is_a_case() -> None:
 @pytest.mark.parametrize(
     ("least", "greatest", "words"),
     [
-        ([100.0] * 6, [129.0] * 6, "flat (1.3 ×)"),
-        ([100.0] * 6, [131.0] * 6, "bends (1.3 ×)"),
-        ([100.0] * 6, [50.0] * 6, "flat (0.5 ×)"),
+        ([100.0] * 6, [129.0] * 6, "flat (1.29 ×)"),
+        ([100.0] * 6, [131.0] * 6, "bends (1.31 ×)"),
+        ([100.0] * 6, [50.0] * 6, "flat (0.50 ×)"),
         ([100.0] * 6, [123456.0] * 6, "bends (1,235 ×)"),
         # Round by round: a slow machine for half of the rounds bends nothing.
-        ([100.0, 1000.0] * 3, [110.0, 1100.0] * 3, "flat (1.1 ×)"),
-        ([100.0] * 6, [100.0, 100.0, 100.0, 100.0, 9000.0, 9000.0], "flat (1 ×)"),
+        ([100.0, 1000.0] * 3, [110.0, 1100.0] * 3, "flat (1.10 ×)"),
+        ([100.0] * 6, [100.0, 100.0, 100.0, 100.0, 9000.0, 9000.0], "flat (1.00 ×)"),
         # What is too small to be told from nothing is as good as nothing.
-        ([0.0] * 6, [0.9] * 6, "flat (1 ×)"),
-        ([-0.5] * 6, [2.0] * 6, "bends (2 ×)"),
+        ([0.0] * 6, [0.9] * 6, "flat (1.00 ×)"),
+        ([-0.5] * 6, [2.0] * 6, "bends (2.00 ×)"),
     ],
 )
 def test_a_cost_is_flat_within_the_limit(least: list[float], greatest: list[float], words: str) -> None:
@@ -118,7 +118,7 @@ def test_a_panel_says_the_reading() -> None:
         "glibc",
         cost.words,
         *("10 ns", "10 ns", "11 ns"),
-        "flat (1.1 ×)",
+        "flat (1.10 ×)",
     ] in chart.table[1]
 
 
@@ -126,7 +126,7 @@ def test_nothing_at_rest_is_drawn() -> None:
     """A share of the processor that is 0 has no place on a logarithmic axis, and is no reason to draw nothing."""
     result = swept(REST, REST.costs[0], tslab=[[0.0], [0.0], [0.0]])
     chart = charts.cliffs_of_threads(result)
-    assert chart and "rest: flat (1 ×)" in chart.svg
+    assert chart and "rest: flat (1.00 ×)" in chart.svg
 
 
 # ---- the page ----
@@ -150,7 +150,7 @@ def test_rows_of_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert page_rows(written) == ROW_NAMES
     assert (
         "| open epochs that one thread goes round: 8, 80, 800 | enter, malloc, free, leave | 20 ns | 21 ns | 22 ns | "
-        "flat (1.1 ×) | 9 ns mimalloc3 |" in written
+        "flat (1.10 ×) | 9 ns mimalloc3 |" in written
     )
     capsys.readouterr()
     assert main(["report", str(file), "--scale"]) == 0

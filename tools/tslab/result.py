@@ -85,6 +85,7 @@ class Result:
         self._ok: dict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
         self._failed: dict[tuple[str, str], dict[str, Any]] = {}
         self._variants: dict[str, list[str]] = defaultdict(list)
+        self._ratios: dict[tuple[Key, str, str], Interval | None] = {}  # each is asked for by several tables
         for run in data["runs"]:
             if run["status"] != "ok":
                 self._failed[run["case"], run["allocator"]] = run
@@ -137,6 +138,12 @@ class Result:
         return Cell("ok", "", value, coverage, self.ratio(key, allocator, self.baseline))
 
     def ratio(self, key: Key, allocator: str, to: str) -> Interval | None:
+        pair = (key, allocator, to)
+        if pair not in self._ratios:
+            self._ratios[pair] = self._ratio(key, allocator, to)
+        return self._ratios[pair]
+
+    def _ratio(self, key: Key, allocator: str, to: str) -> Interval | None:
         mine, other = self.by_round(key, allocator), self.by_round(key, to)
         common = sorted(mine.keys() & other.keys())
         if not common:

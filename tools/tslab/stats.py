@@ -22,6 +22,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 
 import numpy as np
 from scipy import stats as sps
@@ -214,6 +215,7 @@ def median_interval(values: Sequence[float]) -> tuple[Interval, float]:
     return Interval(float(np.median(data)), float(data[rank]), float(data[n - 1 - rank])), coverage
 
 
+@cache
 def _order_coverage(n: int, rank: int) -> float:
     return float(1 - 2 * sps.binom.cdf(rank, n, 0.5)) if n > 1 else 0.0
 

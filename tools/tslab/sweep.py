@@ -21,7 +21,7 @@ class Reading:
     @property
     def words(self) -> str:
         ratio = self.ratio.point
-        return f"{verdict(ratio)} ({ratio:,.0f} ×)" if ratio >= 10 else f"{verdict(ratio)} ({ratio:.2g} ×)"
+        return f"{verdict(ratio)} ({ratio:,.0f} ×)" if ratio >= 10 else f"{verdict(ratio)} ({ratio:.2f} ×)"
 
 
 class Sweep:

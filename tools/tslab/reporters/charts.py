@@ -420,8 +420,12 @@ def _span_a_decade(axis: Axes) -> None:
 
 
 def _grid(panels: int) -> tuple[Figure, list[Axes]]:
+    """Fixed margins, in inches: to compute them takes as long as to draw the panels."""
     rows = -(-panels // GRID_COLUMNS)
-    figure = Figure(figsize=(10.5, 0.6 + 2.5 * rows), layout="constrained")
+    above, below, height = 0.3, 0.9, 2.5
+    tall = above + height * rows + below - 0.6  # the last row has no gap below it
+    figure = Figure(figsize=(10.5, tall))
+    figure.subplots_adjust(left=0.085, right=0.96, wspace=0.38, top=1 - above / tall, bottom=below / tall, hspace=0.4)
     axes = list(figure.subplots(rows, GRID_COLUMNS, squeeze=False).flat)
     for unused in axes[panels:]:
         unused.remove()
@@ -586,7 +590,9 @@ def _finish(
         return None
     if legend:
         handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), LEGEND_COLUMNS), fontsize=9)
+        place: Literal["outside lower center", "lower center"]
+        place = "outside lower center" if figure.get_layout_engine() else "lower center"
+        figure.legend(handles, labels, loc=place, ncols=min(len(labels), LEGEND_COLUMNS), fontsize=9)
     out = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": repr((head, rows))}):  # two charts of one layout share a page
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
