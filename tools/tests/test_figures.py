@@ -109,7 +109,7 @@ def test_fields_and_tables_of_a_newer_library_are_passed_through(
     assert found["process"]["new_figure"] == 3
     assert found["numa_nodes"] == [{"node": 1}]
     jsonschema.validate(found, metrics.published_schema())
-    assert "numa_nodes: 1 rows of a newer library" in stats(capsys, str(path))
+    assert "numa_nodes: 1 rows of a newer library" in stats(capsys, str(path), "--all")
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_json_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_the_text_leaves_out_what_is_not_used(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = stats(capsys, str(saved))
+    text = stats(capsys, str(saved), "--all")
     assert "process 4711, saved figures" in text
     assert "temporal-slab 0.1.0" in text
     assert "live 64.0 MiB in 10,000 blocks · in use 80.0 MiB (80.0 % of it live)" in text
@@ -292,8 +292,9 @@ def test_what_changed_largest_first(saved: Path, tmp_path: Path, capsys: pytest.
     text = capsys.readouterr().out
     lines = [line.split() for line in text.splitlines()]
     assert "10 s between the figures" in text
-    assert ["process", "allocations", "1,000,000", "1,500,000", "+500,000", "50.0", "k/s"] in lines
-    assert ["process", "live_bytes", "64.0", "MiB", "32.0", "MiB", "-32.0", "MiB"] in lines  # a gauge has no rate
+    assert ["process", "allocations", "+500,000", "+50.0", "k/s", "1,500,000", "1,000,000"] in lines
+    assert ["process", "live_bytes", "-32.0", "MiB", "-3.2", "MiB/s", "32.0", "MiB", "64.0", "MiB"] in lines
+    assert text.splitlines()[1].startswith("live -32.0 MiB, -11,520.0 MiB an hour")
     starts = [line[:2] for line in lines]
     assert starts.index(["process", "live_bytes"]) < starts.index(["class", "128"])
     assert starts.index(["process", "allocations"]) < starts.index(["process", "frees"])

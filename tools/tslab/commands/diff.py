@@ -2,7 +2,9 @@
 
 tslab stats 4711 --save before.seg; sleep 60; tslab diff before.seg 4711
 
-Each side is the number of a process, a file of `tslab stats --save`, or one of `tslab stats --json`.
+Each side is the number of a process, a file of `tslab stats --save`, or one of `tslab stats --json`. Memory that is
+alive, held and resident stands first, with its rate; then what changed most. --all adds clocks, threads, the parts of
+sums, and rows below the largest.
 """
 
 from __future__ import annotations
@@ -15,16 +17,30 @@ from rich.console import Console
 
 from tslab.figures import RESIDENT, Document, Source
 from tslab.metrics import KEYS, PROCESS, known_fields
+from tslab.rates import Between
 from tslab.reporters.figures import print_table
-from tslab.reporters.quantities import bytes_text, rate_text, time_text
+from tslab.reporters.quantities import bytes_text, rate_text, signed, time_text
+from tslab.reporters.screen import joined
 from tslab.segment import COUNTER, GAUGE
 
 MOST_ROWS = 20
+# What says nothing by itself: clocks, ages, addresses, and sums from which errors are worked out.
+HIDDEN = frozenset((
+    "clock_ns", "clock_raw_ns", "age_ns", "reserved_bytes", "sampled_requested_bytes", "sampled_requested_squares",
+    "sampled_wall_ns_sum", "cpu_wall_ns_sum", "requested_error", "samples", "cpu_samples", "alloc_samples",
+    "alloc_cpu_samples", "repair_cpu_samples", "state", "flags", "parent",
+))  # fmt: skip
+# What other rows say already: threads add up to the process, and the layers that served to a class's allocations.
+HIDDEN_SECTIONS = ("threads",)
+HIDDEN_STARTS = ("from_", "bitmap_", "current_partial_", "repair_")
+# The first lines: what a leak shows in.
+MEMORY = (("live", "live_bytes"), ("in use", "in_use_bytes"), ("resident", RESIDENT))
 _TITLES = {"bytes": "bytes", "nanoseconds": "time", "none": "counts"}
 
 
 @dataclass(frozen=True)
 class Change:
+    section: str
     where: str
     name: str
     kind: str
@@ -40,39 +56,59 @@ class Change:
 def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("a", metavar="A", help="a process or a file, the earlier one")
     parser.add_argument("b", metavar="B", help="a process or a file, the later one")
-    parser.add_argument("--all", action="store_true", help=f"every change (default: the {MOST_ROWS} largest of a kind)")
+    parser.add_argument("--all", action="store_true", help="every change (default: the largest of each kind)")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     first, second = Source(arguments.a).read(), Source(arguments.b).read()
-    seconds = (second["timestamp_ns"] - first["timestamp_ns"]) / 1e9
-    # What a counter has grown by is a rate only where both looks were at one life of one process.
-    same = first["pid"] == second["pid"] and first.get("started_ns") == second.get("started_ns")
-    one = same and seconds > 0
-    console.print(
-        f"process {first['pid']}, {time_text(seconds * 1e9)} between the figures"
-        if one
-        else f"process {first['pid']}: B is not later than A, so nothing is per second"
-        if same
-        else f"A is process {first['pid']}, B is process {second['pid']}: two lives, so nothing is per second",
-        markup=False,
-    )
-    found = sorted(changes(first, second), key=lambda change: -abs(change.by))
+    between = Between(first, second)
+    seconds = between.seconds
+    head = f"process {first['pid']}, {time_text(seconds * 1e9)} between the figures" if seconds else between.why
+    console.print(head, markup=False)
+    every = list(changes(first, second))
+    found = sorted((c for c in every if arguments.all or _asked_for(c)), key=lambda change: -abs(change.by))
     if not found:
         console.print("nothing changed")
         return 0
+    for line in leaks(between, console.width):
+        console.print(line, markup=False)
+    # On a screen, what is largest of each kind fits on it.
+    most = max(3, (console.height - 14) // 3) if console.is_terminal else MOST_ROWS
     for unit, title in _TITLES.items():
         own = [change for change in found if change.unit == unit]
-        shown = own if arguments.all else own[:MOST_ROWS]
+        shown = own if arguments.all else own[:most]
         more = f", the largest {len(shown)} of {len(own)}" if len(own) > len(shown) else ""
         print_table(
             console,
             f"{title}{more}",
-            ["where", "what", "before", "after", "change", "per second"],
-            (_cells(change, seconds if one else None) for change in shown),
+            ["where", "what", "change", "per second", "after", "before"],
+            (_cells(change, seconds) for change in shown),
             left=2,
         )
+    if hidden := len(every) - len(found):
+        console.print(f"\n{hidden:,} changes of parts and sums are left out: --all shows them", markup=False)
     return 0
+
+
+def _asked_for(change: Change) -> bool:
+    return not (change.name in HIDDEN or change.name.startswith(HIDDEN_STARTS) or change.section in HIDDEN_SECTIONS)
+
+
+def leaks(between: Between, width: int) -> list[str]:
+    """How memory changed, as MiB an hour. Two looks cannot tell a leak from a peak; the last line says what can."""
+    if not between.seconds:
+        return []
+    parts = []
+    for name, field in MEMORY:
+        if all(document[PROCESS].get(field) for document in (between.before, between.after)):
+            change = between.change(field)
+            an_hour = change / between.seconds * 3600 / (1 << 20)
+            parts.append(
+                f"{name} {signed(bytes_text(change), change)}, {signed(f'{an_hour:,.1f}', an_hour)} MiB an hour"
+            )
+    grown = between.change("live_bytes") > 0
+    hint = ["a peak or a leak? `tslab doctor PID --for 600` gives the rate with its interval"] if grown else []
+    return joined([*parts, *hint], width)
 
 
 def changes(first: Document, second: Document) -> Iterator[Change]:
@@ -90,7 +126,7 @@ def changes(first: Document, second: Document) -> Iterator[Change]:
                 a, b = old.get(field.name, 0), new.get(field.name, 0)
                 unknown = field.name == RESIDENT and 0 in (a, b)
                 if a != b and not unknown:
-                    yield Change(where, field.name, field.kind, field.unit, a, b)
+                    yield Change(name, where, field.name, field.kind, field.unit, a, b)
 
 
 def _rows(found: Document, name: str) -> dict[str, Document]:
@@ -107,8 +143,10 @@ def _cells(change: Change, seconds: float | None) -> list[str]:
         return time_text(value) if change.unit == "nanoseconds" else f"{value:,.0f}"
 
     rate = ""
-    if seconds and change.kind == COUNTER and change.by >= 0:
+    # A counter that is less than before began anew; a gauge may go either way.
+    if seconds and (change.kind == GAUGE or change.by >= 0) and not change.name.endswith("_max"):
         value = change.by / seconds
-        rate = rate_text(value) if change.unit == "none" else f"{text(value)}/s"
-    sign = "+" if change.by > 0 else ""
-    return [change.where, change.name, text(change.before), text(change.after), sign + text(change.by), rate]
+        rate = signed(rate_text(value) if change.unit == "none" else f"{text(value)}/s", value)
+    return [
+        change.where, change.name, signed(text(change.by), change.by), rate, text(change.after), text(change.before),
+    ]  # fmt: skip

@@ -14,7 +14,8 @@ def quantity(metric: str, value: float) -> str:
 
 
 def rate_text(value: float) -> str:
-    return f"{value / 1e6:.2f} M/s" if value >= 1e6 else f"{value / 1e3:.1f} k/s" if value >= 1e3 else f"{value:.1f} /s"
+    size = abs(value)
+    return f"{value / 1e6:.2f} M/s" if size >= 1e6 else f"{value / 1e3:.1f} k/s" if size >= 1e3 else f"{value:.1f} /s"
 
 
 def time_text(value: float) -> str:
