@@ -58,18 +58,25 @@ static uint64_t frees_of(unsigned class) {
   return frees;
 }
 
+/* Returns the frees, which are counted before the allocations: never too many. */
+static uint64_t sum_class(unsigned class, struct class_totals *totals, struct refill_tally *refills,
+                          struct class_tally *tally) {
+  lock_take(&walk_lock);
+  uint64_t frees = frees_of(class);
+  for (struct part *p = atomic_load_explicit(&active_parts, memory_order_acquire); p; p = p->next_active)
+    heap_totals(p, class, totals);
+  sum_tallies(class, refills, tally); /* after the allocations, of which these are a part: never too many */
+  lock_release(&walk_lock);
+  return frees;
+}
+
 void gather_class(unsigned class, tslab_class_stats *out) {
   struct refill_tally refills;
   struct class_tally tally;
+  struct class_totals totals = {0};
   static _Atomic uint64_t least_from_list[CLASSES];
   count_own();
-  lock_take(&walk_lock);
-  uint64_t slow = 0, frees = frees_of(class);
-  struct class_totals totals = {0};
-  for (struct part *p = atomic_load_explicit(&active_parts, memory_order_acquire); p; p = p->next_active)
-    heap_totals(p, class, &totals);
-  sum_tallies(class, &refills, &tally); /* after the allocations, of which these are a part: never too many */
-  lock_release(&walk_lock);
+  uint64_t slow = 0, frees = sum_class(class, &totals, &refills, &tally);
   for (unsigned i = 0; i < PATHS_OF_CLASSES; i++) slow += refills.served[i];
   uint64_t size = class_size(class);
   uint64_t live = totals.allocations - min_size(frees, totals.allocations); /* fewer after double frees were survived */
@@ -235,6 +242,29 @@ static void add_epochs(tslab_stats_global *out) {
   out->epochs_ended = part_at_least(&least.ended, out->epochs_opened - here, out->epochs_opened);
 }
 
+static void add_large(tslab_stats_global *out) {
+  lock_take(&walk_lock);
+  struct large_counts large = tally_large();
+  lock_release(&walk_lock);
+  out->large_live_blocks = large.allocations - large.frees;
+  out->large_live_bytes = large.allocated_bytes - large.freed_bytes;
+  out->allocations += large.allocations;
+  out->frees += large.frees;
+  out->live_bytes += out->large_live_bytes;
+}
+
+static void add_parts(tslab_stats_global *out) {
+  out->parts = atomic_load_explicit(&parts_made, memory_order_relaxed);
+  lock_take(&walk_lock);
+  for (struct part *p = atomic_load_explicit(&active_parts, memory_order_acquire); p; p = p->next_active) {
+    lock_take(&p->lock);
+    out->threads += p->live && !p->of_epochs;
+    out->large_cached_bytes += large_cache_bytes(p);
+    lock_release(&p->lock);
+  }
+  lock_release(&walk_lock);
+}
+
 void gather_global(tslab_stats_global *out) {
   memset(out, 0, sizeof *out);
   if (!front_has_started()) return;
@@ -251,14 +281,7 @@ void gather_global(tslab_stats_global *out) {
   out->allocations += bumped;
   out->frees += freed;
   out->live_bytes += bumped_live_bytes;
-  lock_take(&walk_lock);
-  struct large_counts large = tally_large();
-  lock_release(&walk_lock);
-  out->large_live_blocks = large.allocations - large.frees;
-  out->large_live_bytes = large.allocated_bytes - large.freed_bytes;
-  out->allocations += large.allocations;
-  out->frees += large.frees;
-  out->live_bytes += out->large_live_bytes;
+  add_large(out);
   out->live_blocks = out->allocations - min_size(out->frees, out->allocations);
   struct pages_totals totals = pages_totals();
   out->reserved_bytes = totals.reserved;
@@ -268,15 +291,7 @@ void gather_global(tslab_stats_global *out) {
   out->returned_bytes = totals.returned;
   out->purge_calls = totals.purge_calls;
   out->purge_failures = totals.purge_failures;
-  out->parts = atomic_load_explicit(&parts_made, memory_order_relaxed);
-  lock_take(&walk_lock);
-  for (struct part *p = atomic_load_explicit(&active_parts, memory_order_acquire); p; p = p->next_active) {
-    lock_take(&p->lock);
-    out->threads += p->live && !p->of_epochs;
-    out->large_cached_bytes += large_cache_bytes(p);
-    lock_release(&p->lock);
-  }
-  lock_release(&walk_lock);
+  add_parts(out);
   out->misuses = misuse_count();
   out->leaked_at_fork = parts_given_up;
   out->leaked_blocks = leaked.blocks;

@@ -132,6 +132,7 @@ static size_t tidy_noticed(void) {
 
 /* Every part that may hold something. */
 static size_t tidy_all(void) {
+  part_begin_common();
   size_t freed = tidy(&common_part, true);
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
     if (!LOAD_RACING(p->settled)) freed += tidy(p, true);

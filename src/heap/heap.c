@@ -439,6 +439,7 @@ size_t heap_flush_dead(struct part *part) {
 }
 
 size_t heap_settle_dead(struct part *part) {
+  part_begin_common();
   size_t moved = heap_flush_dead(part) + heap_flush_depot(part, SIZE_MAX) + large_cache_flush(part, true);
   bins_leave(part);
   part_settle(part);

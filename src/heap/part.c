@@ -70,8 +70,10 @@ static void begin_lists(struct part *part) {
   }
 }
 
-/* With the first part of all. */
+/* Not before the process has a second part, or gives memory back: one that does little does not touch these pages. Under
+ * parts_lock. */
 static void begin_common(void) {
+  if (common_part.plain) return;
   begin_lists(&common_part);
   static struct quarantine quarantine;
   if (TSLAB_HARDENED) common_part.quarantine = &quarantine;
@@ -79,12 +81,18 @@ static void begin_common(void) {
   link_active(&common_part);
 }
 
+void part_begin_common(void) {
+  lock_take(&parts_lock);
+  begin_common();
+  lock_release(&parts_lock);
+}
+
 static struct part *cut_part(bool of_epochs) {
   size_t more = TSLAB_HARDENED ? sizeof(struct quarantine) : 0;
   struct part *part = pages_cut(&own.cuttings, sizeof(struct part) + more);
   if (!part) return NULL;
   if (more) part->quarantine = (struct quarantine *)(void *)(part + 1);
-  if (!atomic_load_explicit(&active_parts, memory_order_relaxed)) begin_common();
+  if (atomic_load_explicit(&parts_made, memory_order_relaxed) != 0) begin_common();
   part->index = atomic_fetch_add_explicit(&parts_made, 1, memory_order_relaxed) + 1;
   part->of_epochs = of_epochs;
   begin_lists(part);

@@ -102,8 +102,8 @@ static void no_round_misses_another(void) {
   CHECK(pthread_join(other, NULL) == 0);
 }
 
-/* Where there is no scavenger, a thread settles its own part as it ends, while another may be giving back pages of one of
- * its slabs: the part is not settled as long as that slab is in nobody's list. */
+/* Where there is no scavenger, a thread settles its own part as it ends, while another may be giving back pages of one
+ * of its slabs: the part is not settled as long as that slab is in nobody's list. */
 enum { ENDS = 400, OF_EACH = 130 };
 
 static void *ends_with_holes(void *kept) {
