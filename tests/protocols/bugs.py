@@ -85,7 +85,9 @@ BUGS = [
         "  else plain->chunks.spare_seen = id;\n"),
     Bug("two_owners", "owners", "src/epoch/epoch.c", "    if (!epoch_is_owned(e)) {\n", "    if (gate) {\n"),
     Bug("owner_forgotten_in_wait", "owners", "src/epoch/epoch.c",
-        "  } while (epoch_is_owned(e));\n", "  } while (false);\n"),
+        "    os_wait(owned, AWAITED, LOCK_PATIENCE_MS);\n    lock_take(epoch_lock_of(e));\n"
+        "  } while (epoch_is_owned(e));\n",
+        "    lock_take(epoch_lock_of(e));\n  } while (false);\n"),
     Bug("child_of_an_owned_parent", "owned-parents", "src/epoch/epoch.c",
         "  if (error == 0 && epoch_is_owned(parent)) error = EBUSY;\n", ""),
     # ---- an early return
