@@ -70,8 +70,8 @@ static void begin_lists(struct part *part) {
   }
 }
 
-/* Not before the process has a second part, or gives memory back: one that does little does not touch these pages. Under
- * parts_lock. */
+/* Not before the process has a second part or gives memory back: one that does little does not touch these pages.
+ * Caller holds parts_lock. */
 static void begin_common(void) {
   if (common_part.plain) return;
   begin_lists(&common_part);
