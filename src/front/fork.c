@@ -14,7 +14,8 @@
  *     name services, musl's list of streams. A thread may hold one of them while it allocates, and so wait for a lock
  *     that we hold. The list of streams is taken before ours, which keeps the usual case in order. For the others, a
  *     thread that waited for LOCK_PATIENCE_MS releases our locks: the forking thread does nothing under them. The child
- *     then looks at every lock as after _Fork().
+ *     then looks at every lock as after _Fork(). A forking thread that does not sleep is copying a large address space,
+ *     and keeps our locks for up to COPY_MOST_MS.
  * _Fork(), clone() without CLONE_VM:  no handler runs, and nobody may have been asked to wait. The kernel wipes
  *   lock_witness in the child, so the first to take a lock there finds out. When every lock is free, the copy is whole
  *   too. Else what leads to free memory may be half written, and all that lies below the frontier freezes: live blocks
@@ -25,6 +26,7 @@
  * Invariant: in a child every lock is free, and no part is live or entered but the forking thread's own. */
 #include "front/front.h"
 
+#include "base/log.h"
 #include "base/options.h"
 #include "epoch/ending.h"
 #include "epoch/handle.h"
@@ -33,6 +35,7 @@
 #include "heap/lifetime.h"
 #include "os/os.h"
 #include <pthread.h>
+#include <string.h>
 #if defined(__GLIBC__)
 #include <sys/single_threaded.h>
 #endif
@@ -43,6 +46,7 @@ enum { WIPED, SETTLED, SETTLING /* and more: this and the id of the thread that 
 enum { NOT_HELD, HELD, BREAKING, BROKEN };
 static _Atomic uint32_t hold;
 static _Atomic uint64_t held_since_ns; /* on the coarse clock */
+static _Atomic uint32_t held_by;       /* the forking thread's id */
 
 /* Of the forks that this thread is making: a signal handler that interrupts one may make another. One bit for each, the
  * innermost's the lowest. */
@@ -63,6 +67,7 @@ static bool end_one(uint8_t *bits) {
  * visit to one lock finds behind it must not change any more: so parts come after parts_lock. */
 static void each_lock(void (*visit)(struct lock *)) {
   for (unsigned i = 0; i < EPOCH_GATES; i++) visit(&epoch_gates[i].lock);
+  visit(&start_lock);
   visit(&tree_lock);
   for (unsigned i = 0; i < EPOCH_LOCKS; i++) visit(&epoch_locks[i].lock);
   visit(&slots_lock);
@@ -126,13 +131,17 @@ static void freeze(bool knows_its_thread) {
   begin_anew();
 }
 
+static bool is_settling; /* a signal handler that forks now has a child of a copy that is settled in part */
+
 /* The state of the locks tells whether the copy is whole; `forked_here`: this thread made the fork. */
 static void settle_by_locks(bool forked_here, bool is_torn) {
-  found_held = is_torn;
+  found_held = is_torn || is_settling;
+  is_settling = true;
   each_lock(look_whether_held);
   each_lock(lock_reset);
   if (found_held) freeze(forked_here);
   else settle();
+  is_settling = false;
 }
 
 /* The first thread of such a child to take a lock calls this, and holds none. It may be another than the one that
@@ -222,6 +231,7 @@ static bool hold_all(void) {
     return false;
   }
   atomic_store_explicit(&held_since_ns, os_now_coarse_ns(), memory_order_relaxed);
+  atomic_store_explicit(&held_by, os_thread_id(), memory_order_relaxed);
   atomic_store_explicit(&hold, HELD, memory_order_release); /* pairs with break_hold */
   return true;
 }
@@ -239,16 +249,44 @@ static void end_hold(unsigned held_before) {
   locks_held = held_before;
 }
 
-/* Releases what a forking thread holds, when it has done so for long. Called by a thread that waits for a lock. */
-static void break_hold(void) {
+#define NS_OF_MS     UINT64_C(1000000)
+#define COPY_MOST_MS 10000 /* a handler of the program's own may spin instead of sleep */
+
+/* Returns true if the kernel says that this thread of the process sleeps, or says nothing. Its letter for a sleep that a
+ * signal would end is S, and follows the thread's name in parentheses. */
+static bool is_asleep(uint32_t thread) {
+  char name[40], text[64];
+  log_format(name, sizeof name, "/proc/self/task/%u/stat", thread);
+  int file = os_open(name);
+  if (file < 0) return true;
+  size_t length = os_read_at(file, text, sizeof text - 1, 0);
+  os_close(file);
+  text[length] = 0;
+  const char *state = strrchr(text, ')');
+  return !state || strncmp(state, ") S", 3) == 0;
+}
+
+static bool is_stuck(void) {
+  uint64_t now = os_now_coarse_ns(), since = atomic_load_explicit(&held_since_ns, memory_order_relaxed);
+  if (now < since + LOCK_PATIENCE_MS * NS_OF_MS) return false;
+  return now >= since + COPY_MOST_MS * NS_OF_MS || is_asleep(atomic_load_explicit(&held_by, memory_order_relaxed));
+}
+
+/* Without signals: the forking thread waits for the end of this, and a handler that forks would wait for that thread. */
+static void release_all_for_it(void) {
   uint32_t held = HELD;
-  if (atomic_load_explicit(&hold, memory_order_acquire) != HELD) return;
-  uint64_t since = atomic_load_explicit(&held_since_ns, memory_order_relaxed);
-  if (os_now_coarse_ns() < since + LOCK_PATIENCE_MS * UINT64_C(1000000)) return;
-  if (!atomic_compare_exchange_strong(&hold, &held, BREAKING)) return;
-  each_lock(release_for);
-  lock_release_for(&parts_lock);
-  atomic_store_explicit(&hold, BROKEN, memory_order_release); /* pairs with end_hold */
+  sigset_t before = os_block_signals();
+  if (atomic_compare_exchange_strong(&hold, &held, BREAKING)) {
+    each_lock(release_for);
+    lock_release_for(&parts_lock);
+    atomic_store_explicit(&hold, BROKEN, memory_order_release); /* pairs with end_hold */
+  }
+  os_restore_signals(&before);
+}
+
+/* Releases what a forking thread holds, when it has slept under it for long. Called by a thread that waits for a lock. */
+static void break_hold(void) {
+  if (atomic_load_explicit(&hold, memory_order_acquire) == HELD && is_stuck()) release_all_for_it();
 }
 
 /* ---- handlers ---------------------------------------------------------------------------------------------------- */
@@ -256,8 +294,8 @@ static void break_hold(void) {
 static void before_fork(void) {
   bool is_bare = locks_held != 0;
   take_streams(); /* by every fork before libc's other locks, or two forks would wait for each other */
+  if (!is_bare) is_bare = !publish_before_fork();
   if (!is_bare) {
-    publish_before_fork();
     is_bare = !hold_all();
     if (is_bare) publish_after_fork(false);
   }

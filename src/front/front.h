@@ -51,6 +51,7 @@ HIDDEN struct part *front_part_to_free(void);
 HIDDEN bool front_is_giving_birth(void);
 HIDDEN bool front_start(void); /* false without address space */
 HIDDEN bool front_has_started(void);
+HIDDEN extern struct lock start_lock; /* held while front_start begins; outside every other lock */
 
 /* In the shared library only: returns true if the program's calls of malloc come to it. Not HIDDEN, for compilers take
  * a hidden function to be there. */
@@ -65,6 +66,7 @@ HIDDEN bool front_is_ready(void);
 HIDDEN void scavenger_notice(const struct part *part);
 HIDDEN void scavenger_notice_malloc(const struct part *part); /* may also start it to publish */
 HIDDEN void scavenger_notice_thread(void); /* another thread is about to be made, and no lock of libc's held */
+HIDDEN void scavenger_notice_start(void); /* a heap that grew before threads could be made may never call again */
 HIDDEN void scavenger_notice_death(const struct part *part); /* the lists, too, lie free then */
 
 /* When the last thread that allocated ends: waits until the scavenger is gone, for a process whose main thread left by

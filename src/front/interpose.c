@@ -13,7 +13,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -92,13 +91,11 @@ SHOWN void *dlopen(const char *file, int mode) {
 /* A signal handler may call fork. In a process of several threads glibc takes a lock of its own in fork, which a
  * handler that interrupts fork would wait for, and this library has a thread. So signals wait until fork is done. */
 SHOWN pid_t fork(void) {
-  sigset_t all, before;
-  sigfillset(&all);
   fork_function *next = NEXT(next_fork, "fork");
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  sigset_t before = os_block_signals();
   pid_t child = next();
   int kept = errno;
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  os_restore_signals(&before);
   errno = kept;
   return child;
 }

@@ -381,14 +381,16 @@ void publish_end(void) {
   if (process != 0 && process == os_process_id()) os_remove(path);
 }
 
+/* The scavenger may be making the file, and would not remove it any more, so this waits for it. It does not wait for
+ * ever: a fork holds the lock, too, and may itself wait for the thread that calls exit. */
 void publish_at_exit(void) {
   atomic_store_explicit(&ended, true, memory_order_relaxed);
-  lock_take(&descriptors); /* the file may be in the making, by a thread that will not come to remove it */
+  bool taken = lock_take_patiently(&descriptors);
   publish_end();
-  lock_release(&descriptors);
+  if (taken) lock_release(&descriptors);
 }
 
-void publish_before_fork(void) { lock_take(&descriptors); }
+bool publish_before_fork(void) { return lock_take_patiently(&descriptors); }
 
 /* The kernel did not give the child its parent's pages. */
 void publish_after_fork(bool child) {

@@ -30,8 +30,9 @@ HIDDEN void publish_rest(void); /* the scavenger falls asleep */
 HIDDEN void publish_end(void);
 HIDDEN void publish_at_exit(void); /* and none is made from now on */
 
-/* A child never has its parent's segment, and inherits no descriptor of ours: none is open between these two. */
-HIDDEN void publish_before_fork(void);
+/* A child never has its parent's segment, and inherits no descriptor of ours: none is open between these two. The first
+ * returns false where its lock cannot be had in LOCK_PATIENCE_MS; publish_after_fork(false) does not follow then. */
+HIDDEN bool publish_before_fork(void);
 HIDDEN void publish_after_fork(bool child);
 
 #else
@@ -41,7 +42,7 @@ INLINE bool publish_now(void) { return false; }
 INLINE void publish_rest(void) {}
 INLINE void publish_end(void) {}
 INLINE void publish_at_exit(void) {}
-INLINE void publish_before_fork(void) {}
+INLINE bool publish_before_fork(void) { return true; }
 INLINE void publish_after_fork(bool child) { (void)child; }
 
 #endif

@@ -14,6 +14,7 @@
  * or more, whatever the program does next:
  *   - The slow path that brings the heap to that size makes the thread, which publishes at its first tick. A smaller
  *     program gets its thread from the first slow path after `due`, a second later: most programs have ended by then.
+ *     A heap that grew before the library's constructor is looked at there.
  *   - While the thread is awake it publishes at every tick, and stays awake as long as slow paths run.
  *   - Before it sleeps it says so (ASLEEP) and then publishes once more. A slow path that did not see ASLEEP is in
  *     those figures; one that sees it wakes the thread.
@@ -30,7 +31,6 @@
 #include "os/ticks.h"
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
 #if defined(__GLIBC__)
@@ -224,18 +224,16 @@ static bool may_create_thread(void) {
 static bool create_thread(void) {
   if (!may_create_thread()) return false;
   pthread_attr_t attributes;
-  sigset_t all, before;
   if (pthread_attr_init(&attributes) != 0) return false;
   pthread_attr_setstacksize(&attributes, STACK_BYTES);
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before); /* the process's signals are for its own threads */
+  sigset_t before = os_block_signals(); /* the process's signals are for its own threads */
   struct tally *tally = tally_here(); /* a slow call is under way, and making a thread calls malloc, too */
   uint32_t stages = tally->stages;
   uint64_t waited = tally->waited;
   bool done = pthread_create(&scavenger, &attributes, run, NULL) == 0;
   tally->stages = stages;
   tally->waited = waited;
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  os_restore_signals(&before);
   pthread_attr_destroy(&attributes);
   return done;
 }
@@ -280,7 +278,7 @@ static COLD bool is_wanted(void) {
 static void purge_inline(void) {
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
     if (!LOAD_RACING(p->settled)) large_cache_flush(p, true);
-  pages_purge(UINT64_MAX, SIZE_MAX);
+  pages_purge(UINT64_MAX, pages_free_dirty());
 }
 
 /* STARTING before the thread exists: the creation itself allocates, and so comes to notice(). */
@@ -356,6 +354,11 @@ void scavenger_notice(const struct part *part) { notice(depot_bytes_of(part), BY
 
 void scavenger_notice_malloc(const struct part *part) { notice(depot_bytes_of(part), BY_MALLOC); }
 
+/* Not where the heap is small: its second begins with its first slow path. */
+void scavenger_notice_start(void) {
+  if (has_grown()) notice(0, BY_MALLOC);
+}
+
 void scavenger_notice_death(const struct part *part) {
   size_t slabs = (size_t)atomic_load_explicit(&part->slab_granules, memory_order_relaxed) << GRANULE_SHIFT;
   unsigned waiting = atomic_load_explicit(&unsettled_parts, memory_order_relaxed);
@@ -377,7 +380,10 @@ void scavenger_stop(void) {
     if (seen != BUSY && seen != ASLEEP) return;
   } while (!atomic_compare_exchange_weak(&state, &seen, LEAVING));
   os_wake(&state, 1);
+  int before;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before); /* a birth that failed ends here, too, inside malloc */
   pthread_join(scavenger, NULL);
+  pthread_setcancelstate(before, &before);
   publish_end();
   atomic_store(&state, UNBORN);
 }
@@ -409,7 +415,7 @@ size_t front_purge(void) {
   lock_take(&round_lock);
   size_t before = pages_totals().returned;
   gather_free();
-  pages_purge(UINT64_MAX, SIZE_MAX);
+  pages_purge(UINT64_MAX, pages_free_dirty()); /* what others free meanwhile is theirs: they may go on for ever */
   if (TSLAB_CHECK_LEVEL >= 2) pages_check();
   size_t returned = pages_totals().returned - before;
   lock_release(&round_lock);

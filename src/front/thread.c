@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static struct lock start_lock;
+struct lock start_lock;
 static _Atomic bool started, ready;
 static pthread_key_t key;
 static bool has_key;
@@ -86,9 +86,12 @@ static struct part *be_born(void) {
   }
   part->thread = thread;
   current_part = part; /* before setspecific, which may allocate */
-  if (has_key && thread_heap_state != HEAP_ENDED) pthread_setspecific(key, part);
+  bool is_kept = has_key && thread_heap_state != HEAP_ENDED;
+  bool will_end = !is_kept || pthread_setspecific(key, part) == 0;
   current_thread = thread; /* after it, for front_is_giving_birth */
-  return part;
+  if (LIKELY(will_end)) return part;
+  end_heap(part); /* without memory; nobody would end it later */
+  return NULL;
 }
 
 bool front_is_giving_birth(void) { return current_part != &empty_part && !current_thread; }
@@ -144,6 +147,7 @@ __attribute__((constructor(101))) static void process_starts(int count, char **a
   fork_start();
   ticks_compare_at_start();
   atomic_store_explicit(&ready, true, memory_order_relaxed);
+  scavenger_notice_start();
   errno = kept;
 }
 
@@ -152,8 +156,9 @@ __attribute__((destructor)) static void process_ends(void) {
   int before;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
   lock_look(); /* a child that took no lock does not know yet that it is one */
+  bool is_interrupted = locks_held != 0; /* a signal handler calls exit, and this thread has a lock itself */
   publish_at_exit();
-  if (current_part != &empty_part) heap_tell_double(current_part);
-  if (options.stats_at_exit) stats_write_file(options.stats_at_exit);
+  if (!is_interrupted && current_part != &empty_part) heap_tell_double(current_part);
+  if (!is_interrupted && options.stats_at_exit) stats_write_file(options.stats_at_exit);
   pthread_setcancelstate(before, &before);
 }

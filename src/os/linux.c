@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -394,6 +395,19 @@ void os_rest(void) {
   _Atomic uint32_t nobody_wakes = 0;
   os_wait(&nobody_wakes, 0, 1);
 }
+
+/* A fault, or a system call that a seccomp filter traps, ends the process where its signal is blocked. */
+sigset_t os_block_signals(void) {
+  static const int raised_by_instructions[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS};
+  sigset_t others, before;
+  sigfillset(&others);
+  for (size_t i = 0; i < sizeof raised_by_instructions / sizeof *raised_by_instructions; i++)
+    sigdelset(&others, raised_by_instructions[i]);
+  pthread_sigmask(SIG_BLOCK, &others, &before);
+  return before;
+}
+
+void os_restore_signals(const sigset_t *before) { pthread_sigmask(SIG_SETMASK, before, NULL); }
 
 static bool membarrier(int command) { return call(SYS_membarrier, command, 0, 0, 0, 0, 0) == 0; }
 

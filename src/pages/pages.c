@@ -53,6 +53,7 @@ static struct {
   uint32_t ages[AGES + 1]; /* rings of dirty free runs: [the tick they are dirty since % AGES], [AGES]: longer */
   size_t looks; /* at free runs, to find one */
   uint32_t newest_room, oldest_room; /* granules; 0: none */
+  size_t rooms;
 } own;
 static _Atomic size_t free_dirty; /* granules */
 static _Atomic bool is_limited;   /* address space, or pages that can be written */
@@ -425,6 +426,7 @@ static void room_insert(size_t g, size_t granules) {
   if (room->next) run_at(room->next)->previous = (uint32_t)g;
   else own.oldest_room = (uint32_t)g;
   own.newest_room = (uint32_t)g;
+  own.rooms++;
 }
 
 static void room_remove(struct run *room) {
@@ -436,6 +438,7 @@ static void room_remove(struct run *room) {
   room->next = room->previous = 0;
   room->kind = RUN_NONE;
   room->class = 0;
+  own.rooms--;
 }
 
 static void room_free(struct run *room) {
@@ -723,7 +726,9 @@ static struct run *take_purgeable(uint64_t tick, size_t most) {
 size_t pages_purge(uint64_t tick, size_t most) {
   size_t purged = 0;
   lock_take(&pages_lock);
-  while (rooms_expire(tick, ROOMS_A_TIME) == ROOMS_A_TIME) {
+  size_t rooms = own.rooms; /* other threads may make more meanwhile, for ever */
+  while (rooms_expire(tick, ROOMS_A_TIME) == ROOMS_A_TIME && rooms > ROOMS_A_TIME) {
+    rooms -= ROOMS_A_TIME;
     lock_release(&pages_lock); /* whoever waits comes first */
     lock_take(&pages_lock);
   }
@@ -862,6 +867,7 @@ size_t pages_freeze(void) {
   memset(own.occupied, 0, sizeof own.occupied);
   memset(own.ages, 0, sizeof own.ages);
   own.newest_room = own.oldest_room = 0;
+  own.rooms = 0;
   return (own.frozen - own.first) << GRANULE_SHIFT;
 }
 

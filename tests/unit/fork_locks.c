@@ -3,12 +3,13 @@
  * allocate, whatever the library was doing when it found the misuse. In each case the child has a heap that works. */
 #include "unit.h"
 
+#include "base/options.h"
 #include "epoch/scope.h"
-#include "heap/fast.h"
-#include "heap/misuse.h"
+#include "front/front.h"
+#include "front/publish.h"
 #include <pthread.h>
 
-enum { BLOCKS = 300, PATIENCE_S = 60 };
+enum { BLOCKS = 300, PATIENCE_S = 60, COPY_NS = 600000000 };
 
 static void *inherited[BLOCKS];
 
@@ -19,6 +20,9 @@ static void use_heap(void) {
 }
 
 static void live_as_child(void) {
+  alarm(PATIENCE_S); /* a child inherits none */
+  lock_take(&start_lock);
+  lock_release(&start_lock);
   use_heap();
   for (int i = 0; i < BLOCKS; i++) tslab_free(inherited[i]);
   use_heap();
@@ -63,15 +67,74 @@ static void interrupted_beside_fork(struct lock *lock) {
   fork_once();
 }
 
+/* The same of publication's lock, which a thread holds that calls exit. */
+static void interrupted_while_publishing(void) {
+  pthread_t thread;
+  starts = 0;
+  CHECK(pthread_create(&thread, NULL, fork_meanwhile, NULL) == 0);
+  CHECK(publish_before_fork());
+  while (!starts) sched_yield();
+  usleep(50000); /* as good as certainly it waits */
+  raise(SIGUSR1);
+  publish_after_fork(false);
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK_COUNT(locks_held, ==, 0);
+  fork_once();
+}
+
+/* ---- exit -------------------------------------------------------------------------------------------------------- */
+
+static void exit_in_handler(int signal) {
+  (void)signal;
+  exit(7);
+}
+
+static void exit_under_lock(void) {
+  alarm(PATIENCE_S);
+  signal(SIGUSR2, exit_in_handler);
+  options.stats_at_exit = "/dev/null";
+  lock_take(&current_part->lock);
+  raise(SIGUSR2);
+}
+
+static void *keep_publication(void *unused) {
+  CHECK(publish_before_fork());
+  starts = 1;
+  for (;;) pause();
+  return unused;
+}
+
+/* A thread that forks holds publication's lock, and waits in a handler for this thread, which calls exit. */
+static void exit_beside_fork(void) {
+  pthread_t thread;
+  alarm(PATIENCE_S);
+  starts = 0;
+  CHECK(pthread_create(&thread, NULL, keep_publication, NULL) == 0);
+  while (!starts) sched_yield();
+  exit(7);
+}
+
+static void ends_with_7(void (*run)(void)) {
+  const int status = in_child(run);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+}
+
 /* ---- while another thread holds what fork needs ------------------------------------------------------------------ */
 
 /* The program's handlers run after ours, so these stand for libc, which takes locks of its own there. glibc runs
  * preinit_array before any constructor; other libcs do not know it. */
 static pthread_mutex_t needed = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int forks, is_held;
+static _Atomic bool copies_long;
+
+/* As the kernel's copy of a large address space: the thread does not sleep, and is not done for a while. */
+static void copy_long(void) {
+  for (uint64_t start = os_now_ns(); os_now_ns() - start < COPY_NS;) continue;
+}
 
 static void take_needed(void) {
   forks++;
+  if (copies_long) copy_long();
   pthread_mutex_lock(&needed);
 }
 static void release_needed(void) { pthread_mutex_unlock(&needed); }
@@ -103,6 +166,35 @@ static void deadlock_ends(void) {
   CHECK(pthread_join(thread, NULL) == 0);
   CHECK_COUNT(locks_held, ==, 0);
   fork_once();
+}
+
+/* Gets the lock when the fork is done. A child that was born later than that would find it held. */
+static void *wait_for_copy(void *unused) {
+  int before = forks;
+  is_held = 1;
+  while (forks == before) sched_yield();
+  lock_take(&pages_lock);
+  while (copies_long) sched_yield();
+  lock_release(&pages_lock);
+  return unused;
+}
+
+static void live_unfrozen(void) {
+  tslab_stats_global now;
+  CHECK(tslab_stats(&now, sizeof now) == 0);
+  CHECK_COUNT(now.frozen_bytes, ==, 0);
+  live_as_child();
+}
+
+static void child_of_long_copy_is_whole(void) {
+  pthread_t thread;
+  is_held = 0;
+  CHECK(pthread_create(&thread, NULL, wait_for_copy, NULL) == 0);
+  while (!is_held) sched_yield();
+  copies_long = true;
+  CHECK(in_child(live_unfrozen) == 0);
+  copies_long = false;
+  CHECK(pthread_join(thread, NULL) == 0);
 }
 
 /* ---- in a signal handler that interrupted a fork ----------------------------------------------------------------- */
@@ -169,11 +261,15 @@ int main(void) {
   interrupted_under(&current_part->lock);
   interrupted_under(&pages_lock);
   interrupted_under(&tree_lock);
+  interrupted_under(&start_lock);
   interrupted_beside_fork(&current_part->lock);
   interrupted_beside_fork(&pages_lock);
+  interrupted_while_publishing();
   if (COMES_LATER) deadlock_ends();
+  if (COMES_LATER) child_of_long_copy_is_whole();
   fork_within_fork();
-  const int status = in_child(misuse_under_lock);
-  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+  ends_with_7(misuse_under_lock);
+  ends_with_7(exit_under_lock);
+  ends_with_7(exit_beside_fork);
   return 0;
 }

@@ -358,6 +358,32 @@ static void dead_and_idle(void) {
   }
 }
 
+/* Other threads may free as fast as malloc_trim gives back: it ends all the same. The linker puts this in the place of
+ * os_purge; pages_lock is free here, as it is for those threads. */
+enum { FED_MOST = 1000 };
+static int fed = FED_MOST;
+bool __real_os_purge(void *at, size_t length);
+bool __wrap_os_purge(void *at, size_t length);
+bool __wrap_os_purge(void *at, size_t length) {
+  bool zero;
+  const bool done = __real_os_purge(at, length);
+  if (fed < FED_MOST) {
+    struct run *const run = pages_alloc(4 * MiB / GRANULE, GRANULE, RUN_LARGE, &zero, NULL);
+    CHECK(run != NULL);
+    pages_free(run, false);
+    fed++;
+  }
+  return done;
+}
+
+static void trim_ends(void) {
+  options.scavenger = 0;
+  tslab_free(must(16 * MiB));
+  fed = 0;
+  CHECK_COUNT(tslab_purge(), >, 0);
+  CHECK_COUNT(fed, <, FED_MOST);
+}
+
 /* Ends the scavenger as the last thread's end does. */
 static void stops_and_is_born_again(unsigned before) {
   scavenger_stop();
@@ -378,6 +404,7 @@ int main(void) {
   if (!TSLAB_HARDENED) CHECK(in_child(sleepers_unwanted) == 0);
   if (!emulated() && !SANITIZED) CHECK(in_child(shortage) == 0);
   if (!emulated() && !SANITIZED) CHECK(in_child(sleeps_beside_an_open_epoch) == 0);
+  if (!emulated()) CHECK(in_child(trim_ends) == 0);
   CHECK(pthread_create(&first, NULL, nothing, NULL) == 0 && pthread_join(first, NULL) == 0);
   const unsigned before = threads(); /* with a sanitizer's own, which the first thread starts */
   tslab_free(must(100));

@@ -1,6 +1,6 @@
 /* thread: born at its first malloc, or when it goes on freeing, but never by a free after its death; its part serves
  * the next thread; a fork child goes on with one part and without the parent's file. A thread whose destructors
- * allocate to the last leaves nothing behind. */
+ * allocate to the last leaves nothing behind, nor does one whose death libc would not announce. */
 #include "unit.h"
 
 #include "base/options.h"
@@ -177,6 +177,25 @@ static void threads_that_come_again(void) {
   CHECK_COUNT(last_rounds, ==, THREADS);
 }
 
+/* libc has no memory to note that a thread's end matters: then malloc has none, either. The linker puts this in the
+ * place of libc's function. */
+static _Atomic unsigned refusals;
+int __real_pthread_setspecific(pthread_key_t key, const void *value);
+int __wrap_pthread_setspecific(pthread_key_t key, const void *value);
+int __wrap_pthread_setspecific(pthread_key_t key, const void *value) {
+  if (refusals == 0) return __real_pthread_setspecific(key, value);
+  refusals--;
+  return ENOMEM;
+}
+
+static void *be_refused(void *unused) {
+  refusals = 2; /* malloc tries twice */
+  errno = 0;
+  CHECK(tslab_malloc(100) == NULL && errno == ENOMEM && current_part == &empty_part);
+  CHECK_COUNT(live_parts, ==, 1);
+  return be_born(unused);
+}
+
 /* Frees need no memory: where there is no part to be had, they go on without. More threads than there are parts in the
  * pool and in the granule that parts are cut from. */
 enum { FREEING = 20, EACH = GOES_ON / FREEING * 5 };
@@ -240,6 +259,8 @@ int main(void) {
     CHECK(in_child(live_on_what_others_keep) == 0);
     CHECK(in_child(free_on_without_memory) == 0);
   }
+  run_thread(be_refused, &seen[0]);
+  CHECK_COUNT(live_parts, ==, 1);
   options.stats_at_exit = "/nonexistent/stats";
   CHECK(in_child(live_as_child) == 0);
   CHECK(options.stats_at_exit != NULL);
