@@ -252,8 +252,8 @@ static void end_hold(unsigned held_before) {
 #define NS_OF_MS     UINT64_C(1000000)
 #define COPY_MOST_MS 10000 /* a handler of the program's own may spin instead of sleep */
 
-/* Returns true if the kernel says that this thread of the process sleeps, or says nothing. Its letter for a sleep that a
- * signal would end is S, and follows the thread's name in parentheses. */
+/* Returns true if the kernel says that this thread of the process sleeps, or says nothing. Its letter for a sleep that
+ * a signal would end is S, and follows the thread's name in parentheses. */
 static bool is_asleep(uint32_t thread) {
   char name[40], text[64];
   log_format(name, sizeof name, "/proc/self/task/%u/stat", thread);
@@ -272,7 +272,7 @@ static bool is_stuck(void) {
   return now >= since + COPY_MOST_MS * NS_OF_MS || is_asleep(atomic_load_explicit(&held_by, memory_order_relaxed));
 }
 
-/* Without signals: the forking thread waits for the end of this, and a handler that forks would wait for that thread. */
+/* Without signals: the forking thread waits for the end of this, and a handler that forks would wait for it. */
 static void release_all_for_it(void) {
   uint32_t held = HELD;
   sigset_t before = os_block_signals();
@@ -284,7 +284,7 @@ static void release_all_for_it(void) {
   os_restore_signals(&before);
 }
 
-/* Releases what a forking thread holds, when it has slept under it for long. Called by a thread that waits for a lock. */
+/* Releases what a forking thread holds that has slept for long. Called by a thread that waits for a lock. */
 static void break_hold(void) {
   if (atomic_load_explicit(&hold, memory_order_acquire) == HELD && is_stuck()) release_all_for_it();
 }

@@ -1,5 +1,5 @@
 /* fork_signals: a timer's handler forks while the program allocates, frees and forks itself, with one thread and with
- * several. Nothing hangs, and each child ends.
+ * several. Nothing hangs, and each child ends. The long form goes on for a minute beside eight threads.
  *  fork_signals [long] */
 #include "../check.h"
 
@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 
 enum { BLOCKS = 64, THREADS = 8, PATIENCE_S = 60 };
 
@@ -23,10 +24,17 @@ static void fork_once(void) {
   forks++;
 }
 
+/* Anew after each fork: beside busy threads a fork takes longer than that, and the program would do nothing else. */
+static void set_timer(void) {
+  const struct itimerval once = {{0, 0}, {0, 2000}};
+  CHECK(setitimer(ITIMER_PROF, &once, NULL) == 0);
+}
+
 static void fork_in_handler(int signal) {
   const int kept = errno;
   (void)signal;
   fork_once();
+  set_timer();
   errno = kept;
 }
 
@@ -51,11 +59,12 @@ static void *keep_allocating(void *unused) {
   return unused;
 }
 
-static void run(int times) {
-  const struct itimerval often = {{0, 2000}, {0, 2000}}, never = {{0, 0}, {0, 0}};
+static void run(int times, int seconds) {
+  const struct itimerval never = {{0, 0}, {0, 0}};
+  const time_t end = time(NULL) + seconds;
   forks = 0;
-  CHECK(setitimer(ITIMER_PROF, &often, NULL) == 0);
-  while (forks < times) {
+  set_timer();
+  while (forks < times || time(NULL) < end) {
     use_heap();
     fork_once();
   }
@@ -63,13 +72,13 @@ static void run(int times) {
 }
 
 int main(int argc, char **argv) {
-  const int times = argc > 1 && strcmp(argv[1], "long") == 0 ? 20000 : 400;
+  const int is_long = argc > 1 && strcmp(argv[1], "long") == 0, times = is_long ? 20000 : 400;
   const struct sigaction handler = {.sa_handler = fork_in_handler, .sa_flags = SA_RESTART};
   pthread_t threads[THREADS];
   CHECK(sigaction(SIGPROF, &handler, NULL) == 0);
-  run(times);
+  run(times, 0);
   for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, keep_allocating, NULL) == 0);
-  run(times);
+  run(is_long ? 0 : times, is_long ? 60 : 0);
   stop = 1;
   for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
   return 0;

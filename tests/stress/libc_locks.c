@@ -1,6 +1,7 @@
 /* libc_locks: one thread forks, again and again, while others hold each of libc's locks under which memory may be
- * allocated: that of a stream and of the list of streams, those of atfork handlers, the loader, exit handlers, locales,
- * time zones and name services. Nothing hangs, and each child allocates and ends.
+ * allocated: that of a stream and of the list of streams, those of atfork handlers, the loader, exit handlers, locales, time
+ * zones and name services. Nothing hangs, and each child allocates and ends. The long form goes on for a minute with
+ * the locks of streams beside eight threads that allocate.
  *  libc_locks [long] */
 #include "../check.h"
 
@@ -108,11 +109,12 @@ static void fork_once(void) {
   forks++;
 }
 
-static void fork_beside(int times, void (*const bodies[])(void), int count) {
+static void fork_beside(int times, int seconds, void (*const bodies[])(void), int count) {
+  const time_t end = time(NULL) + seconds;
   pthread_t threads[MOST + ALLOCATORS];
   stop = forks = 0;
   for (int i = 0; i < count; i++) CHECK(pthread_create(&threads[i], NULL, run, (void *)(uintptr_t)bodies[i]) == 0);
-  while (forks < times) fork_once();
+  while (forks < times || time(NULL) < end) fork_once();
   stop = 1;
   for (int i = 0; i < count; i++) CHECK(pthread_join(threads[i], NULL) == 0);
 }
@@ -120,7 +122,7 @@ static void fork_beside(int times, void (*const bodies[])(void), int count) {
 /* libc reads which services there are at the first look-up, under a lock: once in each process. */
 static void first_look_up(void) {
   void (*const bodies[])(void) = {look_up_names};
-  fork_beside(3, bodies, 1);
+  fork_beside(3, 0, bodies, 1);
   _exit(0);
 }
 
@@ -134,13 +136,17 @@ static void make_file(void) {
 }
 
 int main(int argc, char **argv) {
-  const int many = argc > 1 && strcmp(argv[1], "long") == 0 ? 50 : 1, times = many * 400 / TEST_SCALE;
+  const int is_long = argc > 1 && strcmp(argv[1], "long") == 0;
+  const int many = is_long ? 50 : 1, times = many * 400 / TEST_SCALE;
   void (*const streams[])(void) = {read_lines, flush_all};
   void (*const handlers[])(void) = {register_handlers};
   void (*const others[])(void) = {load_libraries, set_locales, set_time_zones, look_up_names};
   void (*const busy[MOST + ALLOCATORS])(void) = {read_lines,      flush_all,       register_handlers, load_libraries,
                                                 keep_allocating, keep_allocating, keep_allocating,   keep_allocating,
                                                 keep_allocating, keep_allocating, keep_allocating,   keep_allocating};
+  void (*const beside[2 + ALLOCATORS])(void) = {read_lines,      flush_all,       keep_allocating, keep_allocating,
+                                                keep_allocating, keep_allocating, keep_allocating, keep_allocating,
+                                                keep_allocating, keep_allocating};
   make_file();
   for (int i = 0; i < many * 20; i++) {
     int status;
@@ -148,10 +154,11 @@ int main(int argc, char **argv) {
     if (child == 0) first_look_up();
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
   }
-  fork_beside(times, streams, 2);
-  fork_beside(times, handlers, 1);
-  fork_beside(times, others, 4);
-  fork_beside(times / 10, busy, 4 + ALLOCATORS);
+  fork_beside(times, 0, streams, 2);
+  fork_beside(times, 0, handlers, 1);
+  fork_beside(times, 0, others, 4);
+  fork_beside(times / 10, 0, busy, 4 + ALLOCATORS);
+  if (is_long) fork_beside(0, 60, beside, 2 + ALLOCATORS);
   unlink(name);
   return 0;
 }
