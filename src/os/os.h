@@ -64,15 +64,11 @@ HIDDEN bool os_draw(void *to, size_t length);
  * over. */
 HIDDEN bool os_wait(_Atomic uint32_t *word, uint32_t value, unsigned milliseconds);
 HIDDEN void os_rest(void); /* sleeps for a millisecond, so that threads of a lower priority run, too */
-
-/* Blocks every signal of this thread but those that its own instructions raise. Returns what was blocked before. */
-HIDDEN sigset_t os_block_signals(void);
-HIDDEN void os_restore_signals(const sigset_t *before);
-
-/* Blocks every signal of this thread but those that its own instructions raise. Returns what was blocked before. */
-HIDDEN sigset_t os_block_signals(void);
-HIDDEN void os_restore_signals(const sigset_t *before);
 HIDDEN void os_wake(_Atomic uint32_t *word, int waiters);
+
+/* Blocks every signal of this thread but those that its own instructions raise. Returns what was blocked before. */
+HIDDEN sigset_t os_block_signals(void);
+HIDDEN void os_restore_signals(const sigset_t *before);
 
 /* A full barrier on every thread of the process, so that the others need none; false where the kernel has no such call:
  * then each must do its own. The first call may take milliseconds. */

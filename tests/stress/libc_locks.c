@@ -1,7 +1,7 @@
 /* libc_locks: one thread forks, again and again, while others hold each of libc's locks under which memory may be
- * allocated: that of a stream and of the list of streams, those of atfork handlers, the loader, exit handlers, locales, time
- * zones and name services. Nothing hangs, and each child allocates and ends. The long form goes on for a minute with
- * the locks of streams beside eight threads that allocate.
+ * allocated: that of a stream and of the list of streams, those of atfork handlers, the loader, exit handlers, locales,
+ * time zones and name services. Nothing hangs, and each child allocates and ends. The long form goes on for a minute
+ * with the locks of streams beside eight threads that allocate.
  *  libc_locks [long] */
 #include "../check.h"
 
