@@ -225,9 +225,11 @@ static int begin(struct epoch *e, const tslab_epoch_options *wanted) {
 /* Memory for the first chunks, by the epoch's owner. The epoch is locked before and after. */
 static bool prepare(struct epoch *e, size_t bytes) {
   if (bytes == 0) return true;
+  uint64_t id = epoch_id(e);
   epoch_unlock(e);
   struct lock *gate = own_epoch(e);
-  bool done = lifetime_prepare(&e->lifetime, bytes);
+  /* In between a close or destroy of its parent may have ended it; then the slot may be another's, or nobody's. */
+  bool done = epoch_error(e, id) != 0 || lifetime_prepare(&e->lifetime, bytes);
   epoch_give_back(e, gate);
   return done;
 }

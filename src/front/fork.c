@@ -77,7 +77,8 @@ static void each_lock(void (*visit)(struct lock *)) {
   visit(&handles_lock);
   visit(&parts_lock);
   for (struct part *p = atomic_load_explicit(&active_parts, memory_order_acquire); p; p = p->next_active)
-    visit(&p->lock); /* common_part's too, which guards all settled parts */
+    if (p != &common_part) visit(&p->lock);
+  if (common_begun) visit(&common_part.lock); /* after every other part's; it guards all settled parts */
   for (unsigned i = 0; i < LIFETIME_LOCKS; i++) visit(&lifetime_locks[i].lock);
   visit(&reserve_lock);
   visit(&pages_lock);

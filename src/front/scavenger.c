@@ -300,6 +300,10 @@ static void start(uint32_t seen) {
 static void do_without(void) {
   uint64_t now = ticks_now(), when = atomic_load_explicit(&try_again_ns, memory_order_relaxed);
   atomic_store_explicit(&due, when ? ticks_after(now, RETRY_S) : UINT64_MAX, memory_order_relaxed);
+  if (atomic_load_explicit(&unsettled_parts, memory_order_relaxed) >= DEAD_NOTICE && lock_try(&round_lock)) {
+    tidy_noticed(); /* else nobody would find what all but the last dead thread left */
+    lock_release(&round_lock);
+  }
   if (pages_free_dirty() + large_cache_total() > INLINE_NOTICE) purge_inline();
   uint32_t impossible = IMPOSSIBLE;
   if (when == 0 || os_now_coarse_ns() < when) return;

@@ -202,7 +202,7 @@ struct run *lifetime_next(const struct run *run) { return run_at(run->next_of_ep
 
 struct run *lifetime_walk(struct lifetime_walk *walk, struct lifetime *lifetime) {
   lifetime_lock(lifetime);
-  *walk = (struct lifetime_walk){lifetime, lifetime->walks, current_thread, lifetime->first, 0};
+  *walk = (struct lifetime_walk){lifetime, lifetime->walks, &current_thread, lifetime->first, 0};
   lifetime->walks = walk;
   return lifetime_walk_on(walk, 0);
 }
@@ -232,7 +232,7 @@ void lifetime_walk_end(struct lifetime_walk *walk) {
 /* In a fork child: walks of threads that it does not have. */
 static void forget_walks(struct lifetime *lifetime) {
   for (struct lifetime_walk **link = &lifetime->walks; UNLIKELY(*link != NULL);) {
-    if ((*link)->thread == current_thread) link = &(*link)->other;
+    if ((*link)->thread == &current_thread) link = &(*link)->other;
     else *link = (*link)->other;
   }
 }

@@ -108,7 +108,7 @@ HIDDEN struct run *lifetime_next(const struct run *run);
 struct lifetime_walk {
   struct lifetime *lifetime;
   struct lifetime_walk *other; /* of the same lifetime */
-  struct thread *thread;
+  const void *thread; /* an address in its thread-local storage: one without a heap has no struct thread */
   uint32_t next; /* run, by granule */
   unsigned steps;
 };

@@ -18,6 +18,7 @@ __thread struct thread *current_thread __attribute__((section(".tdata.current_th
 __thread uint8_t thread_heap_state;
 __thread uint8_t thread_frees_unborn;
 struct part common_part;
+bool common_begun;
 uint64_t settled_in_epochs[2];
 uint32_t settled_slabs[CLASSES];
 struct part *_Atomic all_parts, *_Atomic active_parts, *_Atomic noticed_parts, *_Atomic last_dead_part;
@@ -73,12 +74,13 @@ static void begin_lists(struct part *part) {
 /* Not before the process has a second part or gives memory back: one that does little does not touch these pages.
  * Caller holds parts_lock. */
 static void begin_common(void) {
-  if (common_part.plain) return;
+  if (common_begun) return;
   begin_lists(&common_part);
   static struct quarantine quarantine;
   if (TSLAB_HARDENED) common_part.quarantine = &quarantine;
   common_part.tally = &nobodys_tally;
   link_active(&common_part);
+  common_begun = true;
 }
 
 void part_begin_common(void) {
@@ -435,6 +437,7 @@ void parts_freeze(bool knows_its_thread) {
     if (knows_its_thread && p->live && is_other(p)) bury(p);
     if (!p->settled) empty_bins(p);
     atomic_store_explicit(&p->noticed, false, memory_order_relaxed);
+    p->pooled = false;
   }
   if (knows_its_thread) atomic_store(&live_parts, current_part != &empty_part);
 }

@@ -266,6 +266,7 @@ HIDDEN extern struct part empty_part;
 /* The part of slabs that belong to no thread. No thread allocates from it directly. Its lock is taken after any other
  * part's. */
 HIDDEN extern struct part common_part;
+HIDDEN extern bool common_begun; /* common_part is in the list of active parts; under parts_lock */
 HIDDEN void part_begin_common(void); /* before its first use; again: nothing */
 HIDDEN extern uint32_t settled_slabs[CLASSES]; /* the full slabs of settled parts; under common_part.lock */
 HIDDEN extern uint64_t settled_in_epochs[2]; /* of its allocations and frees, those in epochs; under walk_lock */

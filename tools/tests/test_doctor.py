@@ -140,6 +140,7 @@ def watched(pids: dict[str, int], seconds: float) -> dict[str, list[Finding]]:
     return {name: findings(own) for name, own in zip(pids, looks, strict=True)}
 
 
+@pytest.mark.soak  # half a minute, and rates that a loaded machine changes
 def test_every_planted_fault_is_found(faults: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with running({name: [str(faults), name] for name in SPIN}) as pids:
         found = watched(pids, SPIN_WATCH_S)
@@ -153,6 +154,7 @@ def test_every_planted_fault_is_found(faults: Path, capsys: pytest.CaptureFixtur
     assert "the budget is spent" in said["findings"][0]["says"]
 
 
+@pytest.mark.soak
 def test_nothing_is_said_of_programs_that_are_well(faults: Path) -> None:
     commands = {name: [str(faults), name] for name in HEALTHY}
     commands |= {name: [sys.executable, "-S", "-c", text] for name, text in SERVERS.items()}
@@ -189,7 +191,6 @@ def test_one_look_and_saved_figures_are_enough_for_what_has_no_rate(faults: Path
     [
         ("4194303", 5, "there is no process 4194303"),
         ("99999999", 2, "is no process number"),
-        ("1", 5, "process 1 "),
         ("nobody", 2, "is neither the number of a process nor a file"),
     ],
 )
