@@ -83,7 +83,8 @@ BUGS = [
         "  if (is_kept) plain->chunks.spare_seen = 0;\n"
         "  else if (id == plain->chunks.spare_seen) chunk_cache_drop_spare(plain, index);\n"
         "  else plain->chunks.spare_seen = id;\n"),
-    Bug("two_owners", "owners", "src/epoch/epoch.c", "    if (!epoch_is_owned(e)) {\n", "    if (gate) {\n"),
+    Bug("two_owners", "owners", "src/epoch/epoch.c",
+        "      atomic_store_explicit(&e->lifetime.owned, OWNED, memory_order_relaxed);\n", ""),
     Bug("owner_forgotten_in_wait", "owners", "src/epoch/epoch.c",
         "    os_wait(owned, AWAITED, LOCK_PATIENCE_MS);\n    lock_take(epoch_lock_of(e));\n"
         "  } while (epoch_is_owned(e));\n",
