@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import signal
 import stat
 import struct
 import time
@@ -93,11 +94,13 @@ def _switched_off(facts: Path, environment: bytes, library: str | None) -> str |
 
 
 def _has_the_thread(facts: Path) -> bool:
-    """Returns true if a thread blocks every signal that can be blocked, but those libc keeps for itself (32 to 34).
+    """Returns true if a thread blocks every signal that can be blocked, but those libc keeps for itself (32 to 34) and
+    those that its own instructions raise.
 
     The first thread is the program's own: right after a fork it blocks them all for a moment.
     """
-    every = ((1 << 64) - 1) & ~(1 << 8 | 1 << 18 | 7 << 31)
+    raised = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGSYS)
+    every = ((1 << 64) - 1) & ~(1 << 8 | 1 << 18 | 7 << 31 | sum(1 << number - 1 for number in raised))
     first = facts.name
     for task in facts.joinpath("task").iterdir():
         if task.name == first:
