@@ -149,7 +149,8 @@ int main(int argc, char **argv) {
          (unsigned long long)requests, first.readings, second.readings, most_mappings);
   CHECK(first.readings > 0 && second.readings > 0);
   const double n1 = (double)first.readings, n2 = (double)second.readings;
-  const double committed = second.sum.committed / n2 - first.sum.committed / n1, one_step = second.sum.committed / n2 / 16;
+  const double committed = second.sum.committed / n2 - first.sum.committed / n1;
+  const double one_step = second.sum.committed / n2 / 16;
   const bool in_use = is_flat("bytes in use", first.sum.in_use / n1, second.sum.in_use / n2);
   const bool resident = is_flat("resident bytes a live byte", first.sum.resident / n1, second.sum.resident / n2);
   printf("committed bytes: %.8g more, %.2f steps\n", committed, committed / one_step);
