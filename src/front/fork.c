@@ -253,18 +253,28 @@ static void end_hold(unsigned held_before) {
 #define NS_OF_MS     UINT64_C(1000000)
 #define COPY_MOST_MS 10000 /* a handler of the program's own may spin instead of sleep */
 
-/* Returns true if the kernel says that this thread of the process sleeps, or says nothing. Its letter for a sleep that
- * a signal would end is S, and follows the thread's name in parentheses. */
-static bool is_asleep(uint32_t thread) {
-  char name[40], text[64];
+/* The letter follows the thread's name in parentheses; the status of a thread that has ended is the last number. */
+char thread_state(uint32_t thread, int *ended_with) {
+  char name[40], text[1024];
   log_format(name, sizeof name, "/proc/self/task/%u/stat", thread);
   int file = os_open(name);
-  if (file < 0) return true;
+  if (file < 0) return 0;
   size_t length = os_read_at(file, text, sizeof text - 1, 0);
   os_close(file);
   text[length] = 0;
-  const char *state = strrchr(text, ')');
-  return !state || strncmp(state, ") S", 3) == 0;
+  const char *end = strrchr(text, ')');
+  const char *last = strrchr(text, ' ');
+  if (!end || end[1] != ' ') return 0;
+  *ended_with = 0;
+  for (last++; *last >= '0' && *last <= '9'; last++) *ended_with = *ended_with * 10 + (*last - '0');
+  return end[2];
+}
+
+/* Returns true if the kernel says that this thread is in a sleep that a signal would end, or says nothing. */
+static bool is_asleep(uint32_t thread) {
+  int unused;
+  char state = thread_state(thread, &unused);
+  return state == 0 || state == 'S';
 }
 
 static bool is_stuck(void) {

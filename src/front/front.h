@@ -72,6 +72,9 @@ HIDDEN void scavenger_notice_death(const struct part *part); /* the lists, too, 
 /* When the last thread that allocated ends: waits until the scavenger is gone, for a process whose main thread left by
  * pthread_exit ends with its last thread, and the scavenger must not be it. */
 HIDDEN void scavenger_stop(void);
+HIDDEN void front_keep_no_heap(void); /* by the scavenger's thread: what it allocates from now on ends with the call */
+/* The kernel's letter for a thread of this process; 0: it says nothing. Of one that has ended also its wait status. */
+HIDDEN char thread_state(uint32_t thread, int *ended_with);
 HIDDEN void scavenger_after_fork_child(void);
 
 /* ---- fork; fork.c ------------------------------------------------------------------------------------------------ */

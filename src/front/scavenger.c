@@ -56,6 +56,7 @@
 enum state { UNBORN, STARTING, BUSY, ASLEEP, LEAVING, IMPOSSIBLE };
 static _Atomic uint32_t state;
 static pthread_t scavenger; /* written while STARTING */
+static bool is_left_alone;  /* the scavenger's: it leaves by itself */
 static uint64_t tick = 1;
 static bool visited; /* a thread came by a slow path since the last tick */
 static _Atomic uint64_t due; /* ticks; 0: not known yet; UINT64_MAX: never */
@@ -190,6 +191,42 @@ static bool publish(void) {
   return publish_and_time(&not_before) && visited;
 }
 
+/* A thread that ends by the system call alone runs no destructor, so nobody stops the scavenger when it was the last of
+ * the program's. A program under seccomp's strict mode can end in no other way. The kernel keeps the first thread as a
+ * zombie (Z) as long as the process has another, and counts the threads as links to a directory that has two more. */
+static bool is_alone(int *ended_with) {
+  struct os_file threads;
+  char first = thread_state(os_process_id(), ended_with);
+  return first == 'Z' && os_file_at("/proc/self/task", &threads) == 0 && threads.links == 4;
+}
+
+/* The process's status is that of its last thread, on newer kernels also where the first had another. */
+static void end_process_if_alone(void) {
+  int ended_with;
+  if (!is_alone(&ended_with)) return;
+  publish_end();
+  syscall(SYS_exit_group, ended_with >> 8 & 0xff);
+}
+
+/* By the scavenger itself: nobody else stops it, or waits for its end. */
+static void leave(void) {
+  is_left_alone = true;
+  pthread_detach(scavenger);
+  atomic_store(&state, LEAVING);
+}
+
+#define LONGEST_PAUSE_MS (1u << 30)
+
+/* Each look comes after twice the time of the one before, so that a process at rest is as good as never woken. */
+static void wait_while_asleep(void) {
+  end_process_if_alone();
+  for (unsigned pause = IDLE_TICKS * TICK_MS; atomic_load(&state) == ASLEEP;) {
+    if (os_wait(&state, ASLEEP, pause)) continue;
+    if (pause < LONGEST_PAUSE_MS) pause *= 2;
+    end_process_if_alone();
+  }
+}
+
 static void sleep_until_woken(void) {
   uint32_t busy = BUSY;
   if (!atomic_compare_exchange_strong(&state, &busy, ASLEEP)) return;
@@ -197,11 +234,12 @@ static void sleep_until_woken(void) {
   publish_rest();
   uint32_t asleep = ASLEEP; /* a notice given between the last look and the exchange was lost */
   if (pages_free_dirty() + large_cache_total() > NOTICE) atomic_compare_exchange_strong(&state, &asleep, BUSY);
-  while (atomic_load(&state) == ASLEEP) os_wait(&state, ASLEEP, 0);
+  wait_while_asleep();
 }
 
 static void *run(void *unused) {
   while (atomic_load(&state) == STARTING) os_rest();
+  front_keep_no_heap(); /* or the program's last heap would not be the process's last */
   for (int idle = 0; atomic_load(&state) != LEAVING;) {
     os_wait(&state, BUSY, TICK_MS);
     bool freed = tick_once() != 0, seen = publish();
@@ -211,6 +249,11 @@ static void *run(void *unused) {
     if (idle < IDLE_TICKS) continue;
     sleep_until_woken();
     idle = 0;
+  }
+  if (is_left_alone) {
+    is_left_alone = false;
+    publish_end();
+    atomic_store(&state, UNBORN);
   }
   return unused;
 }
@@ -383,6 +426,10 @@ void scavenger_stop(void) {
     }
     if (seen != BUSY && seen != ASLEEP) return;
   } while (!atomic_compare_exchange_weak(&state, &seen, LEAVING));
+  if (pthread_equal(scavenger, pthread_self())) { /* the heap that it gave up was the last */
+    leave();
+    return;
+  }
   os_wake(&state, 1);
   int before;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before); /* a birth that failed ends here, too, inside malloc */

@@ -54,6 +54,14 @@ void front_end_epoch_call(void) {
   end_heap(current_thread->home);
 }
 
+/* A library that stands in for pthread_create may have allocated in the thread already. */
+void front_keep_no_heap(void) {
+  thread_heap_state = HEAP_ENDED;
+  if (!current_thread) return;
+  if (has_key) pthread_setspecific(key, NULL);
+  end_heap(current_thread->home);
+}
+
 static void thread_dies(void *part) {
   lock_look(); /* what follows waits for the scavenger, which a child may not have */
   scavenger_notice_death(part);

@@ -1,0 +1,58 @@
+/* wrapped_threads: a program stands in for pthread_create with a start routine of its own, which allocates; the
+ * scavenger's thread comes through it, too. That thread's heap must not keep a process whose main thread left. */
+#include "../check.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+typedef int create_function(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+
+struct start {
+  void *(*routine)(void *);
+  void *argument;
+};
+
+static _Atomic int started;
+
+static void *begin(void *given) {
+  struct start start = *(struct start *)given;
+  free(given);
+  started++;
+  void *volatile kept = malloc(100);
+  void *result = start.routine(start.argument);
+  free(kept);
+  return result;
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *), void *argument) {
+  create_function *next;
+  *(void **)&next = dlsym(RTLD_NEXT, "pthread_create");
+  struct start *start = malloc(sizeof *start);
+  CHECK(start != NULL);
+  *start = (struct start){routine, argument};
+  return next(thread, attributes, begin, start);
+}
+
+static void *outlive_main(void *unused) {
+  usleep(100000);
+  free(malloc(100));
+  CHECK_COUNT(started, ==, 2);
+  return unused;
+}
+
+int main(void) {
+  enum { BLOCKS = 64, BYTES = 60000 };
+  void *blocks[BLOCKS];
+  pthread_t thread;
+  alarm(20);
+  for (int i = 0; i < BLOCKS; i++) {
+    CHECK((blocks[i] = malloc(BYTES)) != NULL);
+    memset(blocks[i], 1, BYTES);
+  }
+  for (int i = 0; i < BLOCKS; i++) free(blocks[i]);
+  while (started == 0) free(malloc(3000)), usleep(1000);
+  CHECK(pthread_create(&thread, NULL, outlive_main, NULL) == 0);
+  CHECK(pthread_detach(thread) == 0);
+  pthread_exit(NULL);
+}
