@@ -169,11 +169,12 @@ def test_the_example_of_the_page() -> None:
     assert re.fullmatch(wanted, said(example[1]))
 
 
-def test_both_packages_say_the_same() -> None:
+def test_all_packages_say_the_same() -> None:
     whole = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     command = tomllib.loads((REPOSITORY / "tools" / "pyproject.toml").read_text())["project"]
     for name in ("name", "version", "dependencies", "requires-python", "scripts", "entry-points"):
         assert whole[name] == command[name], name
+    assert (REPOSITORY / "debian" / "changelog").read_text().startswith(f"temporal-slab ({whole['version']})")
     assert whole["optional-dependencies"]["lab"] == command["optional-dependencies"]["lab"]
 
 
