@@ -5,7 +5,7 @@ Both servers live at the same time and take the same load from redis-benchmark i
 disturbs both alike. Then every second key is deleted, and what each gives back to the operating system is read from
 /proc. temporal-slab's own figures come from the statistics that it writes when its server exits.
 
-    ./dev demo        or        python3 demo/redis_demo.py build/release/libtslab.so
+    ./dev demo redis        or        python3 demo/redis_demo.py build/release/libtslab.so
 """
 
 from __future__ import annotations
@@ -97,14 +97,16 @@ class Server:
                                 "Debian's or Ubuntu's own redis-server, and the library one that overrides malloc")
 
     def cli(self, *words: str, sent: str | None = None) -> str:
-        done = subprocess.run(["redis-cli", "-s", str(self.socket), *words], input=sent, capture_output=True, text=True)
+        done = subprocess.run(["redis-cli", "-s", str(self.socket), *words], input=sent, capture_output=True,
+                              text=True, check=False)
         return done.stdout.strip()
 
     def load(self, command: str, value_size: int) -> None:
         """One run of redis-benchmark: random keys, 50 clients, 16 requests in flight each."""
         done = subprocess.run(
             ["redis-benchmark", "-s", str(self.socket), "-t", command.lower(), "-n", str(REQUESTS), "-r", str(KEYS),
-             "-d", str(value_size), "-P", "16", "-c", "50", "--csv"], capture_output=True, text=True)
+             "-d", str(value_size), "-P", "16", "-c", "50", "--csv"], capture_output=True, text=True,
+            check=False)
         rows = list(csv.DictReader(done.stdout.splitlines()))
         if done.returncode != 0 or not rows or "p99_latency_ms" not in rows[0]:
             raise DemoError(f"redis-benchmark {command} failed under {self.name} (version 6.2 or later is needed): "
@@ -147,7 +149,7 @@ class Statistics:
         result = cls({}, {})
         for words in map(str.split, path.read_text().splitlines()):
             if words[0] == "class":
-                result.classes[int(words[1])] = dict(zip(words[2::2], map(int, words[3::2])))
+                result.classes[int(words[1])] = dict(zip(words[2::2], map(int, words[3::2]), strict=True))
             else:
                 result.process[words[0]] = int(words[1])
         return result
@@ -157,7 +159,7 @@ def find_program(*names: str) -> str:
     for name in names:
         if (path := shutil.which(name)) is not None:
             return path
-    raise DemoError(f"{names[0]} is not installed; ./dev demo installs it")
+    raise DemoError(f"{names[0]} is not installed; ./dev demo redis installs it")
 
 
 def progress(start: float, text: str) -> None:
@@ -210,6 +212,28 @@ def print_comparison(servers: list[Server], resident: dict[str, dict[str, int]])
     row("peak resident", "MiB", (m["peak"] / MIB for m in memory), 1)
     row("final resident", "MiB", (m["after"] / MIB for m in memory), 1)
     row("returned by deleting half the keys", "MiB", ((m["before"] - m["after"]) / MIB for m in memory), 1)
+    print("\n" + judgement(servers, resident))
+
+
+def judgement(servers: list[Server], resident: dict[str, dict[str, int]]) -> str:
+    """Ours against the other, with the least and the greatest ratio of the rounds; a loss is called one."""
+    ours, theirs = servers
+    said = []
+    for command in ("SET", "GET"):
+        for what, higher in (("per_second", True), ("p99_ms", False)):
+            pairs = zip(getattr(ours.runs[command], what), getattr(theirs.runs[command], what), strict=True)
+            ratios = sorted(a / b for a, b in pairs if b > 0)
+            if not ratios:
+                continue
+            level = ratios[0] <= 1 <= ratios[-1]
+            verdict = "level" if level else "better" if (ratios[0] > 1) == higher else "WORSE"
+            name = f"{command} {'throughput' if higher else 'p99'}"
+            middle = statistics.median(ratios)
+            said.append(f"{name} {verdict} ({middle:.2f} times, {ratios[0]:.2f} to {ratios[-1]:.2f})")
+    ends = [resident[server.name]["after"] / MIB for server in servers]
+    memory = "less" if ends[0] < ends[1] else "MORE"
+    return (f"temporal-slab against {theirs.name}, round by round: {'; '.join(said)}. At the end {ours.name} holds "
+            f"{memory} memory: {ends[0]:.0f} MiB against {ends[1]:.0f}.")
 
 
 def print_classes(figures: Statistics) -> None:

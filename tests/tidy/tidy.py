@@ -48,7 +48,7 @@ def floor_of(module: str) -> int:
 
 
 def long_lines(root: Path) -> Iterator[str]:
-    for path in sources(root, "src", "include", "bench", "tests", "examples"):
+    for path in sources(root, "src", "include", "bench", "tests", "examples", "demo"):
         for number, line in enumerate(path.read_text().splitlines(), 1):
             if len(line) > COLUMNS:
                 yield f"{path.relative_to(root)}:{number}: {len(line)} columns, {COLUMNS} are allowed: break the line"

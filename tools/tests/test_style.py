@@ -17,7 +17,7 @@ def judged(*words: str) -> str:
 
 
 def test_ruff() -> None:
-    assert judged(sys.executable, "-m", "ruff", "check", ".", "../tests", "../bench") == ""
+    assert judged(sys.executable, "-m", "ruff", "check", ".", "../tests", "../bench", "../demo") == ""
 
 
 def test_mypy() -> None:

@@ -17,26 +17,29 @@ from tslab.arms import is_tslab
 from tslab.errors import LabError
 
 INSTALLED = ("/usr/local/lib", "/usr/lib", "/usr/lib64", f"/usr/lib/{os.uname().machine}-linux-gnu")
+CARRIED = Path(__file__).parent / "lib"  # what a wheel of the whole repository brings
 AT_EXIT = "TSLAB_STATS_AT_EXIT"
 _PUBLISHES_WITHIN_S = 20.0
 # Allocates now and then, so that the library's own thread is born and makes the segment.
 _PROGRAM = "import time\nfor _ in range(600): x = [bytearray(1500) for _ in range(5000)]; time.sleep(.1)"
 
 
-def find_library(given: Path | None) -> Path:
-    """The one that is named, the project's around us, this package's project's, or an installed one."""
+def find_library(given: Path | None, hardened: bool = False) -> Path:
+    """The one that is named, the project's around us, the wheel's own, this package's project's or an installed one."""
     if given is not None:
         return _checked(given)
+    name = "libtslab-hardened.so" if hardened else "libtslab.so"
     places = [
-        project.find().library,
-        project.find(start=Path(__file__)).library,
-        *(Path(folder) / "libtslab.so.0" for folder in INSTALLED),
+        project.find().library.with_name(name),
+        CARRIED / f"{name}.0",
+        project.find(start=Path(__file__)).library.with_name(name),
+        *(Path(folder) / f"{name}.0" for folder in INSTALLED),
     ]
     for place in places:
         if place.exists():
             return _checked(place)
     raise LabError(
-        f"no libtslab.so: {places[0]} is not built and none is installed; "
+        f"no {name}: {places[0]} is not built and none is installed; "
         f"build it with `./dev build`, or name one with --lib PATH"
     )
 

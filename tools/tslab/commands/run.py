@@ -49,6 +49,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the last figures there")
     parser.add_argument("--samples", type=Path, metavar="FILE.csv", help="write raw samples there, for tslab samples")
     parser.add_argument("--lib", type=Path, metavar="PATH", help="the library (default: build/release, or installed)")
+    parser.add_argument("--hardened", action="store_true", help="the slower library that names more mistakes")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting (repeatable)")
 
 
@@ -58,7 +59,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         raise LabError("no command: tslab run [options] -- COMMAND...")
     if arguments.stats_interval is not None and not 0.1 <= arguments.stats_interval <= 86400:
         raise LabError(f"--stats-interval takes 0.1 to 86400 seconds, not {arguments.stats_interval:g}")
-    variables = preload.environment(preload.find_library(arguments.lib), arguments.set)
+    variables = preload.environment(_library(arguments), arguments.set)
     if arguments.samples:
         variables.setdefault("TSLAB_SAMPLE_CPU", "16")  # what a sample waited for is why samples are asked for
     if preload.AT_EXIT in variables:
@@ -82,6 +83,12 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if os.WIFSIGNALED(status):
         _end_by(os.WTERMSIG(status))
     return os.waitstatus_to_exitcode(status)
+
+
+def _library(arguments: argparse.Namespace) -> Path:
+    if arguments.hardened and arguments.lib:
+        raise LabError("--hardened chooses the library itself: give it, or --lib PATH")
+    return preload.find_library(arguments.lib, arguments.hardened)
 
 
 def _open(path: Path) -> TextIO:
