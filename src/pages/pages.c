@@ -792,17 +792,26 @@ static struct run *last_free_run(void) {
   return is_free(run) && run->granules == back + 1 ? run : NULL;
 }
 
-/* Takes the next clean granules below the frontier, at most `most`, for which the frontier may move. */
-static struct run *take_clean(size_t most) {
+/* The end of about `wanted` granules, at least half of that, so that the next ones begin on a huge page. */
+static size_t end_of_piece(size_t from, size_t wanted) {
+  uintptr_t start = (uintptr_t)run_start(run_at(from)), bytes = wanted << GRANULE_SHIFT;
+  uintptr_t end = round_down(start + bytes, AHEAD_PIECE);
+  if (end < start + bytes / 2) end = round_up(start + bytes, AHEAD_PIECE);
+  return granule_of((void *)end);
+}
+
+/* Takes the next clean granules below the frontier, about `wanted`, for which the frontier may move. */
+static struct run *take_clean(size_t wanted) {
   struct run *run = last_free_run();
+  size_t most = wanted + (AHEAD_PIECE >> GRANULE_SHIFT);
   if (!run || run->granules - run->dirty < most) {
     advance_frontier(most);
     run = last_free_run();
   }
   if (!run) return NULL;
   size_t end = run_index(run) + run->granules, from = dirty_find(run_index(run), end, false);
-  size_t to = min_size(dirty_find(from, end, true), from + most);
-  if (from == to) return NULL;
+  if (from == end) return NULL;
+  size_t to = min_size(dirty_find(from, end, true), end_of_piece(from, wanted));
   bin_remove(run);
   split(run, from, to - from);
   return describe(from, to - from, RUN_META); /* in use, for everyone else */

@@ -140,9 +140,10 @@ HIDDEN size_t pages_purge(uint64_t tick, size_t most);
  * pages_growth_is_foreseen returns true if the heap is large, has grown, and has little free memory that is resident; it
  * takes no lock and may err. pages_populate then makes clean memory next to the frontier resident, on huge pages where
  * the system has them, and returns how many bytes. These count as dirty: what nobody takes is purged. */
-#define AHEAD_LEAST_HEAP (16 * MiB)
-#define AHEAD_SHARE      16 /* free resident memory is at most one part in so many of what is in use */
+#define AHEAD_LEAST_HEAP (64 * MiB)
+#define AHEAD_SHARE      32 /* of what is in use, one part in so many should be free and resident, */
 #define AHEAD_MOST       (8 * MiB)
+#define AHEAD_PIECE      (2 * MiB) /* up to a multiple of a huge page */
 HIDDEN void pages_note_growth(size_t granules);
 HIDDEN bool pages_growth_is_foreseen(void);
 HIDDEN size_t pages_populate(void);

@@ -150,7 +150,7 @@ static void ahead_of_growth(void) {
 
 static void nothing_ahead(void) {
   options.ahead = 0;
-  for (unsigned size = 0; size < 64; size++) grow_a_little();
+  for (size_t size = 0; size < 2 * AHEAD_LEAST_HEAP; size += MiB) grow_a_little();
   CHECK_COUNT(pages_totals().populated, ==, 0);
 }
 
