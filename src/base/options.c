@@ -9,6 +9,7 @@
 struct options options = {
     .on_misuse = MISUSE_ABORT,
     .scavenger = 1,
+    .ahead = 1,
     .publish = 1,
     .cache_bytes = 2 * MiB,
     .quarantine_bytes = 256 * KiB,
@@ -47,6 +48,7 @@ static const struct row {
 } rows[] = {
     {"ON_MISUSE", ON_MISUSE, AT(on_misuse), 0, "abort or report"},
     {"SCAVENGER", SWITCH, AT(scavenger), 0, "0 or 1"},
+    {"AHEAD", SWITCH, AT(ahead), 0, "0 or 1"},
     {"PUBLISH", SWITCH, AT(publish), 0, "0 or 1"},
     {"CACHE", BYTES, AT(cache_bytes), 64 * MiB, "bytes up to 64M, with K or M after the number if you like"},
 #if TSLAB_HARDENED

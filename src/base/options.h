@@ -13,6 +13,7 @@ enum on_destroy { DESTROY_DESTROYS, DESTROY_CHECKS, DESTROY_TRAPS };
 struct options {
   size_t on_misuse;          /* enum on_misuse */
   size_t scavenger;          /* 0: no thread of ours, memory goes back only by malloc_trim and when plenty is free */
+  size_t ahead;              /* memory is made resident ahead of need, by the scavenger */
   size_t publish;            /* the figures, in shared memory; by the scavenger */
   size_t cache_bytes;        /* free blocks one thread may keep in its depot */
   size_t quarantine_bytes;   /* hardened: freed blocks of a thread that wait before they serve again */

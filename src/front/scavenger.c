@@ -53,7 +53,8 @@
 #define RETRY_S       60 /* where it is not possible; for making the thread, too */
 #define STACK_BYTES   (256 * KiB) /* static TLS of every loaded library lies in it too */
 
-enum state { UNBORN, STARTING, BUSY, ASLEEP, LEAVING, IMPOSSIBLE };
+/* ASKED: as BUSY, and a slow path wants memory ahead of need. */
+enum state { UNBORN, STARTING, BUSY, ASKED, ASLEEP, LEAVING, IMPOSSIBLE };
 static _Atomic uint32_t state;
 static pthread_t scavenger; /* written while STARTING */
 static bool is_left_alone;  /* the scavenger's: it leaves by itself */
@@ -237,11 +238,21 @@ static void sleep_until_woken(void) {
   wait_while_asleep();
 }
 
+/* Until the next tick. Each time that a slow path asks, it makes memory resident ahead of need. */
+static void wait_for_tick(void) {
+  uint64_t now = os_now_coarse_ns(), end = now + TICK_MS * UINT64_C(1000000);
+  for (; now < end && atomic_load(&state) != LEAVING; now = os_now_coarse_ns()) {
+    uint32_t asked = ASKED;
+    if (atomic_compare_exchange_strong(&state, &asked, BUSY)) pages_populate();
+    else os_wait(&state, BUSY, (unsigned)divide_up(end - now, 1000000));
+  }
+}
+
 static void *run(void *unused) {
   while (atomic_load(&state) == STARTING) os_rest();
   front_keep_no_heap(); /* or the program's last heap would not be the process's last */
   for (int idle = 0; atomic_load(&state) != LEAVING;) {
-    os_wait(&state, BUSY, TICK_MS);
+    wait_for_tick();
     bool freed = tick_once() != 0, seen = publish();
     bool waits = pages_free_dirty() + large_cache_total() + reserve_bytes() != 0;
     if (freed || seen || waits) idle = 0;
@@ -383,9 +394,16 @@ static bool holds_much(void) {
 
 enum caller { BY_FREE, BY_MALLOC };
 
+/* A malloc that makes a system call for those that come after it, once for each mebibyte or more. */
+static COLD void ask_for_memory(void) {
+  uint32_t busy = BUSY;
+  if (atomic_compare_exchange_strong(&state, &busy, ASKED)) os_wake(&state, 1);
+}
+
 static void notice(size_t depot_bytes, enum caller caller) {
   uint32_t seen = atomic_load_explicit(&state, memory_order_relaxed);
-  if (LIKELY(seen == BUSY) || seen == STARTING || thread_heap_state != HEAP_IS_KEPT) return;
+  if (LIKELY(seen == BUSY) && caller == BY_MALLOC && UNLIKELY(pages_growth_is_foreseen())) ask_for_memory();
+  if (LIKELY(seen == BUSY) || seen == ASKED || seen == STARTING || thread_heap_state != HEAP_IS_KEPT) return;
   bool is_locked = seen == UNBORN && may_be_under_stack_lock();
   if (is_locked && (caller == BY_FREE || front_is_giving_birth())) return;
   bool publishes = seen == UNBORN ? caller == BY_MALLOC && (is_due() || has_grown()) : is_due();
@@ -424,7 +442,7 @@ void scavenger_stop(void) {
       os_rest();
       seen = atomic_load(&state);
     }
-    if (seen != BUSY && seen != ASLEEP) return;
+    if (seen != BUSY && seen != ASKED && seen != ASLEEP) return;
   } while (!atomic_compare_exchange_weak(&state, &seen, LEAVING));
   if (pthread_equal(scavenger, pthread_self())) { /* the heap that it gave up was the last */
     leave();

@@ -157,6 +157,15 @@ static struct run *new_slab(struct lifetime *lifetime, unsigned class, struct pa
   return slab;
 }
 
+/* A thread that has filled this many slabs of a class is taken to fill the next ones, too. Not so in an epoch, of which
+ * there may be many with little in each slab, nor in the hardened build, where guards lie between slabs. */
+#define GROWS_FROM 4
+
+static void note_growth(const struct part *part, const struct run *slab) {
+  bool fills = !part->lifetime && part->bins[slab->class].born > GROWS_FROM;
+  if (fills && !TSLAB_HARDENED) pages_note_growth(slab->granules);
+}
+
 static bool make_slab(struct part *part, unsigned class) {
   struct pages_how how = {0};
   struct run *slab = new_slab(part->lifetime, class, &how);
@@ -166,6 +175,7 @@ static bool make_slab(struct part *part, unsigned class) {
   atomic_fetch_or_explicit(&slab->word, SLAB_LISTED, memory_order_relaxed);
   give_home(part, slab);
   part->bins[class].born++;
+  note_growth(part, slab);
   insert_last(&part->bins[class], slab);
   return true;
 }

@@ -82,6 +82,29 @@ struct chain depot_take_oldest(struct part *part, unsigned class, unsigned most)
   return index && part->batches[index].count <= most ? remove_batch(part, class, index) : EMPTY_CHAIN;
 }
 
+struct chain depot_take_some(struct part *part, unsigned class, unsigned most, struct chain behind,
+                             struct chain *astray) {
+  uint16_t index = part->bins[class].oldest;
+  struct batch *batch = &part->batches[index];
+  unsigned count = index ? (unsigned)min_size(most, batch->count) : 0;
+  if (count == 0) return behind;
+  void *head = batch->head, *last = head;
+  for (unsigned i = 1; i < count && block_is_intact(last); i++) last = block_next(last);
+  if (UNLIKELY(!block_is_intact(last))) {
+    *astray = remove_batch(part, class, index);
+    return behind;
+  }
+  if (count < batch->count) {
+    batch->head = block_next(last);
+    batch->count = (uint16_t)(batch->count - count);
+    account(part, class, -(int)count);
+  } else {
+    remove_batch(part, class, index);
+  }
+  block_link(last, behind.head);
+  return (struct chain){head, count + behind.count};
+}
+
 unsigned depot_stale(struct part *part, unsigned class) {
   struct bin *bin = &part->bins[class];
   unsigned stale = bin->depot_least;

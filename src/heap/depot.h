@@ -20,6 +20,11 @@ HIDDEN struct chain depot_take(struct part *part, unsigned class);
 /* The oldest batch of the class, if it has no more than `most` blocks; count 0 when there is none. */
 HIDDEN struct chain depot_take_oldest(struct part *part, unsigned class, unsigned most);
 
+/* The first blocks of the class's oldest batch, at most `most`, with `behind` behind them. If a link of the batch leads
+ * astray, *astray becomes the whole batch, and `behind` is returned alone. The caller returns *astray, which tells it. */
+HIDDEN struct chain depot_take_some(struct part *part, unsigned class, unsigned most, struct chain behind,
+                                    struct chain *astray);
+
 /* Blocks of the class that were there all the time since this was asked last. */
 HIDDEN unsigned depot_stale(struct part *part, unsigned class);
 

@@ -153,9 +153,10 @@ void heap_tell_double(struct part *part) {
 }
 
 /* A thread that goes on freeing will not want its depot's blocks soon, and each of them keeps a slab from being free as
- * a whole: it empties when twice as many blocks went past it. */
+ * a whole: it begins to empty when as many blocks went past it
+ * as it holds. */
 static bool passes_depot(const struct bin *bin) {
-  return bin->drained > 0 && bin->drained / 2 >= LOAD_RACING(bin->depot_blocks);
+  return bin->drained > 0 && bin->drained >= LOAD_RACING(bin->depot_blocks);
 }
 
 /* Moves the class's list out of the way. Returns what must go to the slabs, for which the depot had no room: this list
@@ -181,16 +182,27 @@ static struct chain put_by(struct part *part, unsigned class, bool draining) {
   return chain;
 }
 
-static size_t flush_class(struct part *part, unsigned class, unsigned blocks, size_t bytes);
+/* A draining thread returns this many blocks of the depot with each of its lists: few, so that no single free pays for
+ * a whole batch (docs/decisions/0040). */
+#define PASSED_ON 8
+
+static struct chain with_some_of_depot(struct part *part, unsigned class, struct chain chain) {
+  struct chain astray = EMPTY_CHAIN;
+  count_lock(part, class, lock_take(&part->lock));
+  chain = depot_take_some(part, class, PASSED_ON, chain, &astray);
+  lock_release(&part->lock);
+  bins_return(&part->lock, astray);
+  return chain;
+}
 
 /* Apart, so that the usual visit, which only counts, need not save what this one does. */
 static NOINLINE void empty_list(struct part *part, unsigned class, bool draining) {
   struct bin *bin = &part->bins[class];
   struct chain homeward = put_by(part, class, draining);
   if (draining) bin->drained += homeward.count;
-  bins_return(&part->lock, homeward);
   if (draining && passes_depot(bin) && LOAD_RACING(bin->depot_blocks) > 0)
-    flush_class(part, class, UINT_MAX, 1); /* one batch */
+    homeward = with_some_of_depot(part, class, homeward);
+  bins_return(&part->lock, homeward);
 }
 
 /* Frees in a row that come to visit because a list that is aside is held; then no malloc is to be expected soon. */

@@ -198,7 +198,16 @@ bool os_heal(void *at, size_t length) {
  * does not know or not allow it, it refuses no pages at all, too. */
 bool os_is_locked(void *at) { return !advise(at, os_page_size, MADV_COLD) && advise(at, 0, MADV_COLD); }
 
-void os_populate(void *at, size_t length) { advise(at, length, MADV_POPULATE_WRITE); }
+bool os_populate(void *at, size_t length) { return advise(at, length, MADV_POPULATE_WRITE); }
+
+/* The advice is taken back at once, so that the pages stay one mapping with their neighbours, and a purge of some of
+ * them is not undone by the next fault beside it. */
+bool os_populate_huge(void *at, size_t length) {
+  advise(at, length, MADV_HUGEPAGE);
+  bool done = os_populate(at, length);
+  advise(at, length, MADV_NOHUGEPAGE);
+  return done;
+}
 
 _Atomic uint32_t *os_fork_witness(void) {
   _Atomic uint32_t *word = map(NULL, os_page_size, PROT_READ | PROT_WRITE, 0);

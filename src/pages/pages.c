@@ -6,6 +6,7 @@
  * hang in lists by age, so that the next to be purged is found at once. */
 #include "pages/pages.h"
 
+#include "base/options.h"
 #include "os/os.h"
 #include <string.h>
 
@@ -45,7 +46,7 @@ static struct {
   size_t coverage; /* granules that the tables have room for */
   size_t first;    /* first granule that is not a table */
   size_t frozen;   /* first granule that is not frozen either */
-  size_t free_clean, returned, purge_calls, purge_failures, moved_runs;
+  size_t free_clean, returned, purge_calls, purge_failures, moved_runs, populated;
   uint64_t tick;
   bool reserves_on_demand; /* address space is scarce: nothing is mapped before it is needed */
   uint32_t bins[2][BINS]; /* [has a dirty granule][size] */
@@ -144,7 +145,7 @@ static void count_free(const struct run *run, bool joins) {
   size_t dirty = run->dirty, clean = run->granules - dirty;
   if (joins) atomic_fetch_add_explicit(&free_dirty, dirty, memory_order_relaxed);
   else atomic_fetch_sub_explicit(&free_dirty, dirty, memory_order_relaxed);
-  own.free_clean += joins ? clean : -clean;
+  STORE_RACING(own.free_clean, own.free_clean + (joins ? clean : -clean));
 }
 
 static void bin_remove(struct run *run) {
@@ -756,6 +757,84 @@ size_t pages_purge(uint64_t tick, size_t most) {
   return purged;
 }
 
+/* ---- ahead of need -------------------------------------------------------------------------------------------- */
+
+static _Atomic size_t grown; /* granules, since the last pages_populate */
+static _Atomic bool cannot_populate;
+
+/* Returns how many granules should be free and resident now; 0 in a small heap. */
+static size_t wanted_ahead(void) {
+  size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
+  size_t rest = LOAD_RACING(own.free_clean) + atomic_load_explicit(&free_dirty, memory_order_relaxed) + own.first;
+  size_t used = count > rest ? count - rest : 0;
+  if (used < AHEAD_LEAST_HEAP >> GRANULE_SHIFT) return 0;
+  return min_size(used / AHEAD_SHARE, AHEAD_MOST >> GRANULE_SHIFT);
+}
+
+void pages_note_growth(size_t granules) { atomic_fetch_add_explicit(&grown, granules, memory_order_relaxed); }
+
+bool pages_growth_is_foreseen(void) {
+  size_t by = atomic_load_explicit(&grown, memory_order_relaxed);
+  if (LIKELY(by < (AHEAD_LEAST_HEAP >> GRANULE_SHIFT) / AHEAD_SHARE / 2) || !options.ahead) return false;
+  size_t ahead = wanted_ahead();
+  if (ahead == 0 || by < ahead / 2) return false;
+  if (atomic_load_explicit(&free_dirty, memory_order_relaxed) > ahead / 2) return false;
+  return !atomic_load_explicit(&cannot_populate, memory_order_relaxed) &&
+         !atomic_load_explicit(&is_limited, memory_order_relaxed);
+}
+
+/* The free run that ends at the frontier, or NULL. */
+static struct run *last_free_run(void) {
+  size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
+  uint32_t back = __atomic_load_n(&run_at(count - 1)->back, __ATOMIC_RELAXED);
+  if (count == own.frozen || back > count - 1 - own.frozen) return NULL;
+  struct run *run = run_at(count - 1 - back);
+  return is_free(run) && run->granules == back + 1 ? run : NULL;
+}
+
+/* The end of about `wanted` granules, at least half of that, so that the next ones begin on a huge page. */
+static size_t end_of_piece(size_t from, size_t wanted) {
+  uintptr_t start = (uintptr_t)run_start(run_at(from)), bytes = wanted << GRANULE_SHIFT;
+  uintptr_t end = round_down(start + bytes, AHEAD_PIECE);
+  if (end < start + bytes / 2) end = round_up(start + bytes, AHEAD_PIECE);
+  return granule_of((void *)end);
+}
+
+/* Takes the next clean granules below the frontier, about `wanted`, for which the frontier may move. */
+static struct run *take_clean(size_t wanted) {
+  struct run *run = last_free_run();
+  size_t most = wanted + (AHEAD_PIECE >> GRANULE_SHIFT);
+  if (!run || run->granules - run->dirty < most) {
+    advance_frontier(most);
+    run = last_free_run();
+  }
+  if (!run) return NULL;
+  size_t end = run_index(run) + run->granules, from = dirty_find(run_index(run), end, false);
+  if (from == end) return NULL;
+  size_t to = min_size(dirty_find(from, end, true), end_of_piece(from, wanted));
+  bin_remove(run);
+  split(run, from, to - from);
+  return describe(from, to - from, RUN_META); /* in use, for everyone else */
+}
+
+size_t pages_populate(void) {
+  atomic_store_explicit(&grown, 0, memory_order_relaxed);
+  lock_take(&pages_lock);
+  size_t ahead = wanted_ahead(), dirty = atomic_load_explicit(&free_dirty, memory_order_relaxed);
+  struct run *run = dirty < ahead ? take_clean(ahead - dirty) : NULL;
+  lock_release(&pages_lock);
+  if (!run) return 0;
+  size_t bytes = run_bytes(run);
+  bool done = os_populate_huge(run_start(run), bytes);
+  if (!done) atomic_store_explicit(&cannot_populate, true, memory_order_relaxed);
+  lock_take(&pages_lock);
+  if (done) own.populated += bytes;
+  run->kind = RUN_NONE;
+  free_locked(run, false);
+  lock_release(&pages_lock);
+  return done ? bytes : 0;
+}
+
 void pages_set_tick(uint64_t tick) {
   lock_take(&pages_lock);
   for (uint64_t steps = min_size(tick - own.tick, AGES), i = 1; i <= steps; i++)
@@ -911,6 +990,7 @@ struct pages_totals pages_totals(void) {
       .purge_calls = own.purge_calls,
       .purge_failures = own.purge_failures,
       .moved_runs = own.moved_runs,
+      .populated = own.populated,
       .looks = own.looks,
   };
   lock_release(&pages_lock);

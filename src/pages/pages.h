@@ -81,6 +81,7 @@ HIDDEN extern struct lock pages_lock;
 
 struct pages_totals {
   size_t reserved, committed, free_dirty, free_clean, returned, purge_calls, purge_failures, moved_runs;
+  size_t populated; /* bytes, ahead of need */
   size_t looks; /* at free runs, to find one to cut or to purge; tests bound it */
 };
 
@@ -134,6 +135,18 @@ HIDDEN bool pages_resize(struct run *run, size_t granules);
  * the last three, or later. Each step finds its run at once, and the lock is released around the system calls. Returns
  * bytes given back. */
 HIDDEN size_t pages_purge(uint64_t tick, size_t most);
+
+/* Memory ahead of need (docs/decisions/0041). A thread that fills one run after the other notes the granules of each.
+ * pages_growth_is_foreseen returns true if the heap is large, has grown, and has little free memory that is resident; it
+ * takes no lock and may err. pages_populate then makes clean memory next to the frontier resident, on huge pages where
+ * the system has them, and returns how many bytes. These count as dirty: what nobody takes is purged. */
+#define AHEAD_LEAST_HEAP (64 * MiB)
+#define AHEAD_SHARE      32 /* of what is in use, one part in so many should be free and resident, */
+#define AHEAD_MOST       (8 * MiB)
+#define AHEAD_PIECE      (2 * MiB) /* up to a multiple of a huge page */
+HIDDEN void pages_note_growth(size_t granules);
+HIDDEN bool pages_growth_is_foreseen(void);
+HIDDEN size_t pages_populate(void);
 
 /* The scavenger's clock; a run that becomes free is stamped with it. */
 HIDDEN void pages_set_tick(uint64_t tick);

@@ -22,6 +22,7 @@ static const struct setting {
 } settings[] = {
     {"TSLAB_ON_MISUSE", &options.on_misuse, {"abort", "report"}, 0},
     {"TSLAB_SCAVENGER", &options.scavenger, {"0", "1"}, 0},
+    {"TSLAB_AHEAD", &options.ahead, {"0", "1"}, 0},
     {"TSLAB_PUBLISH", &options.publish, {"0", "1"}, 0},
     {"TSLAB_CACHE", &options.cache_bytes, {NULL}, 64 << 20},
     {"TSLAB_ON_DESTROY", &options.on_destroy, {"destroy", "check", "trap"}, 0},

@@ -10,6 +10,7 @@
 #define os_move            kernel_move
 #define os_heal            kernel_heal
 #define os_populate        kernel_populate
+#define os_populate_huge   kernel_populate_huge
 #define os_forbid          kernel_forbid
 #define os_resident_bytes  kernel_resident_bytes
 #define os_obtain          kernel_obtain
@@ -25,6 +26,7 @@
 #undef os_move
 #undef os_heal
 #undef os_populate
+#undef os_populate_huge
 #undef os_forbid
 #undef os_resident_bytes
 #undef os_obtain
@@ -42,7 +44,8 @@ HIDDEN bool os_commit(void *at, size_t length);
 HIDDEN bool os_purge(void *at, size_t length);
 HIDDEN enum os_moved os_move(void *from, void *to, size_t length);
 HIDDEN bool os_heal(void *at, size_t length);
-HIDDEN void os_populate(void *at, size_t length);
+HIDDEN bool os_populate(void *at, size_t length);
+HIDDEN bool os_populate_huge(void *at, size_t length);
 HIDDEN bool os_forbid(void *at, size_t length);
 HIDDEN size_t os_resident_bytes(void);
 HIDDEN bool os_obtain(void *at, size_t length);
@@ -106,9 +109,14 @@ bool os_heal(void *at, size_t length) {
   return kernel_heal(at, length);
 }
 
-void os_populate(void *at, size_t length) {
+bool os_populate(void *at, size_t length) {
   whole("populate", at, length);
-  kernel_populate(at, length);
+  return kernel_populate(at, length);
+}
+
+bool os_populate_huge(void *at, size_t length) {
+  whole("populate", at, length);
+  return kernel_populate_huge(at, length);
 }
 
 bool os_forbid(void *at, size_t length) {

@@ -32,7 +32,8 @@ size_t os_physical_memory(void) { return 64 * MiB; }
 uint64_t os_random(void) { return 0x6a09e667f3bcc908; }
 bool os_draw(void *to, size_t length) { return (void)to, (void)length, false; }
 _Atomic uint32_t *os_fork_witness(void) { return NULL; }
-void os_populate(void *at, size_t length) { (void)at, (void)length; }
+bool os_populate(void *at, size_t length) { return (void)at, (void)length, true; }
+bool os_populate_huge(void *at, size_t length) { return (void)at, (void)length, true; }
 bool os_forbid(void *at, size_t length) { return (void)at, (void)length, false; }
 bool os_guard(void *at, size_t length) { return (void)at, (void)length, false; }
 bool os_unguard(void *at, size_t length) { return (void)at, (void)length, true; }

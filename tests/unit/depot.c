@@ -1,5 +1,5 @@
 /* depot: batches come out newest first and leave oldest first; small ones join; bytes and batches are limited; every
- * block is counted. */
+ * block is counted; a batch leaves in pieces, and whole when it is spoilt. */
 #include "unit.h"
 
 #include "base/options.h"
@@ -113,8 +113,48 @@ static void limits(void) {
   CHECK(depot_put(&part, OTHER, chain) && !depot_put(&part, CLASS, chain));
 }
 
+/* The oldest batch leaves a few blocks at a time, with others behind them, and every block leaves once. */
+static void some_at_a_time(void) {
+  struct chain astray = EMPTY_CHAIN;
+  reset();
+  struct chain a = make_chain(50), b = make_chain(40), behind = make_chain(3), got;
+  CHECK(depot_put(&part, CLASS, a) && depot_put(&part, CLASS, b));
+  got = depot_take_some(&part, CLASS, 8, behind, &astray);
+  check_chain(got, (struct chain){a.head, 11});
+  check_counts(82, 0);
+  for (unsigned left = 82; left > 40; left -= length(got)) {
+    got = depot_take_some(&part, CLASS, 40, EMPTY_CHAIN, &astray);
+    CHECK_COUNT(got.count, ==, length(got));
+  }
+  check_counts(40, 0);
+  check_chain(depot_take_some(&part, CLASS, 100, EMPTY_CHAIN, &astray), b);
+  check_counts(0, 0);
+  behind = make_chain(3);
+  check_chain(depot_take_some(&part, CLASS, 8, behind, &astray), behind);
+  CHECK_COUNT(astray.count, ==, 0);
+}
+
+/* A block of the batch was freed twice, or written to: the batch comes out whole, for its return to tell that. */
+static void some_of_a_spoilt_batch(void) {
+  for (unsigned bad = 0; bad < 8; bad++) {
+    struct chain astray = EMPTY_CHAIN;
+    reset();
+    struct chain spoilt = make_chain(50), behind = make_chain(3);
+    void *block = spoilt.head;
+    for (unsigned i = 0; i < bad; i++) block = block_next(block);
+    block_mark(block, 0);
+    CHECK(depot_put(&part, CLASS, spoilt));
+    check_chain(depot_take_some(&part, CLASS, 8, behind, &astray), behind);
+    CHECK(astray.head == spoilt.head);
+    CHECK_COUNT(astray.count, ==, 50);
+    check_counts(0, 0);
+  }
+}
+
 int main(void) {
   order();
+  some_at_a_time();
+  some_of_a_spoilt_batch();
   staleness();
   joining();
   limits();

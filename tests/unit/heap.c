@@ -203,9 +203,10 @@ static void long_drains_empty_the_depot(void) {
   for (int i = 0; i < BLOCKS; i++) blocks[i] = allocate(CLASS);
   CHECK_COUNT(bin->slabs, >, 2 * LIST_DRAIN);
   for (unsigned left = BLOCKS; left > FEW; left--) {
-    if (!TSLAB_HARDENED && left == BLOCKS - 4 * FEW) CHECK_COUNT(bin->depot_blocks, >, FEW); /* not twice as many yet */
-    const unsigned which = (unsigned)(check_random(&random) % left);
+    if (!TSLAB_HARDENED && left == BLOCKS - 4 * FEW) CHECK_COUNT(bin->depot_blocks, >, FEW); /* it has just begun */
+    const unsigned which = (unsigned)(check_random(&random) % left), before = bin->depot_blocks;
     release(blocks[which], CLASS);
+    CHECK_COUNT(bin->depot_blocks + 8, >=, before); /* no free pays for a whole batch */
     blocks[which] = blocks[left - 1];
   }
   if (TSLAB_HARDENED) quarantine_empty(parts[0]);

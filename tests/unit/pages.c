@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include "../stress/filter.h"
+#include "base/options.h"
 #include "pages/pages.h"
 
 #include <fcntl.h>
@@ -167,6 +168,61 @@ static void ticks(void) {
   CHECK_COUNT(pages_purge(12, SIZE_MAX), ==, 4 * GRANULE);
   pages_free(first, true), pages_free(wall, true), pages_free(last, true);
   CHECK_COUNT(pages_free_dirty(), ==, 0);
+}
+
+static bool is_resident(const struct run *run) {
+  for (char *page = run_start(run); page < run_start(run) + run_bytes(run); page += os_page_size) {
+    unsigned char resident;
+    CHECK(mincore(page, os_page_size, &resident) == 0);
+    if (!(resident & 1)) return false;
+  }
+  return true;
+}
+
+/* What lies behind a frozen frontier is no part of it. */
+static void populate_in_a_child(void) {
+  pages_freeze();
+  CHECK(pages_first_run() == NULL);
+  pages_note_growth(SIZE_MAX / 2);
+  pages_populate();
+  pages_check();
+}
+
+/* A heap that is large and grows gets resident memory ahead of need: a share of it, which counts as dirty, serves whoever
+ * comes next, and is purged when nobody comes. */
+static void ahead_of_need(void) {
+  const size_t much = AHEAD_LEAST_HEAP >> GRANULE_SHIFT, enough = much / AHEAD_SHARE / 2;
+  pages_purge(UINT64_MAX, SIZE_MAX);
+  pages_note_growth(much);
+  struct run *const small = take(much / 2);
+  CHECK(!pages_growth_is_foreseen()); /* a small heap */
+  CHECK_COUNT(pages_populate(), ==, 0);
+  struct run *const large = take(much);
+  CHECK(!pages_growth_is_foreseen()); /* it has not grown since */
+  pages_note_growth(enough - 1);
+  CHECK(!pages_growth_is_foreseen());
+  pages_note_growth(much);
+  CHECK(pages_growth_is_foreseen());
+  options.ahead = 0;
+  CHECK(!pages_growth_is_foreseen());
+  options.ahead = 1;
+  const size_t before = pages_totals().populated, got = pages_populate();
+  CHECK_COUNT(pages_totals().populated - before, ==, got);
+  CHECK(!pages_growth_is_foreseen());
+  pages_note_growth(much);
+  CHECK(!pages_growth_is_foreseen()); /* there is enough, or the kernel cannot do it */
+  pages_check();
+  if (got != 0) {
+    CHECK_COUNT(pages_free_dirty(), ==, got);
+    CHECK_COUNT(got, <=, (run_bytes(small) + run_bytes(large)) / AHEAD_SHARE + AHEAD_PIECE);
+    struct run *const next = take(1);
+    CHECK(is_resident(next));
+    CHECK_COUNT(pages_free_dirty(), ==, got - GRANULE);
+    pages_free(next, false);
+    CHECK_COUNT(pages_purge(UINT64_MAX, SIZE_MAX), ==, got);
+  }
+  if (!SANITIZED && !emulated()) CHECK(in_child(populate_in_a_child) == 0);
+  pages_free(small, true), pages_free(large, true);
 }
 
 /* A long run stays long while a shorter one fits, although the long one is resident; of equals the resident goes. */
@@ -573,6 +629,7 @@ int main(void) {
   start_floors();
   against_a_map();
   ticks();
+  ahead_of_need();
   smallest_that_fits();
   room_is_kept();
   room_is_given_up();

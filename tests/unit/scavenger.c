@@ -133,6 +133,33 @@ static void ends_beside_a_purge(void) {
   part_check(&common_part);
 }
 
+static void grow_a_little(void) {
+  for (size_t got = 0; got < MiB; got += 1000) must(1000);
+  os_rest(); /* the scavenger's turn */
+}
+
+/* The scavenger makes memory resident for a heap that grows, and gives back what nobody took. */
+static void ahead_of_growth(void) {
+  for (unsigned size = 0; pages_totals().populated == 0; size++) {
+    CHECK_COUNT(size, <, 1024); /* MiB */
+    grow_a_little();
+  }
+  while (pages_free_dirty() != 0) nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+  pages_check();
+}
+
+static void nothing_ahead(void) {
+  options.ahead = 0;
+  for (size_t size = 0; size < 2 * AHEAD_LEAST_HEAP; size += MiB) grow_a_little();
+  CHECK_COUNT(pages_totals().populated, ==, 0);
+}
+
+static bool kernel_populates(void) {
+  void *const page = mmap(NULL, os_page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(page != MAP_FAILED);
+  return os_populate(page, os_page_size);
+}
+
 static volatile sig_atomic_t handled;
 static void handle(int unused) { (void)unused, handled = 1; }
 
@@ -405,6 +432,8 @@ int main(void) {
   if (!emulated() && !SANITIZED) CHECK(in_child(shortage) == 0);
   if (!emulated() && !SANITIZED) CHECK(in_child(sleeps_beside_an_open_epoch) == 0);
   if (!emulated()) CHECK(in_child(trim_ends) == 0);
+  if (!emulated() && !SANITIZED) CHECK(in_child(nothing_ahead) == 0);
+  if (!emulated() && !SANITIZED && !TSLAB_HARDENED && kernel_populates()) CHECK(in_child(ahead_of_growth) == 0);
   CHECK(pthread_create(&first, NULL, nothing, NULL) == 0 && pthread_join(first, NULL) == 0);
   const unsigned before = threads(); /* with a sanitizer's own, which the first thread starts */
   tslab_free(must(100));
