@@ -59,7 +59,7 @@ static void report_bytes(tslab_epoch_report *out, struct lifetime *lifetime) {
 
 /* ---- closing ----------------------------------------------------------------------------------------------------- */
 
-static bool is_mine(const struct part *part) { return part->attached && part->thread == current_thread; }
+static bool is_mine(const struct part *part) { return current_thread && part->thread == current_thread; }
 
 /* The epoch's only part, when it is attached to this thread and holds nothing but its chunk, or slabs: the end of most
  * requests. NULL when it is not so. Under the lock. */

@@ -3,6 +3,7 @@
 
 #include "base/options.h"
 #include "epoch/ending.h"
+#include "epoch/scope.h"
 #include "epoch/spare.h"
 #include "heap/label.h"
 #include "os/os.h"
@@ -236,5 +237,6 @@ void epoch_check(struct epoch *e) {
   lifetime_unlock(&e->lifetime);
   INVARIANT(0, own_bytes <= atomic_load_explicit(&e->lifetime.own, memory_order_relaxed));
   for (struct part *p = e->parts; p; p = p->next_of_epoch) INVARIANT(0, p->lifetime == &e->lifetime);
+  scope_check(e);
   epoch_unlock(e);
 }

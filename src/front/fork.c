@@ -70,7 +70,7 @@ static void each_lock(void (*visit)(struct lock *)) {
   visit(&handles_zero_lock);
   visit(&handles_lock);
   visit(&parts_lock);
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) visit(&p->lock);
+  for (struct part *p = parts_first(); p; p = parts_next(p)) visit(&p->lock);
   for (unsigned i = 0; i < LIFETIME_LOCKS; i++) visit(&lifetime_locks[i].lock);
   visit(&reserve_lock);
   visit(&pages_lock);

@@ -8,6 +8,7 @@
 #include "heap/label.h"
 #include "heap/large_cache.h"
 #include "heap/lists.h"
+#include "heap/store.h"
 #include "os/os.h"
 #include <string.h>
 
@@ -53,9 +54,19 @@ static void sum_tallies(unsigned class, struct refill_tally *refills, struct cla
 /* Of all threads before the allocations of any: a block may be freed by another thread than its own. */
 static uint64_t frees_of(unsigned class) {
   uint64_t frees = heap_homeless_frees(class);
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
-    frees += of(&p->bins[class].remote_frees) + list_totals(p, class).frees;
+  frees += of(&stores_folded.bins[class].frees) + of(&stores_folded.bins[class].remote_frees);
+  for (struct stored *s = stored_first(); s; s = s->next)
+    frees += of(&s->store->bins[class].remote_frees) + stored_totals(s, class).frees;
   return frees;
+}
+
+static struct class_totals totals_of(unsigned class, uint64_t *frees) {
+  for (;;) {
+    uint64_t begun = stores_begin_sum();
+    *frees = frees_of(class);
+    struct class_totals totals = heap_totals(class);
+    if (stores_end_sum(begun)) return totals;
+  }
 }
 
 void gather_class(unsigned class, tslab_class_stats *out) {
@@ -63,10 +74,8 @@ void gather_class(unsigned class, tslab_class_stats *out) {
   struct class_tally tally;
   static _Atomic uint64_t least_from_list[CLASSES];
   count_own();
-  uint64_t slow = 0, frees = frees_of(class);
-  struct class_totals totals = {0};
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
-    heap_totals(p, class, &totals);
+  uint64_t slow = 0, frees;
+  struct class_totals totals = totals_of(class, &frees);
   sum_tallies(class, &refills, &tally); /* after the allocations, of which these are a part: never too many */
   for (unsigned i = 0; i < PATHS_OF_CLASSES; i++) slow += refills.served[i];
   uint64_t size = class_size(class);
@@ -153,7 +162,7 @@ static void gather_bumped(uint64_t *allocations, uint64_t *frees, uint64_t *live
     lifetime_lock(lifetime);
     for (struct run *run = lifetime_first(lifetime); run; run = lifetime_next(run)) {
       if (run->kind != RUN_CHUNK) continue;
-      struct chunk_live here = chunk_live(run);
+      struct chunk_live here = bump_live(run);
       live.blocks += here.blocks;
       live.bytes += here.bytes;
     }
@@ -232,6 +241,17 @@ static void add_epochs(tslab_stats_global *out) {
   out->epochs_ended = part_at_least(&least.ended, out->epochs_opened - here, out->epochs_opened);
 }
 
+static void add_parts(tslab_stats_global *out) {
+  out->parts = parts_of_epochs();
+  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
+    out->parts++;
+    lock_take(&p->lock);
+    out->threads += p->live;
+    out->large_cached_bytes += large_cache_bytes(p);
+    lock_release(&p->lock);
+  }
+}
+
 void gather_global(tslab_stats_global *out) {
   memset(out, 0, sizeof *out);
   if (!front_has_started()) return;
@@ -263,13 +283,7 @@ void gather_global(tslab_stats_global *out) {
   out->returned_bytes = totals.returned;
   out->purge_calls = totals.purge_calls;
   out->purge_failures = totals.purge_failures;
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
-    lock_take(&p->lock);
-    out->parts++;
-    out->threads += p->live && !p->of_epochs;
-    out->large_cached_bytes += large_cache_bytes(p);
-    lock_release(&p->lock);
-  }
+  add_parts(out);
   out->misuses = misuse_count();
   out->leaked_at_fork = parts_given_up;
   out->leaked_blocks = leaked.blocks;
@@ -331,8 +345,8 @@ static void add_thread(tslab_thread_stats *to, struct part *part, bool all) {
   for (unsigned class = 0; class < CLASSES; class++) {
     struct list_totals list = list_totals(part, class);
     allocations += list.allocations;
-    frees += list.frees + of(&part->bins[class].remote_frees);
-    to->cached_bytes += (list.length + __atomic_load_n(&part->bins[class].depot_blocks, __ATOMIC_RELAXED)) *
+    frees += list.frees + of(&part_bin(part, class)->remote_frees);
+    to->cached_bytes += (list.length + __atomic_load_n(&part_bin(part, class)->depot_blocks, __ATOMIC_RELAXED)) *
                         class_size(class);
   }
   to->allocations += allocations - (all ? 0 : tally->allocations_before);
@@ -534,8 +548,8 @@ size_t gather_epochs(void *rows, size_t most) {
 /* ---- locks and samples ------------------------------------------------------------------------------------------- */
 
 static struct lock_totals of_parts(void) {
-  struct lock_totals totals = {0};
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
+  struct lock_totals totals = parts_folded_locks;
+  for (struct part *p = parts_first(); p; p = parts_next(p))
     lock_totals_add(&totals, &p->lock);
   return totals;
 }

@@ -24,6 +24,7 @@
 #include "front/publish.h"
 #include "heap/chunk_cache.h"
 #include "heap/large_cache.h"
+#include "heap/store.h"
 #include "os/os.h"
 #include "os/ticks.h"
 #include <errno.h>
@@ -75,12 +76,15 @@ static void look_for_visits(struct part *part) {
 static size_t tidy(struct part *part, bool now) {
   struct lifetime *lifetime = __atomic_load_n(&part->lifetime, __ATOMIC_ACQUIRE); /* pairs with part_take_blank */
   struct epoch *e = (struct epoch *)(void *)lifetime;
-  size_t freed = chunk_cache_flush(part, now);
-  if (!part->of_epochs) spare_settle_claim(part);
-  if (part->of_epochs && !e) return freed; /* it holds nothing else, and may be an epoch's before we are done */
+  size_t freed = 0;
+  if (part->of_epochs && !e) return 0; /* it holds nothing, and may be an epoch's before we are done */
+  if (!part->of_epochs) {
+    freed += chunk_cache_flush(part, now);
+    spare_settle_claim(part);
+  }
   if (!now) look_for_visits(part);
   if (e) epoch_lock(e);
-  if (__atomic_load_n(&part->lifetime, __ATOMIC_RELAXED) == lifetime) {
+  if (__atomic_load_n(&part->lifetime, __ATOMIC_RELAXED) == lifetime && part_has_store(part)) {
     freed += heap_flush_dead(part);
     freed += now ? heap_flush_depot(part, SIZE_MAX) : heap_flush_stale(part);
     freed += heap_trim(part, now) + large_cache_flush(part, now);
@@ -108,8 +112,9 @@ static size_t tick_once(void) {
   visited = false;
   spares_age(false);
   pages_set_tick(tick);
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
-    freed += tidy(p, false);
+  struct stored *at = stored_first();
+  for (struct part *p; (p = stored_next_part(&at));) freed += tidy(p, false);
+  freed += parts_trim(false) + stores_trim(false);
   freed += purge_dead_pages();
   freed += pages_purge(tick - AGE + 1, SIZE_MAX);
   lock_release(&round_lock);
@@ -202,10 +207,12 @@ static bool is_due(void) {
  * of slabs alone say little: a program with one block of each of 20 sizes has 20 granules and uses 20 pages. */
 static size_t heap_bytes(void) {
   struct pages_totals totals = pages_totals();
-  size_t bytes = totals.committed - totals.free_clean - totals.free_dirty, slabs = 0, used = 0;
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
-    slabs += (size_t)atomic_load_explicit(&p->slab_granules, memory_order_relaxed) << GRANULE_SHIFT;
-    used += LOAD_RACING(p->first_use_bytes);
+  size_t bytes = totals.committed - totals.free_clean - totals.free_dirty, slabs = 0;
+  size_t used = LOAD_RACING(stores_folded.first_use_bytes);
+  for (struct stored *s = stored_first(); s; s = s->next) {
+    struct part *part = stored_part(s);
+    if (part) slabs += (size_t)atomic_load_explicit(&part->slab_granules, memory_order_relaxed) << GRANULE_SHIFT;
+    used += LOAD_RACING(s->store->first_use_bytes);
   }
   return bytes - min_size(slabs, bytes) + min_size(used, slabs);
 }
@@ -335,10 +342,14 @@ void scavenger_after_fork_child(void) {
 /* Under round_lock. */
 static void gather_free(void) {
   if (current_part != &empty_part) heap_flush_lists(current_part);
-  for (int turn = 0; turn < 2; turn++) /* what one part held may be the last of another's slab */
-    for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) tidy(p, true);
+  for (int turn = 0; turn < 2; turn++) { /* what one part held may be the last of another's slab */
+    struct stored *at = stored_first();
+    for (struct part *p; (p = stored_next_part(&at));) tidy(p, true);
+  }
   spares_age(true);
   reserve_empty();
+  parts_trim(true);
+  stores_trim(true);
 }
 
 void front_reclaim(size_t wanted) {

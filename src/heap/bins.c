@@ -96,7 +96,7 @@ static struct chain take_from(struct part *part, struct bin *bin, struct run *sl
   if (chain.count == 0 && stays) {
     tally_stage(part->tally, PATH_FRESH);
     chain = slab_link(slab, (unsigned)min_size(wanted, FRESH));
-    STORE_RACING(part->first_use_bytes, part->first_use_bytes + chain.count * class_size(slab->class));
+    STORE_RACING(part->store->first_use_bytes, part->store->first_use_bytes + chain.count * class_size(slab->class));
     stays = slab->unlinked != 0 || !unlist(slab);
   }
   unlink_slab(bin, slab);
@@ -117,13 +117,13 @@ static bool adopt(struct part *part, unsigned class) {
   if (part->lifetime || atomic_load_explicit(&dead_parts, memory_order_relaxed) == 0) return false;
   struct class_tally *tally = &part->tally->classes[class];
   for (struct part *dead = atomic_load_explicit(&all_parts, memory_order_acquire); dead; dead = dead->next_part) {
-    struct bin *bin = &dead->bins[class];
-    if (__atomic_load_n(&bin->first, __ATOMIC_RELAXED) == 0) continue;
+    if (__atomic_load_n(&part_bin(dead, class)->first, __ATOMIC_RELAXED) == 0) continue;
     tally_add(&tally->adopt_attempts, 1);
     if (!lock_try(&dead->lock)) {
       tally_add(&tally->adopt_failures, 1);
       continue;
     }
+    struct bin *bin = &dead->bins[class];
     struct run *slab = bin->first && !dead->live && !dead->lifetime ? slab_at(bin->first) : NULL;
     if (slab) {
       unlink_slab(bin, slab);

@@ -119,11 +119,17 @@ unsigned bump_blocks(const struct run *chunk) {
   return current ? LOAD_RACING(part->bump.count) : LOAD_RACING(chunk->capacity);
 }
 
+/* What lies behind the last block need not be looked at. */
+struct chunk_live bump_live(const struct run *chunk) { return chunk_live_of_first(chunk, bump_blocks(chunk)); }
+
 uint64_t bump_allocations(void) {
-  uint64_t sum = 0;
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
-    sum += part_bumped(p);
-  return sum;
+  for (;;) {
+    uint64_t folds = atomic_load_explicit(&parts_folds, memory_order_acquire);
+    uint64_t sum = atomic_load_explicit(&parts_folded_bumped, memory_order_acquire);
+    for (struct part *p = parts_first(); p; p = parts_next(p)) sum += part_bumped(p);
+    if (folds % 2 == 0 && atomic_load_explicit(&parts_folds, memory_order_relaxed) == folds) return sum;
+    lock_look(); /* in a child, whoever is folding may not be there */
+  }
 }
 
 /* ---- chunks come and go ------------------------------------------------------------------------------------------ */
