@@ -50,12 +50,12 @@ static void unlink_slab(struct bin *bin, struct run *slab) {
 static void give_home(struct part *part, struct run *slab) {
   atomic_store_explicit(&slab->part, part, memory_order_relaxed);
   slab_set_home(slab, part_home(part, slab->class));
-  part->bins[slab->class].slabs++;
+  STORE_RACING(part->bins[slab->class].slabs, part->bins[slab->class].slabs + 1);
   atomic_fetch_add_explicit(&part->slab_granules, slab->granules, memory_order_relaxed);
 }
 
 static void lose(struct part *part, struct run *slab) {
-  part->bins[slab->class].slabs--;
+  STORE_RACING(part->bins[slab->class].slabs, part->bins[slab->class].slabs - 1);
   atomic_fetch_sub_explicit(&part->slab_granules, slab->granules, memory_order_relaxed);
 }
 
@@ -165,7 +165,7 @@ static bool make_slab(struct part *part, unsigned class) {
   if (!slab) return false;
   atomic_fetch_or_explicit(&slab->word, SLAB_LISTED, memory_order_relaxed);
   give_home(part, slab);
-  part->bins[class].born++;
+  STORE_RACING(part->bins[class].born, part->bins[class].born + 1);
   insert_last(&part->bins[class], slab);
   return true;
 }
@@ -396,7 +396,7 @@ static void retire(struct part *part, struct run *slab) {
   struct bin *bin = &part->bins[slab->class];
   if (word_of(slab) & SLAB_LISTED) unlink_slab(bin, slab);
   lose(part, slab);
-  bin->retired++;
+  STORE_RACING(bin->retired, bin->retired + 1);
   unsigned class = slab->class;
   bool clean = slab_bury(slab);
   if (!part->lifetime) pages_free(slab, clean);
