@@ -39,7 +39,8 @@ void epoch_wait(const struct epoch *e) {
 /* Under the lock. */
 static bool holds_little(const struct epoch *e) {
   const struct part *part = e->parts;
-  return atomic_load_explicit(&e->lifetime.own, memory_order_relaxed) <= LITTLE && LOAD_RACING(e->lifetime.ready) == 0 &&
+  return atomic_load_explicit(&e->lifetime.own, memory_order_relaxed) <= LITTLE &&
+         LOAD_RACING(e->lifetime.ready) == 0 &&
          atomic_load_explicit(&e->lifetime.spilled, memory_order_relaxed) <= LITTLE &&
          atomic_load_explicit(&e->handles, memory_order_relaxed) == 0 &&
          (!part || (!part->next_of_epoch && !part_has_slabs(part)));

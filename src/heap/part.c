@@ -24,7 +24,6 @@ bool common_begun;
 uint32_t settled_slabs[CLASSES];
 struct part *_Atomic all_parts, *_Atomic active_parts, *_Atomic last_dead_part;
 struct notice *_Atomic notices;
-struct lock parts_lock, walk_lock;
 _Atomic uint32_t parts_here;
 _Atomic unsigned unsettled_parts, live_parts;
 unsigned parts_given_up;

@@ -5,6 +5,7 @@
 #include "os/os.h"
 #include <string.h>
 
+struct lock parts_lock, walk_lock;
 const struct quarantine no_quarantine;
 struct stored *_Atomic all_stored;
 struct stores_folded stores_folded;
