@@ -283,7 +283,9 @@ typedef struct tslab_stats_global {
   uint64_t leaked_bytes;
   uint64_t frozen_bytes;       /* of memory that a child which no fork handler saw left as it was: docs/design.md */
   uint64_t large_cached_bytes; /* that threads keep for their next large blocks; in use, by the figures above */
-  uint64_t reserved[7];
+  uint64_t scope_misuses;      /* calls on scopes and epochs that failed with ESTALE, ESHUTDOWN, EOVERFLOW or EINVAL,
+                                  and threads that ended inside a scope: TSLAB_ON_SCOPE=report names them */
+  uint64_t reserved[6];
 } tslab_stats_global;
 
 /* One size class, in all epochs. Blocks in chunks, where an epoch's small blocks lie at first, are of none.

@@ -13,6 +13,7 @@ struct options options = {
     .cache_bytes = 2 * MiB,
     .quarantine_bytes = 256 * KiB,
     .on_destroy = DESTROY_DESTROYS,
+    .on_scope = SCOPE_IS_SILENT,
     .reserve_bytes = 1 * MiB,
     .report_rss = 0,
     .stats_at_exit = NULL,
@@ -21,7 +22,7 @@ struct options options = {
 };
 
 /* OTHERS: a setting of another build, which does nothing here. */
-enum kind { BYTES, PATH, OTHERS, WORDS, SWITCH = WORDS, ON_MISUSE, ON_DESTROY, KINDS };
+enum kind { BYTES, PATH, OTHERS, WORDS, SWITCH = WORDS, ON_MISUSE, ON_DESTROY, ON_SCOPE, KINDS };
 
 #define CHOICES 3
 static const struct choice {
@@ -31,6 +32,7 @@ static const struct choice {
     [SWITCH] = {{"0", 0}, {"1", 1}},
     [ON_MISUSE] = {{"abort", MISUSE_ABORT}, {"report", MISUSE_REPORT}},
     [ON_DESTROY] = {{"destroy", DESTROY_DESTROYS}, {"check", DESTROY_CHECKS}, {"trap", DESTROY_TRAPS}},
+    [ON_SCOPE] = {{"return", SCOPE_IS_SILENT}, {"report", SCOPE_REPORTS}},
 };
 
 #define AT(field) offsetof(struct options, field)
@@ -53,6 +55,7 @@ static const struct row {
     {"QUARANTINE", OTHERS, 0, 0, "does nothing here: only the hardened library has a quarantine"},
 #endif
     {"ON_DESTROY", ON_DESTROY, AT(on_destroy), 0, "destroy, check or trap"},
+    {"ON_SCOPE", ON_SCOPE, AT(on_scope), 0, "return or report"},
     {"RESERVE", BYTES, AT(reserve_bytes), 1024 * MiB, "bytes up to 1024M, K or M after it if you like"},
     {"REPORT_RSS", SWITCH, AT(report_rss), 0, "0 or 1"},
     {"SAMPLE", BYTES, AT(sample), 1 * MiB, "a number up to 1M, 0 for no samples"},

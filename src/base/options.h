@@ -7,6 +7,7 @@
 #include "base/attr.h"
 
 enum on_misuse { MISUSE_ABORT, MISUSE_REPORT };
+enum on_scope { SCOPE_IS_SILENT, SCOPE_REPORTS };
 enum on_destroy { DESTROY_DESTROYS, DESTROY_CHECKS, DESTROY_TRAPS };
 
 struct options {
@@ -16,6 +17,7 @@ struct options {
   size_t cache_bytes;        /* free blocks one thread may keep in its depot */
   size_t quarantine_bytes;   /* hardened: freed blocks of a thread that wait before they serve again */
   size_t on_destroy;         /* enum on_destroy */
+  size_t on_scope;           /* enum on_scope */
   size_t reserve_bytes;      /* memory of ended epochs that stays ready for the next */
   size_t report_rss;         /* whether reports of epochs read the resident size */
   const char *stats_at_exit; /* path, or NULL */

@@ -95,3 +95,14 @@ void status_each_survivor(struct epoch *e, void (*visit)(void *, size_t, void *)
     else slab_each_used(run, visit, arg);
   }
 }
+
+int status_read(uint64_t id, tslab_epoch_status *out) {
+  struct epoch *e = epoch_slot(id);
+  if (epoch_error(e, id) == ESTALE) return ESTALE;
+  struct lock *gate = epoch_take(e);
+  bool stale = epoch_error(e, id) == ESTALE;
+  if (!stale) status_of(e, out);
+  epoch_give_back(e, gate);
+  epoch_unlock(e);
+  return stale ? ESTALE : 0;
+}

@@ -6,6 +6,7 @@
 #include "epoch/scope.h"
 #include "epoch/spare.h"
 #include "epoch/status.h"
+#include "front/scope_misuse.h"
 #include <errno.h>
 #include <string.h>
 
@@ -25,9 +26,16 @@ INLINE void end_call(void) {
   if (UNLIKELY(thread_heap_state != HEAP_IS_KEPT)) front_end_epoch_call();
 }
 
-INLINE int end_with(int error) {
+/* `call` on epoch `id` ends with `error`. */
+INLINE int end_with(int error, const char *call, uint64_t id, const void *site) {
   end_call();
-  return error;
+  return LIKELY(error == 0) ? 0 : scope_misused(call, id, error, site);
+}
+
+/* The same for an end, which a program may try again while the epoch is closing. */
+INLINE int end_end_with(int error, const char *call, uint64_t id, const void *site) {
+  end_call();
+  return LIKELY(error != ESTALE) ? error : scope_misused(call, id, error, site);
 }
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
@@ -67,19 +75,19 @@ tslab_epoch tslab_epoch_open(const char *label) {
 
 int tslab_epoch_enter(tslab_epoch epoch) {
   struct thread *thread = self();
-  return thread ? end_with(scope_enter(thread, epoch)) : ENOMEM;
+  return thread ? end_with(scope_enter(thread, epoch), "tslab_epoch_enter", epoch, CALL_SITE) : ENOMEM;
 }
 
 int tslab_epoch_leave(tslab_epoch epoch) {
-  return current_thread ? end_with(scope_leave(current_thread, epoch)) : EINVAL;
+  int error = current_thread ? scope_leave(current_thread, epoch) : EINVAL;
+  return end_with(error, "tslab_epoch_leave", epoch, CALL_SITE);
 }
 
 tslab_epoch tslab_epoch_switch(tslab_epoch epoch) {
   struct thread *thread = self();
   tslab_epoch before = thread ? scope_current(thread) : 0;
   int error = thread ? scope_switch(thread, epoch) : ENOMEM;
-  end_call();
-  if (error != 0) errno = error;
+  if (end_with(error, "tslab_epoch_switch", epoch, CALL_SITE) != 0) errno = error;
   return before;
 }
 
@@ -130,13 +138,14 @@ struct visit {
   bool was_visiting;
 };
 
-static bool visit_begin(struct visit *visit, uint64_t id) {
+/* `call` is NULL where a failure is no mistake of the program's. */
+static bool visit_begin(struct visit *visit, uint64_t id, const char *call, const void *site) {
   struct thread *thread = self();
   int error = ENOMEM;
   visit->id = id;
   visit->part = thread && id ? scope_hold(thread, id, &error) : NULL;
   if (UNLIKELY(!visit->part && (id || !thread))) {
-    errno = error;
+    errno = call ? scope_misused(call, id, error, site) : error;
     return false;
   }
   visit->before = current_part;
@@ -157,9 +166,13 @@ static void *visit_end(const struct visit *visit, void *block) {
   return block;
 }
 
-static NOINLINE void *malloc_visiting(tslab_epoch epoch, size_t size) {
+static NOINLINE void *malloc_in(uint64_t id, size_t size, const char *call, const void *site) {
   struct visit visit;
-  return visit_begin(&visit, epoch) ? visit_end(&visit, entry_malloc(size)) : NULL;
+  return visit_begin(&visit, id, call, site) ? visit_end(&visit, entry_malloc(size)) : NULL;
+}
+
+static NOINLINE void *malloc_visiting(tslab_epoch epoch, size_t size, const void *site) {
+  return malloc_in(epoch, size, "tslab_epoch_malloc", site);
 }
 
 /* A block of the current chunk or of a list. NULL where there is more to do. */
@@ -170,10 +183,10 @@ INLINE void *take_at_once(struct part *part, size_t size) {
 }
 
 /* The thread has a part of the epoch, and that has a block at hand: then there is no need to enter. */
-static NOINLINE void *malloc_looking(tslab_epoch epoch, size_t size) {
+static NOINLINE void *malloc_looking(tslab_epoch epoch, size_t size, const void *site) {
   struct thread *thread = current_thread;
   struct epoch *e = epoch_slot(epoch);
-  if (UNLIKELY(!thread || !e)) return malloc_visiting(epoch, size);
+  if (UNLIKELY(!thread || !e)) return malloc_visiting(epoch, size, site);
   struct part *part = scope_look(thread, e, epoch);
   void *block = NULL;
   if (LIKELY(part != NULL)) {
@@ -181,29 +194,30 @@ static NOINLINE void *malloc_looking(tslab_epoch epoch, size_t size) {
     scope_learn(thread, e, epoch, part);
   }
   scope_look_away(thread, e, epoch);
-  return LIKELY(block != NULL) ? block : malloc_visiting(epoch, size);
+  return LIKELY(block != NULL) ? block : malloc_visiting(epoch, size, site);
 }
 
-static COLD void *malloc_seen(const struct named *named, size_t size, void *block) {
+static COLD void *malloc_seen(const struct named *named, size_t size, void *block, const void *site) {
   uint64_t id = named->id;
   scope_was_seen(named->epoch, id);
-  return block ? block : malloc_visiting(id, size);
+  return block ? block : malloc_visiting(id, size, site);
 }
 
 /* Mostly it is an epoch that the thread named before. No call but the last in each branch, so that nothing is saved. */
 HOT void *tslab_epoch_malloc(tslab_epoch epoch, size_t size) {
   struct thread *thread = current_thread;
-  if (UNLIKELY(!thread)) return malloc_visiting(epoch, size);
+  if (UNLIKELY(!thread)) return malloc_visiting(epoch, size, CALL_SITE);
   const struct named *named = scope_named(thread, epoch);
-  if (UNLIKELY(named->id != epoch)) return malloc_looking(epoch, size);
+  if (UNLIKELY(named->id != epoch)) return malloc_looking(epoch, size, CALL_SITE);
   void *block = LIKELY(scope_look_named(thread, named)) ? take_at_once(named->part, size) : NULL;
-  if (UNLIKELY(!scope_look_away_named(thread, named))) return malloc_seen(named, size, block);
-  return LIKELY(block != NULL) ? block : malloc_visiting(epoch, size);
+  if (UNLIKELY(!scope_look_away_named(thread, named))) return malloc_seen(named, size, block, CALL_SITE);
+  return LIKELY(block != NULL) ? block : malloc_visiting(epoch, size, CALL_SITE);
 }
 
 void *tslab_epoch_calloc(tslab_epoch epoch, size_t count, size_t size) {
   struct visit visit;
-  return visit_begin(&visit, epoch) ? visit_end(&visit, entry_calloc(count, size)) : NULL;
+  if (!visit_begin(&visit, epoch, "tslab_epoch_calloc", CALL_SITE)) return NULL;
+  return visit_end(&visit, entry_calloc(count, size));
 }
 
 void *tslab_epoch_aligned_alloc(tslab_epoch epoch, size_t alignment, size_t size) {
@@ -212,13 +226,14 @@ void *tslab_epoch_aligned_alloc(tslab_epoch epoch, size_t alignment, size_t size
     errno = EINVAL;
     return NULL;
   }
-  return visit_begin(&visit, epoch) ? visit_end(&visit, front_aligned(max_size(alignment, 16), size)) : NULL;
+  if (!visit_begin(&visit, epoch, "tslab_epoch_aligned_alloc", CALL_SITE)) return NULL;
+  return visit_end(&visit, front_aligned(max_size(alignment, 16), size));
 }
 
 void *front_malloc_in(uint32_t index, size_t size) {
   int kept = errno;
   if (index == 0 && !current_part->lifetime) return entry_malloc(size);
-  void *block = tslab_epoch_malloc(index ? epoch_id(epoch_at(index)) : 0, size);
+  void *block = malloc_in(index ? epoch_id(epoch_at(index)) : 0, size, NULL, NULL);
   if (block || errno != ESHUTDOWN) return block;
   errno = kept;
   return tslab_epoch_malloc(0, size);
@@ -269,12 +284,13 @@ int tslab_epoch_close(tslab_epoch epoch, tslab_epoch_report *out) {
   if (error != 0) return error;
   error = ending_close(epoch, out);
   notice_end(epoch);
-  return end_with(error);
+  return end_end_with(error, "tslab_epoch_close", epoch, CALL_SITE);
 }
 
 int tslab_epoch_close_step(tslab_epoch epoch, uint64_t max_ns, tslab_epoch_report *out) {
   int error = prepare_report(epoch, out);
-  return error ? error : end_with(ending_close_step(epoch, max_ns, out));
+  if (error != 0) return error;
+  return end_end_with(ending_close_step(epoch, max_ns, out), "tslab_epoch_close_step", epoch, CALL_SITE);
 }
 
 int tslab_epoch_destroy(tslab_epoch epoch, tslab_epoch_report *out) {
@@ -282,12 +298,12 @@ int tslab_epoch_destroy(tslab_epoch epoch, tslab_epoch_report *out) {
   if (error != 0) return error;
   error = ending_destroy(epoch, out);
   notice_end(epoch);
-  return end_with(error);
+  return end_end_with(error, "tslab_epoch_destroy", epoch, CALL_SITE);
 }
 
 int tslab_epoch_reset(tslab_epoch epoch, tslab_epoch_report *out) {
   int error = prepare_report(epoch, out);
-  return error ? error : end_with(ending_reset(epoch, out));
+  return error ? error : end_end_with(ending_reset(epoch, out), "tslab_epoch_reset", epoch, CALL_SITE);
 }
 
 /* ---- asking ------------------------------------------------------------------------------------------------------ */
@@ -299,14 +315,7 @@ int tslab_epoch_info(tslab_epoch epoch, tslab_epoch_status *out) {
     stats_of_default_epoch(out);
     return 0;
   }
-  struct epoch *e = epoch_slot(epoch);
-  if (epoch_error(e, epoch) == ESTALE) return ESTALE;
-  struct lock *gate = epoch_take(e);
-  bool stale = epoch_error(e, epoch) == ESTALE;
-  if (!stale) status_of(e, out);
-  epoch_give_back(e, gate);
-  epoch_unlock(e);
-  return stale ? ESTALE : 0;
+  return status_read(epoch, out);
 }
 
 int tslab_epoch_each(int (*visit)(const tslab_epoch_status *, void *), void *arg) {
@@ -325,7 +334,7 @@ int tslab_epoch_each(int (*visit)(const tslab_epoch_status *, void *), void *arg
 tslab_handle tslab_handle_alloc(tslab_epoch epoch, size_t size, void **block) {
   struct visit visit;
   *block = NULL;
-  if (!visit_begin(&visit, epoch)) return 0;
+  if (!visit_begin(&visit, epoch, "tslab_handle_alloc", CALL_SITE)) return 0;
   /* Still inside: a destroy in between would leave the handle to the slot's next epoch. */
   void *made = entry_malloc(size);
   tslab_handle handle = made ? handle_make(pages_run_of(made)->epoch, made) : 0;

@@ -4,6 +4,7 @@
 #include "epoch/handle.h"
 #include "epoch/spare.h"
 #include "front/front.h"
+#include "front/scope_misuse.h"
 #include "front/tables.h"
 #include "heap/label.h"
 #include "heap/large_cache.h"
@@ -298,6 +299,7 @@ void gather_global(tslab_stats_global *out) {
   out->purge_failures = totals.purge_failures;
   add_parts(out);
   out->misuses = misuse_count();
+  out->scope_misuses = scope_misuse_count();
   out->leaked_at_fork = parts_given_up;
   out->leaked_blocks = leaked.blocks;
   out->leaked_bytes = leaked.bytes;

@@ -54,6 +54,7 @@ static const struct statistic process[] = {
     P(leaked_bytes, GAUGE, BYTES, "bytes of these"),
     P(frozen_bytes, GAUGE, BYTES, "memory that a child which no fork handler saw left as it was"),
     P(large_cached_bytes, GAUGE, BYTES, "kept by threads for their next large blocks, part of in_use_bytes"),
+    P(scope_misuses, COUNTER, NONE, "failed calls on scopes and epochs, which TSLAB_ON_SCOPE=report names"),
 };
 
 #define C(name, kind, unit, help) FIELD(tslab_class_stats, name, kind, unit, help)

@@ -11,6 +11,7 @@
 #include "base/options.h"
 #include "epoch/handle.h"
 #include "front/publish.h"
+#include "front/scope_misuse.h"
 #include "os/os.h"
 #include "os/ticks.h"
 #include <errno.h>
@@ -56,6 +57,7 @@ void front_end_epoch_call(void) {
 static void thread_dies(void *part) {
   lock_look(); /* what follows waits for the scavenger, which a child may not have */
   scavenger_notice_death(part);
+  if (UNLIKELY(current_thread && current_thread->depth != 0)) scope_misused_at_exit();
   thread_heap_state = HEAP_ENDED;
   end_heap(part);
 }

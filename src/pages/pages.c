@@ -578,6 +578,13 @@ void pages_join(struct run *first, size_t granules) {
   lock_release(&pages_lock);
 }
 
+/* The last run may grow where nothing was before, unless a place lies free that has room for twice its size: a step of
+ * the frontier is never taken back. */
+static bool may_grow_at_frontier(size_t granules) {
+  struct run *found;
+  return granules < own.coverage && find_place(2 * granules, GRANULE, LOOKS, &found) == 0;
+}
+
 static bool grow_in_place(struct run *run, size_t granules) {
   size_t end = run_index(run) + run->granules, more = granules - run->granules;
   size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
@@ -591,7 +598,7 @@ static bool grow_in_place(struct run *run, size_t granules) {
   if (after && !is_free(after)) return false;
   bool at_frontier = !after || end + after->granules == count;
   if (!after || after->granules < more) {
-    if (!at_frontier || granules >= own.coverage) return false;
+    if (!at_frontier || !may_grow_at_frontier(granules)) return false;
     if (!advance_frontier(more - (after ? after->granules : 0))) return false;
     after = run_at(end);
   }

@@ -1,6 +1,6 @@
 """An installed copy serves programs built by pkg-config and by CMake, linked or preloaded, wherever it is put.
 
-    install.py BUILD_DIRECTORY
+    install.py BUILD_DIRECTORY SOURCE_DIRECTORY C_COMPILER CXX_COMPILER
 """
 
 import os
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 CONSUMER = Path(__file__).parent / "consumer"
+SUBPROJECT = Path(__file__).parent / "subproject"
 
 
 class Failure(Exception):
@@ -55,20 +56,39 @@ def by_pkg_config(prefix: Path, work: Path) -> None:
 
     libraries = str(only(prefix.rglob("libtslab.so"), "libtslab.so").parent)
     run(["cc", "-Werror", CONSUMER / "program.c", "-o", work / "pc_shared", *flags("tslab")])
+    finds = [CONSUMER / "program.c", "-o", work / "pc_finds", *flags("tslab"), f"-Wl,-rpath,{libraries}"]
+    run(["cc", *finds])  # as ./dev install says
+    expect("pkg-config tslab, with a run path", run([work / "pc_finds"]), "routed=1", "live=0", "malloc=tslab")
     shared = run([work / "pc_shared"], LD_LIBRARY_PATH=libraries)
     expect("pkg-config tslab", shared, "routed=1", "live=0", "malloc=tslab")
     run(["cc", "-Werror", "-DPREFIXED", CONSUMER / "program.c", "-o", work / "pc_prefixed", *flags("tslab-prefixed")])
     expect("pkg-config tslab-prefixed", run([work / "pc_prefixed"]), "routed=1", "live=0", "malloc=libc")
 
 
+def expect_programs(how: str, built: Path) -> None:
+    for library, served_by in [("tslab", "tslab"), ("tslab_static", "tslab"), ("tslab_prefixed", "libc")]:
+        answer = run([built / f"c_{library}"])
+        expect(f"{how}, tslab::{library}", answer, "routed=1", "live=0", f"malloc={served_by}")
+    expect(f"{how}, C++", run([built / "cxx"]), "routed=1")
+
+
+def as_subproject(work: Path, source: Path, compilers: Sequence[str]) -> None:
+    """Built within another project, under its build type and with this preset's compilers."""
+    names = ("CMAKE_C_COMPILER", "CMAKE_CXX_COMPILER")
+    chosen = [f"-D{name}={compiler}" for name, compiler in zip(names, compilers, strict=True)]
+    for how, option in [("FetchContent", "-DSUBDIRECTORY=OFF"), ("add_subdirectory", "-DSUBDIRECTORY=ON")]:
+        built = work / how
+        command = ["cmake", "-S", SUBPROJECT, "-B", built, f"-DTSLAB_SOURCE={source}", "-DCMAKE_BUILD_TYPE=Release"]
+        run([*command, option, *chosen])
+        run(["cmake", "--build", built, "--parallel", "2"])
+        expect_programs(how, built)
+
+
 def by_cmake(prefix: Path, work: Path) -> None:
     built = work / "consumer"
     run(["cmake", "-S", CONSUMER, "-B", built, f"-DCMAKE_PREFIX_PATH={prefix}"])
     run(["cmake", "--build", built])
-    for library, served_by in [("tslab", "tslab"), ("tslab_static", "tslab"), ("tslab_prefixed", "libc")]:
-        answer = run([built / f"c_{library}"])
-        expect(f"find_package, tslab::{library}", answer, "routed=1", "live=0", f"malloc={served_by}")
-    expect("find_package, C++", run([built / "cxx"]), "routed=1")
+    expect_programs("find_package", built)
 
     library = str(only(prefix.rglob("libtslab.so"), "libtslab.so"))
     expect("optional.h alone", run([built / "optional"]), "available=0", "routed=0")
@@ -132,7 +152,7 @@ def knows_no_place(prefix: Path, places: Sequence[Path]) -> None:
 
 
 def main() -> int:
-    build = Path(sys.argv[1])
+    build, source = Path(sys.argv[1]), Path(sys.argv[2])
     with tempfile.TemporaryDirectory() as directory:
         work = Path(directory)
         first, prefix = work / "first", work / "moved"
@@ -146,6 +166,7 @@ def main() -> int:
                 names_a_double_free(prefix, work)
             by_cmake(prefix, work)
             refuses_other_versions(prefix, work)
+            as_subproject(work, source, sys.argv[3:5])
         except Failure as failure:
             print(failure, file=sys.stderr)
             return 1

@@ -3,6 +3,9 @@
  *
  *   | warm-up, a half | first half of the readings | second half |           the halves' means differ by 1 % at most
  *
+ * The halves are compared by the memory in use and by the resident memory. Committed memory is a maximum: it grows by a
+ * step, a sixteenth of it, when blocks that grow find no window of free address space, and never shrinks. The later
+ * such a step, the rarer; two of them may come by chance in the second half.
  * Blocks lie in slots that any thread empties and fills, so that most are freed by another thread than took them. The
  * threads of a generation keep step: else how the kernel lets them run decides how many slabs each of them needs.
  * Readings are taken between two generations of threads, when all that nobody uses has gone back: what is compared is
@@ -24,9 +27,10 @@ enum {
   BIRTHS = 150,      /* at least, a second */
   MAPPINGS = 64,     /* fewer than so many in the whole process */
   PERCENT = 1,
+  STEPS = 2,         /* of the committed memory */
 };
 
-typedef struct { double committed, resident; } reading; /* bytes; bytes a live byte, whose sum varies a little */
+typedef struct { double in_use, committed, resident; } reading; /* bytes, bytes, bytes a live byte */
 typedef struct { reading sum; size_t readings; } half;
 
 static _Atomic(void *) small_blocks[SLOTS], large_blocks[LARGE_SLOTS];
@@ -106,11 +110,13 @@ static size_t mappings(void) {
 static reading read_now(void) {
   tslab_stats_global stats;
   CHECK(tslab_stats(&stats, sizeof stats) == 0);
-  return (reading){.committed = (double)stats.committed_bytes,
+  return (reading){.in_use = (double)stats.in_use_bytes,
+                   .committed = (double)stats.committed_bytes,
                    .resident = (double)resident_bytes() / (double)stats.live_bytes};
 }
 
 static void add(half *to, reading now) {
+  to->sum.in_use += now.in_use;
   to->sum.committed += now.committed;
   to->sum.resident += now.resident;
   to->readings++;
@@ -143,10 +149,14 @@ int main(int argc, char **argv) {
          (unsigned long long)requests, first.readings, second.readings, most_mappings);
   CHECK(first.readings > 0 && second.readings > 0);
   const double n1 = (double)first.readings, n2 = (double)second.readings;
-  const bool committed = is_flat("committed bytes", first.sum.committed / n1, second.sum.committed / n2);
+  const double committed = second.sum.committed / n2 - first.sum.committed / n1;
+  const double one_step = second.sum.committed / n2 / 16;
+  const bool in_use = is_flat("bytes in use", first.sum.in_use / n1, second.sum.in_use / n2);
   const bool resident = is_flat("resident bytes a live byte", first.sum.resident / n1, second.sum.resident / n2);
+  printf("committed bytes: %.8g more, %.2f steps\n", committed, committed / one_step);
   fflush(stdout);
-  CHECK(committed && resident);
+  CHECK(in_use && resident);
+  CHECK(committed < STEPS * one_step);
   CHECK_COUNT(most_mappings, <, MAPPINGS);
   for (int i = 0; i < SLOTS; i++) tslab_free(small_blocks[i]);
   for (int i = 0; i < LARGE_SLOTS; i++) tslab_free(large_blocks[i]);

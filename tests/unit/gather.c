@@ -352,6 +352,7 @@ static void misuse_once(void) {
 }
 
 static void misuses(void) {
+  CHECK(tslab_epoch_leave(1) == EINVAL); /* this thread is in no scope */
   static char heard[65536];
   hear(misuse_once, heard, sizeof heard);
   CHECK(strstr(heard, "double free") != NULL);

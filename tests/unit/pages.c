@@ -97,13 +97,15 @@ static bool somebody_is_there(size_t from, size_t to) {
   return false;
 }
 
-/* Refused if and only if a neighbour is in the way; what lay in the run stays. */
+/* Refused if a neighbour is in the way, and otherwise only where the frontier would have to move; what lay in the run
+ * stays. */
 static void resize(struct slot *s) {
   const size_t before = s->granules, after = 1 + draw(2 * before + 4), end = run_index(s->run) + before;
   const bool in_the_way = after > before && somebody_is_there(end, end + after - before);
   check_slot(s);
-  CHECK_COUNT(pages_resize(s->run, after), ==, !in_the_way);
-  if (in_the_way) return;
+  const bool within = end + after - before <= pages.count, done = pages_resize(s->run, after);
+  if (in_the_way || within) CHECK_COUNT(done, ==, !in_the_way);
+  if (!done) return;
   if (after < before) set_owner(s, after, before, number(s), 0);
   else set_owner(s, before, after, 0, number(s));
   s->granules = after;
@@ -246,6 +248,28 @@ static void windows_are_few(void) {
   struct run *const run = take(WINDOW); /* there is memory all the same */
   pages_free(run, true);
   for (size_t i = 0; i < count; i++) pages_free(runs[i], true);
+  pages_check();
+}
+
+/* The last run grows where nothing was before only while no free run has room for twice its size. */
+static void frontier_is_last_resort(void) {
+  enum { MOST = 1 << 16 };
+  static struct run *runs[MOST];
+  size_t count = 0;
+  do runs[count++] = take(1);
+  while (count < MOST && run_index(runs[count - 1]) + 1 < pages.count);
+  CHECK_COUNT(count, <, MOST);
+  CHECK_COUNT(count, >, 8);
+  struct run *const last = runs[count - 1];
+  const size_t end = pages.count;
+  for (size_t i = count - 6; i < count - 2; i++) pages_free(runs[i], true);
+  CHECK(!pages_resize(last, 2));
+  CHECK_COUNT(pages.count, ==, end);
+  runs[count - 6] = take(4);
+  CHECK(pages_resize(last, 2));
+  CHECK_COUNT(pages.count, >, end);
+  for (size_t i = 0; i < count; i++)
+    if (i < count - 5 || i > count - 3) pages_free(runs[i], true);
   pages_check();
 }
 
@@ -553,6 +577,7 @@ int main(void) {
   room_is_kept();
   room_is_given_up();
   windows_are_few();
+  frontier_is_last_resort();
   few_runs_may_move();
   searches_are_bounded();
   purges_are_bounded();

@@ -156,7 +156,7 @@ def test_names_that_do_not_exist(place: Path, capsys: pytest.CaptureFixture[str]
     assert main(["bench", "--allocator", "nothing"]) == 2
     assert "no allocator 'nothing'; there are tslab, glibc (./dev peers" in capsys.readouterr().err
     assert main(["bench", "--workload", "latency", "--allocator", "glibc"]) == 2
-    assert "is not built: ./dev build release" in capsys.readouterr().err
+    assert "is not built: ./dev build release --all" in capsys.readouterr().err
 
 
 def test_short_forms_are_part_of_the_full_suite() -> None:

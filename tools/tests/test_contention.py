@@ -115,6 +115,6 @@ def test_what_is_missing_is_said(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["contention"]) == 2
-    assert "lacks the library or the workload threads: ./dev build release" in capsys.readouterr().err
+    assert "lacks the library or the workload threads: ./dev build release --all" in capsys.readouterr().err
     assert main(["contention", "--runs", "0"]) == 2
     assert "--runs=0: at least one" in capsys.readouterr().err

@@ -141,7 +141,7 @@ class Benchmark:
             return Program((sys.executable, str(script), *options), is_workload=True, preloads=True)
         binary = self._place.workloads / case.workload
         if not binary.exists():
-            raise LabError(f"the workload {binary} is not built: ./dev build {self._place.preset}")
+            raise LabError(f"the workload {binary} is not built: ./dev build {self._place.preset} --all")
         return Program((str(binary), *options), is_workload=True)
 
     def _one(self, number: int, case: Case, program: Program, arm: Arm, pad: int, meter: machine.PressureMeter) -> None:

@@ -19,7 +19,8 @@ PIPE_WIDTH = 320
 TAKE_PROGRAMS = ("run", "ab")
 
 
-def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
+def build_parser(names: Sequence[str] = COMMANDS, complete: bool = False) -> argparse.ArgumentParser:
+    """The parser of these commands. A list of several needs no options of theirs unless it is to be `complete`."""
     parser = argparse.ArgumentParser(
         prog="tslab", description="Inspect and benchmark programs that run under temporal-slab."
     )
@@ -30,7 +31,7 @@ def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
         subparser = subparsers.add_parser(
             name, help=text.splitlines()[0], description=text, formatter_class=argparse.RawDescriptionHelpFormatter
         )
-        if len(names) == 1:  # a command was named; the list of all of them needs no options
+        if complete or len(names) == 1:
             module = load(name)
             module.prepare(subparser)
             subparser.set_defaults(module=module)

@@ -130,7 +130,8 @@ def measure(
 ) -> dict[int, list[Figures]]:
     """By number of threads: the figures of each run. Runs of all numbers take turns."""
     if not place.library.exists() or not (place.workloads / "threads").exists():
-        raise LabError(f"{place.build} lacks the library or the workload threads: ./dev build {place.preset}")
+        how = f"./dev build {place.preset} --all"
+        raise LabError(f"{place.build} lacks the library or the workload threads: {how}")
     found: dict[int, list[Figures]] = {threads: [] for threads in THREADS}
     for number in range(runs):
         for threads in THREADS:

@@ -66,6 +66,7 @@ TOTALS = (
     Figure("madvise_bytes_total", "bytes given back to the operating system", _of("returned_bytes")),
     Figure("madvise_failures_total", "calls to give memory back that the kernel refused", _of("purge_failures")),
     Figure("misuses_total", "misuses of malloc reported and survived", _of("misuses")),
+    Figure("scope_misuses_total", "failed calls on scopes and epochs", _of("scope_misuses")),
     Figure("epochs_open", "epochs open now, epoch 0 not counted", _of("epochs_open")),
     Figure("closing_epoch_count", "epochs closed that wait for a block, child or thread", _of("epochs_closing")),
     Figure("epochs_opened_total", "epochs opened", _of("epochs_opened")),

@@ -437,6 +437,14 @@ def failures(case: Case) -> Iterator[Finding]:
             "Run it without TSLAB_ON_MISUSE=report: it stops at the first one, and the message names the pointer.",
             {"misuses": misuses},
         )  # fmt: skip
+    failed_calls = case.total.get("scope_misuses", 0)
+    if failed_calls:
+        yield Finding(
+            "scope-misuses", Severity.WARNING,
+            f"{_number(failed_calls, 'call')} on scopes or epochs failed, and what follows them allocates elsewhere.",
+            "Run it with TSLAB_ON_SCOPE=report: each call site is named once, with the epoch's label and the reason.",
+            {"scope_misuses": failed_calls},
+        )  # fmt: skip
 
 
 # ---- time ------------------------------------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ def run(program: Program, arm: Arm, *, pad_to: int = 0, timeout_s: float = 600, 
             command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )
     except OSError as error:
-        raise LabError(f"cannot run {command[0]}: {error.strerror}; build the workloads with ./dev build") from error
+        raise LabError(f"cannot run {command[0]}: {error.strerror}; build the workloads with ./dev build --all") from error
     out, err = _drain(process, timeout_s)
     _, ended, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(ended)
