@@ -281,6 +281,10 @@ static NOINLINE void free_named_to_list(struct thread *thread, const struct name
     free_looking(p);
     return;
   }
+  if (UNLIKELY(!is_live_of(part, p))) {
+    front_free_otherwise(p);
+    return;
+  }
   if (UNLIKELY(!scope_look_named(thread, named))) {
     scope_set_looking(thread, 0);
     free_seen(named, p, false);
@@ -309,13 +313,13 @@ HOT static NOINLINE void free_named(void *p) {
   size_t granule = granule_of(p);
   uint32_t index = pages.runs[granule].epoch;
   const struct named *named = scope_named(thread, index);
+  FORGET(named); /* or its index would be kept beside it */
   if (UNLIKELY(named->slot != index)) {
     free_looking(p);
     return;
   }
   if (UNLIKELY(part_class_of(named->part, LOAD_RACING(pages_homes()[granule])) < CLASSES)) {
-    if (LIKELY(is_live_of(named->part, p))) free_named_to_list(thread, named, p);
-    else front_free_otherwise(p);
+    free_named_to_list(thread, named, p);
     return;
   }
   bool freed = LIKELY(scope_look_named(thread, named)) && bump_free_current(named->part, p);

@@ -208,6 +208,7 @@ HOT void *tslab_epoch_malloc(tslab_epoch epoch, size_t size) {
   struct thread *thread = current_thread;
   if (UNLIKELY(!thread)) return malloc_visiting(epoch, size, CALL_SITE);
   const struct named *named = scope_named(thread, epoch);
+  FORGET(named); /* or its index would be kept beside it */
   if (UNLIKELY(named->id != epoch)) return malloc_looking(epoch, size, CALL_SITE);
   void *block = LIKELY(scope_look_named(thread, named)) ? take_at_once(named->part, size) : NULL;
   if (UNLIKELY(!scope_look_away_named(thread, named))) return malloc_seen(named, size, block, CALL_SITE);
