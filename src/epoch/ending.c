@@ -65,7 +65,7 @@ static void give_back_unlocked(struct epoch *e, struct lock *gate) {
   epoch_unlock(e);
 }
 
-static bool is_mine(const struct part *part) { return part->attached && part->thread == current_thread; }
+static bool is_mine(const struct part *part) { return current_thread && part->thread == current_thread; }
 
 /* In this file the owner is the caller of epoch_take: it owns the epoch, or has it locked when it holds little. `gate`
  * is what epoch_take returned; a function that takes it along gives the epoch back.

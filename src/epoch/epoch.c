@@ -3,6 +3,7 @@
 
 #include "base/options.h"
 #include "epoch/ending.h"
+#include "epoch/scope.h"
 #include "epoch/spare.h"
 #include "heap/label.h"
 #include "os/os.h"
@@ -38,7 +39,8 @@ void epoch_wait(const struct epoch *e) {
 /* Under the lock. */
 static bool holds_little(const struct epoch *e) {
   const struct part *part = e->parts;
-  return atomic_load_explicit(&e->lifetime.own, memory_order_relaxed) <= LITTLE && e->lifetime.ready == 0 &&
+  return atomic_load_explicit(&e->lifetime.own, memory_order_relaxed) <= LITTLE &&
+         LOAD_RACING(e->lifetime.ready) == 0 &&
          atomic_load_explicit(&e->lifetime.spilled, memory_order_relaxed) <= LITTLE &&
          atomic_load_explicit(&e->handles, memory_order_relaxed) == 0 &&
          (!part || (!part->next_of_epoch && !part_has_slabs(part)));
@@ -166,7 +168,7 @@ void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
   e->lifetime.novel = e->opened_here == 0 && atomic_load_explicit(&labels[e->lifetime.label].opened,
                                                                   memory_order_relaxed) == 0;
   STORE_RACING(e->opened_here, e->opened_here + 1);
-  STORE_RACING(e->flags, flags); /* a destroy that comes too late may be looking */
+  STORE_RACING(e->flags, (uint8_t)flags); /* a destroy that comes too late may be looking */
   e->era = 0;
   atomic_store_explicit(&e->left, false, memory_order_relaxed);
   STORE_RACING(e->opened_ns, os_now_coarse_ns());
@@ -321,5 +323,6 @@ void epoch_check(struct epoch *e) {
   lifetime_unlock(&e->lifetime);
   INVARIANT(0, own_bytes <= atomic_load_explicit(&e->lifetime.own, memory_order_relaxed));
   for (struct part *p = e->parts; p; p = p->next_of_epoch) INVARIANT(0, p->lifetime == &e->lifetime);
+  scope_check(e);
   epoch_unlock(e);
 }

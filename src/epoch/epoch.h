@@ -37,22 +37,26 @@ enum epoch_state { EPOCH_ENDED, EPOCH_OPEN, EPOCH_CLOSING, EPOCH_SPARE };
 
 struct epoch {
   struct lifetime lifetime; /* first: a slot's index leads to both */
+  uint64_t era;
+  /* What enter and leave read, on a line that is written when something begins or ends. */
   _Atomic uint64_t open_id;
   _Atomic uint64_t id; /* of this incarnation; while ended, of the last one */
-  uint32_t flags;
+  struct thread *_Atomic owner; /* whose the first of the parts is: epoch/scope.h */
+  struct part *parts;
   _Atomic uint8_t state;
+  _Atomic bool left; /* TSLAB_EPOCH_AUTO_CLOSE: a scope of it has ended, so the last thread to go closes it */
+  uint8_t flags;
   bool stepping;     /* closing by close_step */
   bool descending;   /* who closes it has given up the lock for its children, and comes back: nobody else may end it */
   uint8_t doubts;    /* times that it was taken wrongly for one that frees what it takes: epoch/spare.h */
   uint16_t drained;  /* closes of this label in a row at which each block had been freed */
-  uint16_t kept_granules;          /* granules of the reserve that it is while it is a spare */
-  uint32_t kept_at, slab_granules; /* part->visits, and its slabs, when that was counted */
-  _Atomic bool left; /* TSLAB_EPOCH_AUTO_CLOSE: a scope of it has ended, so the last thread to go closes it */
-  struct part *parts;
-  uint64_t era, opened_ns;
-  _Atomic uint64_t diverted;
+  uint16_t kept_granules; /* granules of the reserve that it is while it is a spare */
+  uint16_t slab_granules; /* its slabs, at the most as many as can be told, */
+  uint32_t kept_at;       /* and part->visits, when that was counted */
   uint32_t children, next_sibling, previous_sibling; /* by index */
   uint32_t next_free;
+  uint64_t opened_ns;
+  _Atomic uint64_t diverted;
   uint32_t reset_mark; /* which reset of an ancestor came by last; under tree_lock */
   _Atomic uint32_t handles, freeing; /* tables of handles, and blocks that are
                                         freed through them just now: epoch/handle.h */
@@ -62,6 +66,8 @@ struct epoch {
   char label[TSLAB_EPOCH_LABEL];
 };
 _Static_assert(sizeof(struct epoch) <= LIFETIME_SLOT, "lies in a lifetime's slot");
+_Static_assert(LIFETIME_SLOT % CACHE_LINE == 0 && offsetof(struct epoch, open_id) % CACHE_LINE == 0 &&
+               offsetof(struct epoch, flags) / CACHE_LINE == offsetof(struct epoch, open_id) / CACHE_LINE, "one line");
 
 #define EPOCH_INDEX_BITS 24
 

@@ -43,7 +43,7 @@ static NOINLINE bool claim_slabs(const struct thread *thread, struct epoch *e, s
   }
   STORE_RACING(e->kept_granules, (uint16_t)granules);
   e->kept_at = (uint32_t)part->visits;
-  e->slab_granules = atomic_load_explicit(&part->slab_granules, memory_order_relaxed);
+  e->slab_granules = (uint16_t)min_size(atomic_load_explicit(&part->slab_granules, memory_order_relaxed), UINT16_MAX);
   return true;
 }
 _Static_assert(((size_t)1024 * MiB) / GRANULE <= UINT16_MAX, "what TSLAB_RESERVE allows, in granules, can be stored");
@@ -87,7 +87,6 @@ void spare_keep(struct thread *thread, struct epoch *e, uint64_t handed_out) {
   unsigned chunks = part->bump.chunk && !part->bump.off;
   if (!part_has_slabs(part)) claim_chunk(thread, e, chunks);
   if (UNLIKELY(part->bump.chunk && part->bump.off)) drop_chunk(e, part);
-  atomic_store_explicit(&part->attached->id, ATTACHED_SPARE, memory_order_relaxed);
   atomic_store_explicit(&e->open_id, 0, memory_order_relaxed);
   atomic_store_explicit(&e->state, EPOCH_SPARE, memory_order_relaxed);
   epoch_unlock(e); /* whoever takes it from another thread locks it */
@@ -102,19 +101,14 @@ static struct epoch *take(struct thread *thread) {
 uint64_t spare_open(struct thread *thread, const char *label, uint32_t flags) {
   struct epoch *e = take(thread);
   if (!e) return 0;
-  struct attached *a = e->parts->attached;
   epoch_begin(e, label, flags);
-  uint64_t id = epoch_id(e);
-  atomic_store_explicit(&a->id, id, memory_order_relaxed);
-  thread->recent = a;
-  return id;
+  return epoch_id(e);
 }
 
 /* As a close does it, so that what misuse left alive in its slabs stays. */
 static void end(struct epoch *e, bool lists_are_lost, enum lateness late) {
   struct lock *gate = epoch_take(e);
   struct part *part = e->parts;
-  struct attached *a = part->attached;
   atomic_store_explicit(&e->lifetime.closing, true, memory_order_relaxed);
   atomic_store_explicit(&e->lifetime.late, late, memory_order_relaxed);
   if (lists_are_lost && part_has_slabs(part)) {
@@ -125,7 +119,6 @@ static void end(struct epoch *e, bool lists_are_lost, enum lateness late) {
   heap_close(part, UINT64_MAX);
   lifetime_return_spilled(&e->lifetime, SIZE_MAX);
   scope_detach(e, part);
-  atomic_store_explicit(&a->id, 0, memory_order_release); /* pairs with its thread's look for an unused entry */
   atomic_store_explicit(&e->state, EPOCH_CLOSING, memory_order_seq_cst);
   ending_finish_if_done(e, gate);
 }
@@ -159,22 +152,22 @@ void spares_age(bool now) {
 /* ---- what all threads keep --------------------------------------------------------------------------------------- */
 
 void spare_settle_claim(struct part *plain) {
-  uint32_t index = LOAD_RACING(plain->chunks.spare_of);
+  uint32_t index = LOAD_RACING(plain->store->chunks.spare_of);
   if (index == 0) return;
   struct epoch *e = epoch_at(index);
   epoch_lock(e);
   uint64_t id = epoch_id(e);
   bool is_kept = epoch_state(e) == EPOCH_SPARE && e->parts && e->parts->plain == plain;
-  if (is_kept) plain->chunks.spare_seen = 0;
-  else if (id == plain->chunks.spare_seen) chunk_cache_drop_spare(plain, index);
-  else plain->chunks.spare_seen = id;
+  if (is_kept) plain->store->chunks.spare_seen = 0;
+  else if (id == plain->store->chunks.spare_seen) chunk_cache_drop_spare(plain, index);
+  else plain->store->chunks.spare_seen = id;
   epoch_unlock(e);
 }
 
 size_t spares_reserve_bytes(void) {
   size_t granules = 0, most = reserve_bytes();
   for (const struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
-    granules += LOAD_RACING(p->chunks.count);
+    granules += LOAD_RACING(p->store->chunks.count);
   for (const struct thread *t = atomic_load_explicit(&all_threads, memory_order_acquire); t; t = t->next) {
     const struct epoch *e = atomic_load_explicit(&t->spare, memory_order_relaxed);
     if (e) granules += LOAD_RACING(e->kept_granules);

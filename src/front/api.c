@@ -236,8 +236,102 @@ NOINLINE void front_free_otherwise(void *p) {
   scavenger_notice(current_part);
 }
 
+/* Returns true if p starts a block of a slab of the part that is not free already. A list would take another pointer,
+ * and tell only when it hands it out; a block that is freed from outside its epoch is told at once. */
+static bool is_live_of(const struct part *part, void *p) {
+  uintptr_t class = part_class_of(part, LOAD_RACING(pages_homes()[granule_of(p)]));
+  return class < CLASSES && class_starts_block((uintptr_t)p, part->inverse[class]) && !block_has_key(p);
+}
+
+/* A block of the thread's own part of an epoch that is not the current one needs no atomic instruction. */
+static NOINLINE void free_looking(void *p) {
+  struct thread *thread = current_thread;
+  uint32_t index = pages_run_holding(p)->epoch;
+  struct epoch *e = LIKELY(index != 0) ? epoch_at(index) : NULL;
+  uint64_t id = e ? atomic_load_explicit(&e->open_id, memory_order_relaxed) : 0;
+  if (UNLIKELY(id == 0)) {
+    front_free_otherwise(p);
+    return;
+  }
+  struct part *part = scope_look(thread, e, id), *before = current_part;
+  if (LIKELY(part != NULL)) scope_learn(thread, e, id, part);
+  if (LIKELY(part != NULL) && part != before && is_live_of(part, p)) {
+    scope_stay(thread, part); /* what follows may take locks */
+    current_part = part;
+    entry_free(p);
+    current_part = before;
+    scope_let_go(part, id);
+    return;
+  }
+  bool freed = LIKELY(part != NULL) && bump_free_current(part, p);
+  scope_look_away(thread, e, id);
+  if (UNLIKELY(!freed)) front_free_otherwise(p);
+}
+
+static COLD void free_seen(const struct named *named, void *p, bool freed) {
+  scope_was_seen(named->epoch, named->id);
+  if (!freed) front_free_otherwise(p);
+}
+
+/* The same of an epoch that the thread named before, in a slab of its part. */
+static NOINLINE void free_named_to_list(struct thread *thread, const struct named *named, void *p) {
+  struct part *part = named->part, *before = current_part;
+  unsigned class = 0;
+  if (TSLAB_HARDENED) { /* its quarantine takes locks at any time */
+    free_looking(p);
+    return;
+  }
+  if (UNLIKELY(!is_live_of(part, p))) {
+    front_free_otherwise(p);
+    return;
+  }
+  if (UNLIKELY(!scope_look_named(thread, named))) {
+    scope_set_looking(thread, 0);
+    free_seen(named, p, false);
+    return;
+  }
+  current_part = part;
+  enum fast_free done = fast_push(p, &class, &part);
+  if (UNLIKELY(done == LIST_FULL)) { /* what takes locks needs it to stay */
+    scope_stay(thread, part);
+    front_free_full(p);
+    current_part = before;
+    scope_let_go(part, named->id);
+    return;
+  }
+  current_part = before;
+  if (UNLIKELY(!scope_look_away_named(thread, named))) free_seen(named, p, true);
+}
+
+/* And in its current chunk. */
+HOT static NOINLINE void free_named(void *p) {
+  struct thread *thread = current_thread;
+  if (UNLIKELY(!thread)) {
+    front_free_otherwise(p);
+    return;
+  }
+  size_t granule = granule_of(p);
+  uint32_t index = pages.runs[granule].epoch;
+  const struct named *named = scope_named(thread, index);
+  FORGET(named); /* or its index would be kept beside it */
+  if (UNLIKELY(named->slot != index)) {
+    free_looking(p);
+    return;
+  }
+  if (UNLIKELY(part_class_of(named->part, LOAD_RACING(pages_homes()[granule])) < CLASSES)) {
+    free_named_to_list(thread, named, p);
+    return;
+  }
+  bool freed = LIKELY(scope_look_named(thread, named)) && bump_free_current(named->part, p);
+  if (UNLIKELY(!scope_look_away_named(thread, named))) {
+    free_seen(named, p, freed);
+    return;
+  }
+  if (UNLIKELY(!freed)) free_looking(p);
+}
+
 HOT void front_free(void *p, struct part *part) {
-  if (!bump_free_current(part, p) && !heap_keep_remote(part, p)) front_free_otherwise(p);
+  if (!bump_free_current(part, p) && !heap_keep_remote(part, p)) free_named(p);
 }
 
 void front_free_full(void *p) {

@@ -133,7 +133,8 @@ tslab_epoch tslab_epoch_advance(const char *label, tslab_epoch_report *closed) {
 /* Makes current_part the one of an epoch for one call. */
 struct visit {
   struct part *before;
-  struct attached *attached; /* NULL: epoch 0 */
+  uint64_t id;
+  struct part *part; /* NULL: epoch 0 */
   bool was_visiting;
 };
 
@@ -141,15 +142,16 @@ struct visit {
 static bool visit_begin(struct visit *visit, uint64_t id, const char *call, const void *site) {
   struct thread *thread = self();
   int error = ENOMEM;
-  visit->attached = thread && id ? scope_hold(thread, id, &error) : NULL;
-  if (UNLIKELY(!visit->attached && (id || !thread))) {
+  visit->id = id;
+  visit->part = thread && id ? scope_hold(thread, id, &error) : NULL;
+  if (UNLIKELY(!visit->part && (id || !thread))) {
     errno = call ? scope_misused(call, id, error, site) : error;
     return false;
   }
   visit->before = current_part;
   visit->was_visiting = thread->visiting;
   thread->visiting = true;
-  current_part = id ? visit->attached->part : thread->home;
+  current_part = id ? visit->part : thread->home;
   return true;
 }
 
@@ -159,18 +161,58 @@ static void *visit_end(const struct visit *visit, void *block) {
   current_part = visit->before;
   current_thread->visiting = visit->was_visiting;
   if (UNLIKELY(!block && part->lifetime && lifetime_is_closing(part->lifetime))) errno = ESHUTDOWN;
-  if (visit->attached) scope_let_go(visit->attached);
+  if (visit->part) scope_let_go(visit->part, visit->id);
   end_call();
   return block;
 }
 
-static void *malloc_in(uint64_t id, size_t size, const char *call, const void *site) {
+static NOINLINE void *malloc_in(uint64_t id, size_t size, const char *call, const void *site) {
   struct visit visit;
   return visit_begin(&visit, id, call, site) ? visit_end(&visit, entry_malloc(size)) : NULL;
 }
 
-void *tslab_epoch_malloc(tslab_epoch epoch, size_t size) {
-  return malloc_in(epoch, size, "tslab_epoch_malloc", CALL_SITE);
+static NOINLINE void *malloc_visiting(tslab_epoch epoch, size_t size, const void *site) {
+  return malloc_in(epoch, size, "tslab_epoch_malloc", site);
+}
+
+/* A block of the current chunk or of a list. NULL where there is more to do. */
+INLINE void *take_at_once(struct part *part, size_t size) {
+  void *block = size <= BUMP_MOST ? bump_take(part, size) : NULL;
+  if (LIKELY(block != NULL) || size > DIRECT_MAX) return block;
+  return fast_pop(part, class_tables()->direct[size], (uintptr_t)pages.base);
+}
+
+/* The thread has a part of the epoch, and that has a block at hand: then there is no need to enter. */
+static NOINLINE void *malloc_looking(tslab_epoch epoch, size_t size, const void *site) {
+  struct thread *thread = current_thread;
+  struct epoch *e = epoch_slot(epoch);
+  if (UNLIKELY(!thread || !e)) return malloc_visiting(epoch, size, site);
+  struct part *part = scope_look(thread, e, epoch);
+  void *block = NULL;
+  if (LIKELY(part != NULL)) {
+    block = take_at_once(part, size);
+    scope_learn(thread, e, epoch, part);
+  }
+  scope_look_away(thread, e, epoch);
+  return LIKELY(block != NULL) ? block : malloc_visiting(epoch, size, site);
+}
+
+static COLD void *malloc_seen(const struct named *named, size_t size, void *block, const void *site) {
+  uint64_t id = named->id;
+  scope_was_seen(named->epoch, id);
+  return block ? block : malloc_visiting(id, size, site);
+}
+
+/* Mostly it is an epoch that the thread named before. No call but the last in each branch, so that nothing is saved. */
+HOT void *tslab_epoch_malloc(tslab_epoch epoch, size_t size) {
+  struct thread *thread = current_thread;
+  if (UNLIKELY(!thread)) return malloc_visiting(epoch, size, CALL_SITE);
+  const struct named *named = scope_named(thread, epoch);
+  FORGET(named); /* or its index would be kept beside it */
+  if (UNLIKELY(named->id != epoch)) return malloc_looking(epoch, size, CALL_SITE);
+  void *block = LIKELY(scope_look_named(thread, named)) ? take_at_once(named->part, size) : NULL;
+  if (UNLIKELY(!scope_look_away_named(thread, named))) return malloc_seen(named, size, block, CALL_SITE);
+  return LIKELY(block != NULL) ? block : malloc_visiting(epoch, size, CALL_SITE);
 }
 
 void *tslab_epoch_calloc(tslab_epoch epoch, size_t count, size_t size) {

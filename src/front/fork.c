@@ -76,6 +76,7 @@ static void each_lock(void (*visit)(struct lock *)) {
   visit(&handles_zero_lock);
   visit(&handles_lock);
   visit(&parts_lock);
+  for (struct part *p = parts_first_of_epochs(); p; p = parts_next_of_epochs(p)) visit(&p->lock);
   for (struct part *p = atomic_load_explicit(&active_parts, memory_order_acquire); p; p = p->next_active)
     if (p != &common_part) visit(&p->lock);
   if (common_begun) visit(&common_part.lock); /* after every other part's; it guards all settled parts */

@@ -9,6 +9,7 @@
 #include "heap/label.h"
 #include "heap/large_cache.h"
 #include "heap/lists.h"
+#include "heap/store.h"
 #include "os/os.h"
 #include <string.h>
 
@@ -56,6 +57,9 @@ static uint64_t frees_of(unsigned class) {
   uint64_t frees = heap_homeless_frees(class);
   for (struct part *p = atomic_load_explicit(&active_parts, memory_order_acquire); p; p = p->next_active)
     frees += of(&p->bins[class].remote_frees) + list_totals(p, class).frees;
+  frees += of(&stores_folded.bins[class].frees) + of(&stores_folded.bins[class].remote_frees);
+  for (struct stored *s = stored_first(); s; s = s->next)
+    frees += of(&s->store->bins[class].remote_frees) + stored_totals(s, class).frees;
   return frees;
 }
 
@@ -66,6 +70,7 @@ static uint64_t sum_class(unsigned class, struct class_totals *totals, struct re
   uint64_t frees = frees_of(class);
   for (struct part *p = atomic_load_explicit(&active_parts, memory_order_acquire); p; p = p->next_active)
     heap_totals(p, class, totals);
+  heap_epoch_totals(class, totals);
   sum_tallies(class, refills, tally); /* after the allocations, of which these are a part: never too many */
   lock_release(&walk_lock);
   return frees;
@@ -165,7 +170,7 @@ static void gather_bumped(uint64_t *allocations, uint64_t *frees, uint64_t *live
     for (struct run *run = lifetime_walk(&walk, lifetime); run; run = lifetime_walk_on(&walk, steps)) {
       steps = run->kind == RUN_CHUNK ? LIFETIME_CHUNK_STEPS : 1;
       if (run->kind != RUN_CHUNK) continue;
-      struct chunk_live here = chunk_live(run);
+      struct chunk_live here = bump_live(run);
       live.blocks += here.blocks;
       live.bytes += here.bytes;
     }
@@ -255,11 +260,11 @@ static void add_large(tslab_stats_global *out) {
 }
 
 static void add_parts(tslab_stats_global *out) {
-  out->parts = atomic_load_explicit(&parts_made, memory_order_relaxed);
+  out->parts = atomic_load_explicit(&parts_here, memory_order_relaxed);
   lock_take(&walk_lock);
   for (struct part *p = atomic_load_explicit(&active_parts, memory_order_acquire); p; p = p->next_active) {
     lock_take(&p->lock);
-    out->threads += p->live && !p->of_epochs;
+    out->threads += p->live;
     out->large_cached_bytes += large_cache_bytes(p);
     lock_release(&p->lock);
   }
@@ -354,8 +359,8 @@ static void add_thread(tslab_thread_stats *to, struct part *part, const struct t
   for (unsigned class = 0; class < CLASSES; class++) {
     struct list_totals list = list_totals(part, class);
     allocations += list.allocations;
-    frees += list.frees + of(&part->bins[class].remote_frees);
-    to->cached_bytes += (list.length + __atomic_load_n(&part->bins[class].depot_blocks, __ATOMIC_RELAXED)) *
+    frees += list.frees + of(&part_bin(part, class)->remote_frees);
+    to->cached_bytes += (list.length + __atomic_load_n(&part_bin(part, class)->depot_blocks, __ATOMIC_RELAXED)) *
                         class_size(class);
   }
   to->allocations += allocations - (since ? since->allocations_before : 0);
@@ -390,8 +395,6 @@ size_t gather_threads(void *rows, size_t most) {
     rest.frees += p->tally->frees_before;
     count++;
   }
-  rest.allocations -= settled_in_epochs[0];
-  rest.frees -= settled_in_epochs[1];
   add_doings(&rest, &departed);
   lock_release(&parts_lock);
   row[count] = rest;
@@ -559,8 +562,9 @@ size_t gather_epochs(void *rows, size_t most) {
 /* ---- locks and samples ------------------------------------------------------------------------------------------- */
 
 static struct lock_totals of_parts(void) {
-  struct lock_totals totals = {0};
   lock_take(&walk_lock);
+  struct lock_totals totals = parts_folded_locks;
+  for (struct part *p = parts_first_of_epochs(); p; p = parts_next_of_epochs(p)) lock_totals_add(&totals, &p->lock);
   for (struct part *p = atomic_load_explicit(&active_parts, memory_order_acquire); p; p = p->next_active)
     lock_totals_add(&totals, &p->lock);
   lock_release(&walk_lock);

@@ -27,6 +27,7 @@
 #include "front/publish.h"
 #include "heap/chunk_cache.h"
 #include "heap/large_cache.h"
+#include "heap/store.h"
 #include "os/os.h"
 #include "os/ticks.h"
 #include <errno.h>
@@ -77,57 +78,76 @@ static void look_for_visits(struct part *part) {
 }
 
 static bool is_dead(struct part *part) {
-  if (part->of_epochs || part == &common_part) return false;
+  if (part == &common_part) return false;
   lock_take(&part->lock);
   bool dead = !part->live;
   lock_release(&part->lock);
   return dead;
 }
 
-/* Of an epoch by its owner: who counts its blocks, or destroys it, must find each on a list or in its slab; and what
- * comes free last here ends it. */
-static size_t tidy(struct part *part, bool now) {
-  struct lifetime *lifetime = __atomic_load_n(&part->lifetime, __ATOMIC_ACQUIRE); /* pairs with part_take_blank */
-  struct epoch *e = (struct epoch *)(void *)lifetime;
-  size_t freed = chunk_cache_flush(part, now);
-  if (!part->of_epochs) spare_settle_claim(part);
-  if (part->of_epochs && !e) { /* it holds nothing else, and may be an epoch's before we are done */
-    part_settle(part);
-    return freed;
-  }
-  if (!now) look_for_visits(part);
-  if (is_dead(part)) return freed + heap_settle_dead(part);
-  struct lock *gate = e ? epoch_take(e) : NULL;
-  if (__atomic_load_n(&part->lifetime, __ATOMIC_RELAXED) == lifetime) {
-    if (e || part == &common_part) freed += heap_flush_dead(part);
-    freed += now ? heap_flush_depot(part, SIZE_MAX) : heap_flush_stale(part);
-    freed += heap_trim(part, now) + large_cache_flush(part, now);
-  }
-  if (e) ending_finish_if_done(e, gate);
-  if (!options.scavenger && is_dead(part)) freed += heap_settle_dead(part); /* which its thread could not beside us */
-  return freed;
+static bool keeps_chunks(const struct part_store *store) {
+  return store->chunks.claimed != 0 || store->chunks.spare_of != 0;
 }
-
-static bool keeps_chunks(const struct part *part) { return part->chunks.claimed != 0 || part->chunks.spare_of != 0; }
 
 /* Notices a part that the next round must look at again. */
 static void notice_again(struct part *part) {
   if (LOAD_RACING(part->settled)) return;
   lock_take(&part->lock);
+  const struct part_store *store = part->store;
   bool dies = !part->live && !part->of_epochs && part != &common_part;
-  if (dies || part->restless_slabs || part->depot_bytes || part->large.count || keeps_chunks(part)) part_notice(part);
+  if (dies || store->restless_slabs || part->depot_bytes || store->large.count || keeps_chunks(store))
+    part_notice(part);
   lock_release(&part->lock);
+}
+
+/* By the epoch's owner: a thread that counts its blocks, or destroys it, must find each on a list or in its slab; and
+ * what comes free last here ends it. The part, which had a store, may serve another epoch or none before this thread is
+ * the owner. */
+static size_t tidy_of_epoch(struct part *part, bool now) {
+  struct lifetime *lifetime = __atomic_load_n(&part->lifetime, __ATOMIC_ACQUIRE); /* pairs with part_take_blank */
+  struct epoch *e = (struct epoch *)(void *)lifetime;
+  size_t freed = 0;
+  if (!e) return 0;
+  struct lock *gate = epoch_take(e);
+  if (__atomic_load_n(&part->lifetime, __ATOMIC_RELAXED) == lifetime && part_has_store(part)) {
+    if (!now) look_for_visits(part);
+    freed += heap_flush_dead(part);
+    freed += now ? heap_flush_depot(part, SIZE_MAX) : heap_flush_stale(part);
+    freed += heap_trim(part, now);
+    notice_again(part);
+  }
+  ending_finish_if_done(e, gate);
+  return freed;
+}
+
+static size_t tidy_of_thread(struct part *part, bool now) {
+  size_t freed = chunk_cache_flush(part, now);
+  spare_settle_claim(part);
+  if (!now) look_for_visits(part);
+  if (is_dead(part)) return freed + heap_settle_dead(part);
+  if (part == &common_part) freed += heap_flush_dead(part);
+  freed += now ? heap_flush_depot(part, SIZE_MAX) : heap_flush_stale(part);
+  freed += heap_trim(part, now) + large_cache_flush(part, now);
+  if (!options.scavenger && is_dead(part)) freed += heap_settle_dead(part); /* which its thread could not beside us */
+  return freed;
+}
+
+static size_t tidy_noticed_one(struct part *part) {
+  if (part->of_epochs) return tidy_of_epoch(part, false);
+  size_t freed = LOAD_RACING(part->settled) ? 0 : tidy_of_thread(part, false);
+  notice_again(part);
+  return freed;
 }
 
 /* Only the parts that were noticed since the last round. */
 static size_t tidy_noticed(void) {
   size_t freed = 0;
-  struct part *part = atomic_exchange_explicit(&noticed_parts, NULL, memory_order_acquire), *next;
-  for (; part; part = next) {
-    next = part->next_noticed;
-    atomic_store_explicit(&part->noticed, false, memory_order_release); /* pairs with part_notice_first */
-    if (!LOAD_RACING(part->settled)) freed += tidy(part, false);
-    notice_again(part);
+  struct notice *notice = atomic_exchange_explicit(&notices, NULL, memory_order_acquire), *next;
+  for (; notice; notice = next) {
+    next = notice->next;
+    atomic_store_explicit(&notice->is_given, false, memory_order_release); /* pairs with part_notice_first */
+    struct part *part = notice_part(notice);
+    if (part) freed += tidy_noticed_one(part);
   }
   return freed;
 }
@@ -135,10 +155,14 @@ static size_t tidy_noticed(void) {
 /* Every part that may hold something. */
 static size_t tidy_all(void) {
   part_begin_common();
-  size_t freed = tidy(&common_part, true);
+  size_t freed = tidy_of_thread(&common_part, true);
+  for (struct stored *s = stored_first(); s; s = s->next) {
+    struct part *part = stored_part(s);
+    if (part) freed += tidy_of_epoch(part, true);
+  }
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
-    if (!LOAD_RACING(p->settled)) freed += tidy(p, true);
-  return freed + tidy(&common_part, true);
+    if (!LOAD_RACING(p->settled)) freed += tidy_of_thread(p, true);
+  return freed + tidy_of_thread(&common_part, true);
 }
 
 #define CHUNKS_A_TICK 64 /* of an epoch, whose lock is held meanwhile */
@@ -161,6 +185,7 @@ static size_t tick_once(void) {
   spares_age(false);
   pages_set_tick(tick);
   freed += tidy_noticed();
+  freed += parts_trim(false) + stores_trim(false);
   freed += purge_dead_pages();
   freed += pages_purge(tick - AGE + 1, SIZE_MAX);
   lock_release(&round_lock);
@@ -301,15 +326,24 @@ static bool is_due(void) {
   return when != 0 && now >= when;
 }
 
+static size_t slab_bytes_of(const struct part *part) {
+  return (size_t)atomic_load_explicit(&part->slab_granules, memory_order_relaxed) << GRANULE_SHIFT;
+}
+
 /* Bytes that the program has, or could take without a slow path: of slabs, the blocks that ever left them. The granules
  * of slabs alone say little: a program with one block of each of 20 sizes has 20 granules and uses 20 pages. */
 static size_t heap_bytes(void) {
   struct pages_totals totals = pages_totals();
-  size_t bytes = totals.committed - totals.free_clean - totals.free_dirty, used = 0;
-  size_t slabs = (size_t)atomic_load_explicit(&common_part.slab_granules, memory_order_relaxed) << GRANULE_SHIFT;
+  size_t bytes = totals.committed - totals.free_clean - totals.free_dirty;
+  size_t used = LOAD_RACING(stores_folded.first_use_bytes), slabs = slab_bytes_of(&common_part);
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
-    slabs += (size_t)atomic_load_explicit(&p->slab_granules, memory_order_relaxed) << GRANULE_SHIFT;
-    used += LOAD_RACING(p->first_use_bytes);
+    slabs += slab_bytes_of(p);
+    used += LOAD_RACING(p->store->first_use_bytes);
+  }
+  for (struct stored *s = stored_first(); s; s = s->next) {
+    const struct part *part = stored_part(s);
+    if (part) slabs += slab_bytes_of(part);
+    used += LOAD_RACING(s->store->first_use_bytes);
   }
   return bytes - min_size(slabs, bytes) + min_size(used, slabs);
 }
@@ -425,7 +459,7 @@ void scavenger_notice_start(void) {
 }
 
 void scavenger_notice_death(const struct part *part) {
-  size_t slabs = (size_t)atomic_load_explicit(&part->slab_granules, memory_order_relaxed) << GRANULE_SHIFT;
+  size_t slabs = slab_bytes_of(part);
   unsigned waiting = atomic_load_explicit(&unsettled_parts, memory_order_relaxed);
   bool much = waiting >= DEAD_NOTICE || slabs > SLABS_NOTICE;
   notice(much ? SIZE_MAX : part->granted_bytes + depot_bytes_of(part), BY_MALLOC);
@@ -470,6 +504,8 @@ static void gather_free(void) {
   for (int turn = 0; turn < 2; turn++) tidy_all(); /* what one part held may be the last of another's slab */
   spares_age(true);
   reserve_empty();
+  parts_trim(true);
+  stores_trim(true);
 }
 
 void front_reclaim(size_t wanted) {

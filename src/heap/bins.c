@@ -50,12 +50,12 @@ static void unlink_slab(struct bin *bin, struct run *slab) {
 static void give_home(struct part *part, struct run *slab) {
   atomic_store_explicit(&slab->part, part, memory_order_relaxed);
   slab_set_home(slab, part_home(part, slab->class));
-  part->bins[slab->class].slabs++;
+  STORE_RACING(part->bins[slab->class].slabs, part->bins[slab->class].slabs + 1);
   atomic_fetch_add_explicit(&part->slab_granules, slab->granules, memory_order_relaxed);
 }
 
 static void lose(struct part *part, struct run *slab) {
-  part->bins[slab->class].slabs--;
+  STORE_RACING(part->bins[slab->class].slabs, part->bins[slab->class].slabs - 1);
   atomic_fetch_sub_explicit(&part->slab_granules, slab->granules, memory_order_relaxed);
 }
 
@@ -96,7 +96,7 @@ static struct chain take_from(struct part *part, struct bin *bin, struct run *sl
   if (chain.count == 0 && stays) {
     tally_stage(part->tally, PATH_FRESH);
     chain = slab_link(slab, (unsigned)min_size(wanted, FRESH));
-    STORE_RACING(part->first_use_bytes, part->first_use_bytes + chain.count * class_size(slab->class));
+    STORE_RACING(part->store->first_use_bytes, part->store->first_use_bytes + chain.count * class_size(slab->class));
     stays = slab->unlinked != 0 || !unlist(slab);
   }
   unlink_slab(bin, slab);
@@ -123,9 +123,9 @@ static void change_owner(struct part *from, struct part *to, struct run *slab) {
 
 /* Takes the first listed slab of a part that no thread has. */
 static bool adopt_from(struct part *from, struct part *part, unsigned class) {
-  struct bin *bin = &from->bins[class];
   struct class_tally *tally = &part->tally->classes[class];
-  if (__atomic_load_n(&bin->first, __ATOMIC_RELAXED) == 0) return false;
+  if (__atomic_load_n(&part_bin(from, class)->first, __ATOMIC_RELAXED) == 0) return false;
+  struct bin *bin = &from->bins[class];
   tally_add(&tally->adopt_attempts, 1);
   bool locked = from == &common_part || lock_try(&from->lock), adopted = false;
   if (from == &common_part) tally_wait(part->tally, lock_take(&from->lock));
@@ -174,7 +174,7 @@ static bool make_slab(struct part *part, unsigned class) {
   if (!slab) return false;
   atomic_fetch_or_explicit(&slab->word, SLAB_LISTED, memory_order_relaxed);
   give_home(part, slab);
-  part->bins[class].born++;
+  STORE_RACING(part->bins[class].born, part->bins[class].born + 1);
   note_growth(part, slab);
   insert_last(&part->bins[class], slab);
   return true;
@@ -406,7 +406,7 @@ static void retire(struct part *part, struct run *slab) {
   struct bin *bin = &part->bins[slab->class];
   if (word_of(slab) & SLAB_LISTED) unlink_slab(bin, slab);
   lose(part, slab);
-  bin->retired++;
+  STORE_RACING(bin->retired, bin->retired + 1);
   unsigned class = slab->class;
   bool clean = slab_bury(slab);
   if (!part->lifetime) pages_free(slab, clean);
@@ -504,12 +504,12 @@ unsigned bins_retire_empty(struct part *part, unsigned most) {
 /* Holes are purged without the lock: the slab is off the list and PENDING, so nobody takes from it or retires it. */
 static size_t purge_one(struct part *part, struct run *slab) {
   unlink_slab(&part->bins[slab->class], slab);
-  part->unlisted_slabs++; /* so that the part is not settled meanwhile */
+  part->store->unlisted_slabs++; /* so that the part is not settled meanwhile */
   lock_release(&part->lock);
   struct slab_purge purge = slab_purge_holes(slab);
   if (purge.damaged) misuse_freed(purge.damaged);
   lock_take(&part->lock);
-  part->unlisted_slabs--;
+  part->store->unlisted_slabs--;
   if (settle_locked(part, slab, false)) return purge.bytes;
   uint64_t word = word_of(slab);
   bool is_all = slab->moved && slab_count(word) == purge.kept; /* else some came back meanwhile */
@@ -534,7 +534,7 @@ static size_t trim_slab(struct part *part, struct run *slab, bool now) {
                                                 memory_order_relaxed))
       return 0;
   }
-  part->restless_slabs++;
+  part->store->restless_slabs++;
   if (!(now || still) || (purged && !slab_all_free(word))) return 0;
   if (atomic_fetch_or_explicit(&slab->word, SLAB_PENDING, memory_order_relaxed) & SLAB_PENDING) return 0;
   if (!slab_all_free(word_of(slab))) return purge_one(part, slab);
@@ -576,7 +576,7 @@ static size_t trim_bin(struct part *part, struct bin *bin, bool now) {
 size_t bins_trim(struct part *part, bool now) {
   size_t freed = 0;
   lock_take(&part->lock);
-  part->restless_slabs = 0;
+  part->store->restless_slabs = 0;
   for (unsigned class = 0; class < CLASSES; class++) freed += trim_bin(part, &part->bins[class], now);
   lock_release(&part->lock);
   return freed;

@@ -119,11 +119,13 @@ unsigned bump_blocks(const struct run *chunk) {
   return current ? LOAD_RACING(part->bump.count) : LOAD_RACING(chunk->capacity);
 }
 
+/* What lies behind the last block need not be looked at. */
+struct chunk_live bump_live(const struct run *chunk) { return chunk_live_of_first(chunk, bump_blocks(chunk)); }
+
 uint64_t bump_allocations(void) {
-  uint64_t sum = 0;
   lock_take(&walk_lock);
-  for (struct part *p = atomic_load_explicit(&active_parts, memory_order_acquire); p; p = p->next_active)
-    sum += part_bumped(p);
+  uint64_t sum = parts_folded_bumped;
+  for (struct part *p = parts_first_of_epochs(); p; p = parts_next_of_epochs(p)) sum += part_bumped(p);
   lock_release(&walk_lock);
   return sum;
 }

@@ -54,8 +54,9 @@ INLINE bool bump_free_current(struct part *part, const void *p) {
   struct chunk_freed *freed = bump_freed(bump->freed, at);
   uint64_t here = freed->here, gone = here | __atomic_load_n(&freed->elsewhere, __ATOMIC_RELAXED);
   uint64_t live = bump_starts(bump->starts, at)->word & ~gone;
-  if (UNLIKELY(!(live >> chunk_shift(at) & 1))) return false;
-  __atomic_store_n(&freed->here, here | chunk_bit(at), __ATOMIC_RELAXED);
+  uint64_t bit = chunk_bit(at);
+  if (UNLIKELY(!(live & bit))) return false;
+  __atomic_store_n(&freed->here, here | bit, __ATOMIC_RELAXED);
   bump->gone++;
   return true;
 }
@@ -105,6 +106,7 @@ HIDDEN size_t bump_purge_dead(struct lifetime *lifetime, unsigned most);
 HIDDEN unsigned bump_blocks(const struct run *chunk);
 
 /* Blocks handed out in chunks, ever. */
+HIDDEN struct chunk_live bump_live(const struct run *chunk); /* from any thread, its lifetime locked */
 HIDDEN uint64_t bump_allocations(void);
 
 #endif

@@ -56,7 +56,7 @@ static size_t give_back(struct run *chunks, struct run *excess) {
 
 struct run *chunk_cache_take(struct part *part) {
   struct part *plain = part->plain;
-  struct chunk_cache *cache = &plain->chunks;
+  struct chunk_cache *cache = &plain->store->chunks;
   if (LOAD_RACING(cache->count) == 0) return NULL;
   lock_take(&plain->lock);
   struct run *chunk = run_at(cache->newest);
@@ -87,7 +87,7 @@ static bool has_room(const struct chunk_cache *cache) {
 
 bool chunk_cache_put(struct part *part, struct run *chunk) {
   struct part *plain = part->plain;
-  struct chunk_cache *cache = &plain->chunks;
+  struct chunk_cache *cache = &plain->store->chunks;
   struct run *excess = NULL;
   lock_take(&plain->lock); /* here a child finds out that it is one, and that its memory is frozen */
   bool room = !pages_is_frozen(chunk) && has_room(cache);
@@ -103,7 +103,7 @@ bool chunk_cache_put(struct part *part, struct run *chunk) {
 }
 
 size_t chunk_cache_flush(struct part *plain, bool all) {
-  struct chunk_cache *cache = &plain->chunks;
+  struct chunk_cache *cache = &plain->store->chunks;
   if (LOAD_RACING(cache->claimed) == 0) return 0;
   lock_take(&plain->lock);
   struct run *going = take_oldest(cache, all ? cache->count : cache->least);
@@ -114,7 +114,7 @@ size_t chunk_cache_flush(struct part *plain, bool all) {
 }
 
 bool chunk_cache_claim_spare(struct part *plain, uint32_t index, size_t granules) {
-  struct chunk_cache *cache = &plain->chunks;
+  struct chunk_cache *cache = &plain->store->chunks;
   size_t most = reserve_most();
   if (granules > most) return false;
   lock_take(&plain->lock);
@@ -129,7 +129,7 @@ bool chunk_cache_claim_spare(struct part *plain, uint32_t index, size_t granules
 }
 
 void chunk_cache_drop_spare(struct part *plain, uint32_t index) {
-  struct chunk_cache *cache = &plain->chunks;
+  struct chunk_cache *cache = &plain->store->chunks;
   struct run *excess = NULL;
   if (LOAD_RACING(cache->spare_of) != index) return;
   lock_take(&plain->lock);
@@ -142,7 +142,7 @@ void chunk_cache_drop_spare(struct part *plain, uint32_t index) {
 }
 
 void chunk_cache_end(struct part *plain) {
-  struct chunk_cache *cache = &plain->chunks;
+  struct chunk_cache *cache = &plain->store->chunks;
   struct returning r = {0};
   lock_take(&plain->lock);
   struct run *chunk = take_oldest(cache, cache->count), *excess = claim(cache, 0, 0);

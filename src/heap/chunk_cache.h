@@ -35,7 +35,7 @@ HIDDEN size_t chunk_cache_flush(struct part *plain, bool all);
  * that epoch's lock. Returns false, and does nothing, where it is more than a thread may keep. */
 HIDDEN bool chunk_cache_claim_spare(struct part *plain, uint32_t index, size_t granules);
 INLINE bool chunk_cache_has_claimed(const struct part *plain, uint32_t index, size_t granules) {
-  return LOAD_RACING(plain->chunks.spare_of) == index && LOAD_RACING(plain->chunks.spare) == granules;
+  return LOAD_RACING(plain->store->chunks.spare_of) == index && LOAD_RACING(plain->store->chunks.spare) == granules;
 }
 
 /* If the thread claims anything for the epoch of that index, it does not any more. Under that epoch's lock, or of an

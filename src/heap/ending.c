@@ -77,10 +77,11 @@ static void forget(struct part *part, unsigned class, uint64_t live) {
   struct bin *bin = &part->bins[class];
   bump(&bin->frees, live);
   bump(&part->freed, live);
-  bin->retired += bin->slabs;
+  STORE_RACING(bin->retired, bin->retired + bin->slabs);
   __atomic_store_n(&bin->first, 0, __ATOMIC_RELAXED); /* for the look of bins.c without the lock */
-  bin->last = bin->listed = bin->slabs = 0;
-  bin->depot_blocks = bin->depot_least = 0;
+  STORE_RACING(bin->slabs, 0);
+  STORE_RACING(bin->depot_blocks, 0);
+  bin->last = bin->listed = bin->depot_least = 0;
   bin->newest = bin->oldest = 0;
   bin->cap = 0;
   list_set(part, class, EMPTY_CHAIN);

@@ -10,6 +10,7 @@
 #include "heap/lists.h"
 #include "heap/misuse.h"
 #include "heap/sample.h"
+#include "heap/store.h"
 #include "slab/large.h"
 #include <limits.h>
 
@@ -66,8 +67,9 @@ static struct chain take_from_slabs(struct part *part, unsigned class) {
 }
 
 void *heap_refill(struct part *part, unsigned class) {
+  if (UNLIKELY(!part_has_store(part)) && !part_make_store(part)) return NULL;
   struct bin *bin = &part->bins[class];
-  if (part->remote.count) heap_flush_remote(part); /* what waits there must not wait for a thread that frees no more */
+  if (part->store->remote.count) heap_flush_remote(part); /* a thread that frees no more must not keep them */
   count_lock(part, class, lock_take(&part->lock));
   list_settle(part, class);
   bump(&bin->refills, 1);
@@ -109,16 +111,17 @@ void *heap_take_bad_list(struct part *part, unsigned class) {
 /* Of the batch of remote frees, without the locks that its way to the slabs takes. The hardened build looked at each
  * free. */
 static void *find_double_remote(struct part *part) {
+  if (!part_has_store(part)) return NULL;
   void *found = NULL;
   unsigned seen = 0;
-  for (; !TSLAB_HARDENED && !found && seen < part->remote.count; seen++) {
-    void *block = part->remote_blocks[seen];
+  for (; !TSLAB_HARDENED && !found && seen < part->store->remote.count; seen++) {
+    void *block = part->store->remote_blocks[seen];
     const struct run *run = pages_run_of(block);
     if (!run || run->kind != RUN_SLAB) break; /* a second free has ended its slab, and nothing can be said of it */
     if (slab_refuses(block)) found = block;
     block_mark_free(block);
   }
-  for (unsigned i = 0; i < seen; i++) block_mark(part->remote_blocks[i], 0);
+  for (unsigned i = 0; i < seen; i++) block_mark(part->store->remote_blocks[i], 0);
   return found;
 }
 
@@ -253,8 +256,8 @@ static unsigned homeless_index(void) {
 _Static_assert(HOMELESS_COUNTERS == 1 << (32 - 28), "the index has four bits");
 
 void heap_push_remote(struct part *part, unsigned class, void *block) {
-  struct remote *remote = &part->remote;
-  part_add_remote(part, block);
+  struct remote *remote = &part->store->remote;
+  store_add_remote(part->store, block);
   remote->room -= (int32_t)max_size(class_size(class), REMOTE_LEAST);
   if (remote->room > 0) return;
   struct timing timing;
@@ -287,12 +290,12 @@ void heap_free_remote(struct part *part, struct run *slab, void *block) {
 }
 
 void heap_flush_remote(struct part *part) {
-  struct remote *remote = &part->remote;
+  struct remote *remote = &part->store->remote;
   unsigned count = remote->count;
   if (count == 0) return;
   remote->count = 0;
   remote->room = REMOTE_BYTES;
-  bins_return_batch(part, part->remote_blocks, count);
+  bins_return_batch(part, part->store->remote_blocks, count);
 }
 
 /* ---- large blocks ------------------------------------------------------------------------------------------------ */
@@ -349,8 +352,8 @@ void heap_bury_others(void) {
 static void count_remote(uint64_t count[CLASSES]) {
   if (!current_thread) return;
   for (struct part *p = atomic_load_explicit(&active_parts, memory_order_acquire); p; p = p->next_active) {
-    for (unsigned i = 0; i < p->remote.count; i++) {
-      const struct run *run = pages_run_of(p->remote_blocks[i]);
+    for (unsigned i = 0; i < p->store->remote.count; i++) {
+      const struct run *run = pages_run_of(p->store->remote_blocks[i]);
       if (run && run->kind == RUN_SLAB) count[run->class]++; /* else freed twice */
     }
     if (TSLAB_HARDENED) quarantine_count_remote(p, count);
@@ -367,6 +370,7 @@ void heap_count_leaked(void) {
     struct class_totals totals = {0};
     for (struct part *p = atomic_load_explicit(&active_parts, memory_order_acquire); p; p = p->next_active)
       heap_totals(p, class, &totals);
+    heap_epoch_totals(class, &totals);
     had[class] += totals.allocations - totals.frees - heap_homeless_frees(class) + totals.cached;
     if (used[class] <= had[class]) continue;
     leaked.blocks += used[class] - had[class];
@@ -398,6 +402,7 @@ static size_t flush_class(struct part *part, unsigned class, unsigned blocks, si
 
 size_t heap_flush_depot(struct part *part, size_t most) {
   size_t moved = 0;
+  if (!part_has_store(part)) return 0;
   for (unsigned class = 0; class < CLASSES && moved < most; class++)
     moved += flush_class(part, class, UINT_MAX, most - moved);
   return moved;
@@ -405,6 +410,7 @@ size_t heap_flush_depot(struct part *part, size_t most) {
 
 size_t heap_flush_stale(struct part *part) {
   size_t moved = 0;
+  if (!part_has_store(part)) return 0;
   for (unsigned class = 0; class < CLASSES; class++) {
     lock_take(&part->lock);
     unsigned stale = depot_stale(part, class);
@@ -422,6 +428,7 @@ static struct chain take_list(struct part *part, unsigned class) {
 }
 
 void heap_flush_lists(struct part *part) {
+  if (!part_has_store(part)) return;
   if (TSLAB_CHECK_LEVEL >= 2) part_check(part);
   if (TSLAB_HARDENED) quarantine_empty(part);
   heap_flush_remote(part);
@@ -439,6 +446,7 @@ void heap_leave(struct part *part) {
 
 size_t heap_flush_dead(struct part *part) {
   size_t moved = 0;
+  if (!part_has_store(part)) return 0;
   for (unsigned class = 0; class < CLASSES; class++) {
     struct chain chain = EMPTY_CHAIN;
     lock_take(&part->lock); /* who takes the part out of the pool takes the lock first */
@@ -458,24 +466,43 @@ size_t heap_settle_dead(struct part *part) {
   return moved;
 }
 
-size_t heap_trim(struct part *part, bool now) { return bins_trim(part, now); }
+size_t heap_trim(struct part *part, bool now) { return part_has_store(part) ? bins_trim(part, now) : 0; }
+
+static void add_counters(struct class_totals *to, const struct bin *bin) {
+  uint64_t remote = __atomic_load_n(&bin->remote_frees, __ATOMIC_RELAXED);
+  to->frees += remote;
+  to->remote_frees += remote;
+  to->refills += __atomic_load_n(&bin->refills, __ATOMIC_RELAXED);
+  to->overflows += __atomic_load_n(&bin->overflows, __ATOMIC_RELAXED);
+  to->born += LOAD_RACING(bin->born);
+  to->retired += LOAD_RACING(bin->retired);
+}
+
+static void add_totals(struct class_totals *to, const struct bin *bin, struct list_totals list, struct part *part) {
+  to->allocations += list.allocations;
+  to->frees += list.frees;
+  if (part) lock_take(&part->lock);
+  to->cached += LOAD_RACING(bin->depot_blocks) + list.length;
+  to->slabs += LOAD_RACING(bin->slabs);
+  add_counters(to, bin);
+  if (part) lock_release(&part->lock);
+}
 
 void heap_totals(struct part *part, unsigned class, struct class_totals *out) {
-  const struct bin *bin = &part->bins[class];
-  struct list_totals list = list_totals(part, class);
-  uint64_t remote = __atomic_load_n(&bin->remote_frees, __ATOMIC_RELAXED);
-  out->allocations += list.allocations;
-  out->frees += list.frees + remote;
-  out->remote_frees += remote;
-  out->refills += __atomic_load_n(&bin->refills, __ATOMIC_RELAXED);
-  out->overflows += __atomic_load_n(&bin->overflows, __ATOMIC_RELAXED);
+  add_totals(out, &part->bins[class], list_totals(part, class), part);
+  if (part != &common_part) return;
   lock_take(&part->lock);
-  out->cached += bin->depot_blocks + list.length;
-  out->slabs += bin->slabs;
-  if (part == &common_part) out->slabs += settled_slabs[class];
-  out->born += bin->born;
-  out->retired += bin->retired;
+  out->slabs += settled_slabs[class];
   lock_release(&part->lock);
+}
+
+void heap_epoch_totals(unsigned class, struct class_totals *out) {
+  const struct bin *folded = &stores_folded.bins[class];
+  out->allocations += LOAD_RACING(folded->allocations);
+  out->frees += LOAD_RACING(folded->frees);
+  add_counters(out, folded);
+  for (struct stored *stored = stored_first(); stored; stored = stored->next)
+    add_totals(out, &stored->store->bins[class], stored_totals(stored, class), stored_part(stored));
 }
 
 uint64_t heap_homeless_frees(unsigned class) {
@@ -486,6 +513,7 @@ uint64_t heap_homeless_frees(unsigned class) {
 }
 
 void part_check(struct part *part) {
+  if (!part_has_store(part)) return;
   lock_take(&part->lock);
   for (unsigned class = 0; class < CLASSES; class++) {
     const struct bin *bin = &part->bins[class];

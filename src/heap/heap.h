@@ -36,16 +36,16 @@ HIDDEN void heap_free_remote(struct part *part, struct run *slab, void *block);
  * block, its slab is an epoch's, or the batch would be complete. Does not look at the block: a second free is told when
  * the batch is complete. */
 INLINE bool heap_keep_remote(struct part *part, void *p) {
-  size_t granule = granule_of(p);
-  home at = LOAD_RACING(pages_homes()[granule]);
+  home at = LOAD_RACING(pages_homes()[granule_of(p)]);
   unsigned class = at % PART_ALIGNMENT;
-  if (TSLAB_HARDENED || at == 0 || !class_starts_block((uintptr_t)p, part->inverse[class])) return false;
-  int32_t room = part->remote.room - (int32_t)max_size(class_size(class), REMOTE_LEAST);
+  struct part_store *store = part->store;
+  if (TSLAB_HARDENED || !store || at == 0 || !class_starts_block((uintptr_t)p, part->inverse[class])) return false;
+  int32_t room = store->remote.room - (int32_t)max_size(class_size(class), REMOTE_LEAST);
   if (room <= 0 || pages_run_holding(p)->epoch != 0) return false;
   __builtin_prefetch(p, 1);
-  part->remote.room = room;
-  part_add_remote(part, p);
-  bump(&part->bins[class].remote_frees, 1);
+  store->remote.room = room;
+  store_add_remote(store, p);
+  bump(&store->bins[class].remote_frees, 1);
   return true;
 }
 
@@ -111,12 +111,13 @@ extern HIDDEN struct leaked leaked;
 HIDDEN size_t heap_trim(struct part *part, bool now);
 
 /* What the part, which is active, has done and holds for one class; everything under its lock, so exact but for its
- * thread's calls of this moment. */
+ * thread's calls of this moment. Caller holds walk_lock, as for all parts of epochs. */
 struct class_totals {
   uint64_t allocations, frees, remote_frees, refills, overflows, cached, slabs, born, retired;
 };
 HIDDEN uint64_t heap_homeless_frees(unsigned class); /* by threads without a part, not in any part's totals */
 HIDDEN void heap_totals(struct part *part, unsigned class, struct class_totals *out);
+HIDDEN void heap_epoch_totals(unsigned class, struct class_totals *out);
 
 HIDDEN void part_check(struct part *part);
 

@@ -28,7 +28,7 @@ static struct run *take_at(struct large_cache *cache, unsigned at) {
 }
 
 struct run *large_cache_take(struct part *part, size_t granules) {
-  struct large_cache *cache = &part->large;
+  struct large_cache *cache = &part->store->large;
   struct run *run = NULL;
   if (LOAD_RACING(cache->granules) < granules) return NULL;
   lock_take(&part->lock);
@@ -63,12 +63,12 @@ static bool is_wanted(const struct run *run, size_t most) {
 }
 
 bool large_cache_has_room(const struct part *part, const struct run *run) {
-  const size_t most = share(&part->large);
-  return is_wanted(run, most) && LOAD_RACING(part->large.granules) + run->granules <= most;
+  const size_t most = share(&part->store->large);
+  return is_wanted(run, most) && LOAD_RACING(part->store->large.granules) + run->granules <= most;
 }
 
 bool large_cache_make_room(struct part *part, const struct run *run) {
-  struct large_cache *cache = &part->large;
+  struct large_cache *cache = &part->store->large;
   struct run *going[LARGE_CACHE_RUNS];
   unsigned count = 0;
   const size_t most = share(cache);
@@ -85,7 +85,7 @@ bool large_cache_make_room(struct part *part, const struct run *run) {
 }
 
 void large_cache_put(struct part *part, struct run *run) {
-  struct large_cache *cache = &part->large;
+  struct large_cache *cache = &part->store->large;
   lock_take(&part->lock); /* here a child finds out that it is one, and that its memory is frozen */
   if (!pages_is_frozen(run)) {
     STORE_RACING(run->kind, RUN_RESERVED);
@@ -98,7 +98,8 @@ void large_cache_put(struct part *part, struct run *run) {
 }
 
 size_t large_cache_flush(struct part *part, bool all) {
-  struct large_cache *cache = &part->large;
+  if (part->of_epochs || !part_has_store(part)) return 0;
+  struct large_cache *cache = &part->store->large;
   struct run *going[LARGE_CACHE_RUNS];
   lock_take(&part->lock);
   unsigned count = all ? cache->count : cache->least;
@@ -111,5 +112,5 @@ size_t large_cache_flush(struct part *part, bool all) {
 
 void large_cache_forget(struct part *part) {
   atomic_store_explicit(&total, 0, memory_order_relaxed);
-  part->large = (struct large_cache){.count = 0};
+  part->store->large = (struct large_cache){.count = 0};
 }

@@ -37,7 +37,7 @@ HIDDEN void large_cache_forget(struct part *part);
 HIDDEN size_t large_cache_total(void);
 
 INLINE size_t large_cache_bytes(const struct part *part) {
-  return (size_t)LOAD_RACING(part->large.granules) << GRANULE_SHIFT;
+  return part_has_store(part) ? (size_t)LOAD_RACING(part->store->large.granules) << GRANULE_SHIFT : 0;
 }
 
 #endif

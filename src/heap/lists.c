@@ -4,6 +4,7 @@
 #include "heap/depot.h"
 #include "heap/misuse.h"
 #include "heap/sample.h"
+#include "heap/store.h"
 
 /* ---- counting ---------------------------------------------------------------------------------------------------- */
 
@@ -122,7 +123,24 @@ void list_set(struct part *part, unsigned class, struct chain chain) {
   part_end_change(part);
 }
 
-static unsigned aside_of(struct part *part, unsigned class) {
+void lists_shut(struct part *part) {
+  for (uint64_t left = part->opened; left; left &= left - 1) {
+    unsigned class = lowest_bit(left);
+    struct bin *bin = &part->bins[class];
+    list_settle(part, class);
+    INVARIANT(1, part->list[class] == CHAIN_END && bin->first == 0 && bin->newest == 0);
+    part_begin_list_change(part, class);
+    __atomic_store_n(&part->count[class].now, 0, __ATOMIC_RELEASE);
+    set_then(&part->count[class], 0);
+    part_end_change(part);
+    bin->last_visit = bin->drained = bin->countdown = 0;
+    bin->cap = bin->halvings = bin->due = 0;
+  }
+  part->opened = 0;
+  STORE_RACING(part->granted_bytes, 0);
+}
+
+static unsigned aside_of(const struct part *part, unsigned class) {
   const struct sampling *sampling = &part->sampling;
   unsigned count = count_length(__atomic_load_n(&sampling->gone, __ATOMIC_ACQUIRE));
   return __atomic_load_n(&sampling->class, __ATOMIC_ACQUIRE) == class ? count : 0;
@@ -138,15 +156,36 @@ INLINE struct list_totals look_at(const struct count *count) {
   return (struct list_totals){.allocations = passed.mallocs, .frees = passed.frees, .length = count_length(now)};
 }
 
+struct list_totals list_look(const struct part *part, const struct bin *bin, unsigned class) {
+  struct list_totals totals = look_at(&part->count[class]);
+  totals.allocations += __atomic_load_n(&bin->allocations, __ATOMIC_ACQUIRE);
+  totals.frees += __atomic_load_n(&bin->frees, __ATOMIC_ACQUIRE);
+  totals.length += aside_of(part, class);
+  return totals;
+}
+
 struct list_totals list_totals(struct part *part, unsigned class) {
-  const struct bin *bin = &part->bins[class];
+  const struct bin *bin = part_bin(part, class);
   for (unsigned looks = 0;; part_look_again(&looks)) {
     uint32_t begun = part_begin_look(part);
-    struct list_totals totals = look_at(&part->count[class]);
-    totals.allocations += __atomic_load_n(&bin->allocations, __ATOMIC_ACQUIRE);
-    totals.frees += __atomic_load_n(&bin->frees, __ATOMIC_ACQUIRE);
-    totals.length += aside_of(part, class);
+    struct list_totals totals = list_look(part, bin, class);
     if (part_end_look(part, begun)) return totals;
+  }
+}
+
+struct list_totals stored_totals(const struct stored *stored, unsigned class) {
+  const struct bin *bin = &stored->store->bins[class];
+  for (unsigned looks = 0;; part_look_again(&looks)) {
+    struct part *part = stored_part(stored);
+    if (part) {
+      uint32_t begun = part_begin_look(part);
+      struct list_totals totals = list_look(part, bin, class);
+      if (part_end_look(part, begun) && stored_part(stored) == part) return totals;
+    } else {
+      struct list_totals totals = {.allocations = __atomic_load_n(&bin->allocations, __ATOMIC_ACQUIRE),
+                                   .frees = __atomic_load_n(&bin->frees, __ATOMIC_ACQUIRE)};
+      if (!stored_part(stored)) return totals;
+    }
   }
 }
 

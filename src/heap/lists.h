@@ -73,6 +73,17 @@ INLINE uint64_t list_handed_out(const struct part *part) {
 
 HIDDEN struct list_totals list_totals(struct part *part, unsigned class);
 
+/* The same, whose bin is known; between part_begin_look and part_end_look. */
+HIDDEN struct list_totals list_look(const struct part *part, const struct bin *bin, unsigned class);
+
+/* What a store counts for a class, with what its part's list counts since the last visit. */
+struct stored;
+HIDDEN struct list_totals stored_totals(const struct stored *stored, unsigned class);
+
+/* A part without a block or slab gives up its caps, so that its counts are those of its bins alone, and another part
+ * may have these. By who may settle its lists. */
+HIDDEN void lists_shut(struct part *part);
+
 /* Of all classes, up to this moment; by the thread of a part that has opened one. Blocks that other threads freed are
  * not in it. */
 struct list_sums {

@@ -1,7 +1,7 @@
 /* part: what one thread holds of one epoch.                                                          floor: heap
  *
  *   hot, read or written by every malloc and free             cold, under `lock`
- *   [ list[52] | count[52] | inverse[52] | bump ]               [ bins[52]: slabs, depot, counters | batches ]
+ *   [ list[52] | count[52] | inverse[52] | bump ]               [ bins[52]: slabs, depot, counters | batches ]: store
  *
  * For each class a part keeps a LIFO of free blocks, `list`, so that malloc hands back what was freed last. When it is
  * full it goes to the depot as one batch, in O(1); when it is empty a batch comes back. What does not fit in the depot
@@ -18,9 +18,9 @@
  * Threads:   the hot arrays, caps, counters and visits belong to the thread whose current part this is; inverse never
  *            changes; slabs and depot are under `lock`, which others take to settle a slab, to trim and to read.
  * A dead thread's part of epoch 0 waits in the pool, slabs and all, for the next thread; one of another epoch waits
- * with that epoch, and in a pool of its own once it is blank.
+ * with that epoch, and becomes blank with it.
  *
- * The scavenger settles a part that waits in a pool: it returns the lists to their slabs, moves the slabs that have
+ * The scavenger settles a part that waits in the pool: it returns the lists to their slabs, moves the slabs that have
  * something to give to `common_part`, where every thread finds them, and adds the part's counters to those of
  * `common_part`. A settled part holds nothing but slabs in which every block is in use. No walk meets it any more:
  *
@@ -155,7 +155,6 @@ struct sampling {
   uint32_t gone;        /* with it from the class's counts */
   uint32_t sequence;    /* heap/lists.h */
   uint64_t random;      /* heap/sample.c; 0: not begun */
-  struct timed timed[TIMED];
 };
 
 /* What large blocks lay in that the thread freed: heap/large_cache.h. */
@@ -188,13 +187,45 @@ struct remote {
 };
 _Static_assert(REMOTE_MOST * REMOTE_LEAST >= REMOTE_BYTES, "a complete batch has room");
 
-#define PART_ALIGNMENT 128
+/* Leads the scavenger to a part. Its memory stays, whatever becomes of the part's. */
+struct notice {
+  struct part *_Atomic part; /* of an epoch's store: whose it is; NULL: nobody's */
+  struct notice *next;
+  atomic_bool is_given;
+};
 
+/* A part has one of these as soon as its first list is filled: heap/store.h. A part that only fills chunks, as that of
+ * most requests, never does. */
+struct part_store {
+  struct stored *stored; /* of an epoch's part: where it is listed */
+  struct notice *notice;
+  uint32_t restless_slabs;  /* listed slabs that the scavenger must look at again; the scavenger's */
+  uint32_t unlisted_slabs;  /* taken off their list by a thread that gives back some of their pages; under the lock */
+  struct bin bins[CLASSES];
+  struct large_cache large;
+  struct chunk_cache chunks;
+  struct timed timed[TIMED]; /* sampling.timings of them */
+  uint64_t first_use_bytes;  /* of blocks that left a slab for the first time since their pages were untouched */
+  struct remote remote;
+  struct batch batches[BATCHES];    /* behind the rest: few of them are used, so most of this is not resident */
+  void *remote_blocks[REMOTE_MOST]; /* and most threads touch none of these */
+} ALIGNED(CACHE_LINE);
+HIDDEN extern const struct bin no_bin; /* the bins of a part without one */
+
+/* The block comes first: a child that is born in a signal handler in the middle of this looks at all blocks. */
+INLINE void store_add_remote(struct part_store *store, void *block) {
+  store->remote_blocks[store->remote.count] = block;
+  __atomic_store_n(&store->remote.count, store->remote.count + 1, __ATOMIC_RELEASE);
+}
+
+#define PART_ALIGNMENT CACHE_LINE
+
+/* An open epoch costs one of these for each thread that was inside, so its size counts. */
 struct part {
   void *list[CLASSES]; /* first: an element's address then needs no addition of its own */
   struct count count[CLASSES];
   uint64_t inverse[CLASSES];
-  struct sampling sampling ALIGNED(CACHE_LINE);
+  struct sampling sampling;
 
   struct bump { /* heap/bump.h; of an epoch's part; its thread's alone, but for `end` */
     char *at, *end, *start;  /* the next block, and the current chunk */
@@ -206,57 +237,61 @@ struct part {
     bool armed;                  /* `end` is where the next block would start, for that one to be sampled */
     uint64_t sealed;             /* blocks handed out in chunks that this part filled or left */
   } bump ALIGNED(CACHE_LINE);
+  _Atomic uint32_t entered;   /* how often the thread is inside the epoch: epoch/scope.h */
+  uint32_t index;
+  struct thread *thread;      /* whose it is while live; NULL for nobody's */
+  struct lifetime *lifetime;  /* NULL: epoch 0. Changes only while no thread has the part and no slab is its own */
+  struct tally *tally; /* of its thread; of a part that serves nobody, of the last one */
+  struct part *next_of_epoch; /* parts of an epoch; the epoch's lock */
 
   struct lock lock ALIGNED(CACHE_LINE);
-  struct tally *tally; /* of its thread; of a part that serves nobody, of the last one */
-  uint64_t before;     /* of an epoch: list_handed_out() when it began to serve it */
-  uint64_t lost;       /* of an epoch: what its lists handed out and others freed, before it began to */
-  uint32_t index;
-  bool of_epochs; /* one after the other; else of threads, for epoch 0. Never changes */
+  union {
+    struct { /* of an epoch: */
+      uint64_t before; /* list_handed_out() when it began to serve the epoch */
+      uint64_t lost;   /* what its lists handed out and others freed, before it began to */
+    };
+    struct {
+      struct part *next_active, *previous_active; /* of a thread: active_parts; under parts_lock */
+    };
+  };
   _Atomic uint32_t slab_granules; /* of all its slabs */
-  struct lifetime *lifetime;  /* NULL: epoch 0. Changes only while no thread has the part and no slab is its own */
-  struct thread *thread;      /* whose it is while live; NULL for nobody's */
-  struct attached *attached;  /* of an epoch: where that thread holds it (epoch/scope.h); the epoch's lock */
-  struct part *next_of_epoch; /* parts of an epoch; the epoch's lock */
   struct part *plain; /* its thread's part for epoch 0, which has the thread's chunk cache; as `tally` */
-  size_t depot_bytes;
-  size_t granted_bytes;   /* all caps */
+  bool of_epochs; /* one after the other; else of threads, for epoch 0. Never changes */
+  bool live;              /* a thread has it */
+  bool closing;           /* its epoch is: no slab stays once it is empty */
   unsigned victim;        /* class whose cap shrinks next in favour of another */
   uint16_t free_batch;    /* chain of unused batches through `older` */
   uint16_t unused_batch;  /* batches from here on were never used */
-  bool live;              /* a thread has it */
-  bool pooled;            /* it is in one of the two pools; under parts_lock */
+  bool pooled;            /* it waits for another thread; under parts_lock */
   bool settled;           /* see above */
   uint32_t generation;    /* of processes, when it was settled: a fork child does not take the locks of settled parts */
-  bool closing;           /* its epoch is: no slab stays once it is empty */
+  size_t depot_bytes;
+  size_t granted_bytes;   /* all caps */
   uint64_t visits, seen_visits; /* slow path entries now and at the scavenger's last look */
   uint64_t served, freed;       /* mallocs and frees of all classes up to their last visits */
-  uint64_t first_use_bytes;     /* of blocks that left a slab for the first time since their pages were untouched */
   uint64_t opened;              /* classes that have a cap, one bit each */
   struct undo undo;
-  struct large_cache large;
-  struct chunk_cache chunks;
-  struct remote remote;
   struct part *next_part; /* every part ever made; never changes once set */
-  struct part *next_dead; /* the pool; under parts_lock */
-  struct part *next_active, *previous_active; /* parts that are not settled; under parts_lock */
-  struct part *next_noticed;
-  atomic_bool noticed;      /* it is in the list of noticed parts */
-  uint32_t restless_slabs;  /* listed slabs that the scavenger must look at again; the scavenger's */
-  uint32_t unlisted_slabs;  /* taken off their list by a thread that gives back some of their pages; under the lock */
-  struct bin bins[CLASSES];
-  struct batch batches[BATCHES];
+  struct part *next_dead; /* the pool, or the blank ones of a granule; under parts_lock */
+  struct part_store *store; /* NULL: none yet */
+  struct bin *bins;       /* the store's */
+  struct batch *batches;
   struct quarantine *quarantine; /* heap/quarantine.h; its thread's alone */
-  void *remote_blocks[REMOTE_MOST]; /* last: most threads touch none of it */
 } ALIGNED(PART_ALIGNMENT);
+_Static_assert(sizeof(struct part) <= 1664, "one block's data page, its part and its chunk's tables: 2 KiB and a page");
 _Static_assert(CLASSES <= 64, "a bit for each");
 _Static_assert(CLASSES <= PART_ALIGNMENT, "a class fits into a part's low address bits");
 
-/* The block comes first: a child that is born in a signal handler in the middle of this looks at all blocks. */
-INLINE void part_add_remote(struct part *part, void *block) {
-  struct remote *remote = &part->remote;
-  part->remote_blocks[remote->count] = block;
-  __atomic_store_n(&remote->count, remote->count + 1, __ATOMIC_RELEASE);
+/* Gives a store to a part that has none. False without memory. By the part's own thread. */
+HIDDEN COLD bool part_make_store(struct part *part);
+INLINE bool part_has_store(const struct part *part) {
+  return __atomic_load_n(&part->store, __ATOMIC_ACQUIRE) != NULL; /* pairs with part_make_store */
+}
+
+/* From any thread, without the part's lock. */
+INLINE const struct bin *part_bin(const struct part *part, unsigned class) {
+  const struct part_store *store = __atomic_load_n(&part->store, __ATOMIC_ACQUIRE);
+  return store ? &store->bins[class] : &no_bin;
 }
 
 /* What a thread has that has none: its lists are empty and its address is no home's, so every call takes the slow
@@ -269,26 +304,36 @@ HIDDEN extern struct part common_part;
 HIDDEN extern bool common_begun; /* common_part is in the list of active parts; under parts_lock */
 HIDDEN void part_begin_common(void); /* before its first use; again: nothing */
 HIDDEN extern uint32_t settled_slabs[CLASSES]; /* the full slabs of settled parts; under common_part.lock */
-HIDDEN extern uint64_t settled_in_epochs[2]; /* of its allocations and frees, those in epochs; under walk_lock */
 
-/* All parts but common_part, newest first. The list only grows. */
+/* All parts of threads but common_part, newest first. The list only grows. */
 HIDDEN extern struct part *_Atomic all_parts;
-HIDDEN extern _Atomic uint32_t parts_made;
+HIDDEN extern _Atomic uint32_t parts_here; /* of threads, ever; and of epochs, whose memory is there */
+
+/* All parts of epochs whose memory is there. Caller holds walk_lock, or parts_lock: under both of them memory of parts
+ * goes back to the system. */
+HIDDEN struct part *parts_first_of_epochs(void);
+HIDDEN struct part *parts_next_of_epochs(struct part *part);
+
+/* What parts of epochs had handed out in chunks, and how often their locks were taken, before their memory went back.
+ * Under walk_lock. */
+HIDDEN extern uint64_t parts_folded_bumped;
+HIDDEN extern struct lock_totals parts_folded_locks;
 HIDDEN extern struct lock parts_lock;
 
-/* common_part and every part that is not settled. Whoever walks the list holds walk_lock or parts_lock: a part leaves
- * it under both. walk_lock is taken before parts_lock, and by no malloc or free. */
+/* common_part and every part of a thread that is not settled. Whoever walks the list holds walk_lock or parts_lock: a
+ * part leaves it under both. walk_lock is taken before parts_lock. No malloc, free or end of an epoch waits for it. */
 HIDDEN extern struct part *_Atomic active_parts;
 HIDDEN extern struct lock walk_lock;
 
-/* The list of parts that the scavenger looks at in its next round. Any thread adds to it, the scavenger takes it
- * whole. */
-HIDDEN extern struct part *_Atomic noticed_parts;
-HIDDEN void part_notice_first(struct part *part);
+/* The list of notices of parts that the scavenger looks at in its next round. Any thread adds to it, the scavenger
+ * takes it whole. */
+HIDDEN extern struct notice *_Atomic notices;
+HIDDEN void part_notice_first(struct notice *notice);
 /* The part has, or did, something that the scavenger should look at. What it has was put there under the lock that the
- * caller holds: then the scavenger, which clears `noticed` before it takes that lock, cannot miss it. */
+ * caller holds: then the scavenger, which clears `is_given` before it takes that lock, cannot miss it. */
 INLINE void part_notice(struct part *part) {
-  if (UNLIKELY(!atomic_load_explicit(&part->noticed, memory_order_relaxed))) part_notice_first(part);
+  struct notice *notice = part->store->notice;
+  if (UNLIKELY(!atomic_load_explicit(&notice->is_given, memory_order_relaxed))) part_notice_first(notice);
 }
 
 HIDDEN extern _Atomic unsigned unsettled_parts; /* of dead threads, in the pool and not settled */
@@ -367,7 +412,7 @@ INLINE struct lock *part_guard(struct part *part) {
 /* Takes the part's guard. Returns it. */
 HIDDEN struct lock *part_lock(struct part *part);
 
-/* Settles a part that waits in a pool and holds nothing any more. False when it does not or holds something. */
+/* Settles a part that waits in the pool and holds nothing any more. False when it does not or holds something. */
 HIDDEN bool part_settle(struct part *part);
 
 /* A dead thread's part, or a new one. NULL without memory. */
@@ -376,9 +421,16 @@ HIDDEN struct part *part_acquire(void);
 /* The part goes to the pool, lists and all. By its own thread, at its end. */
 HIDDEN void part_release(struct part *part);
 
-/* The same for an epoch: a part without a slab or block. part_give_back needs it so again. */
+/* The same for an epoch: a part without a slab or block. part_give_back needs it so again. These lie PART_SPAN to a
+ * granule. SPANS_KEPT of the granules without one in use are kept; the memory of others goes back to the system. */
+#define PART_SPAN  (GRANULE / sizeof(struct part))
+#define SPANS_KEPT 3
 HIDDEN struct part *part_take_blank(struct lifetime *lifetime);
 HIDDEN void part_give_back(struct part *part);
+
+/* Gives back the memory of granules that are kept, as far as they were not needed since this was last called, or of all
+ * of them. Returns bytes. */
+HIDDEN size_t parts_trim(bool all);
 
 /* The running thread as the epochs know it (epoch/scope.h); NULL before its birth. Here because fork asks whose parts
  * are whose. */

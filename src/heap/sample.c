@@ -329,7 +329,7 @@ static void count_fast(const struct part *part, const struct timed *timed, unsig
 }
 
 void sample_count(struct part *part) {
-  count_fast(part, part->sampling.timed, part->sampling.timings);
+  count_fast(part, part->store->timed, part->sampling.timings);
   part->sampling.timings = 0;
 }
 
@@ -374,7 +374,7 @@ void *sample_aside(struct part *part, unsigned class, size_t requested) {
   void *block = fast_pop(part, class, (uintptr_t)pages.base);
   uint64_t ticks = ticks_end() - start;
   if (UNLIKELY(!block)) return NULL;
-  sampling->timed[sampling->timings++] = timed_of(start, ticks, requested, class_size(class));
+  part->store->timed[sampling->timings++] = timed_of(start, ticks, requested, class_size(class));
   if (UNLIKELY(sampling->urgent)) look_after(part, class);
   return block;
 }

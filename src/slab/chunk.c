@@ -1,6 +1,8 @@
 /* chunk: see chunk.h.                                                                                floor: slab */
 #include "slab/chunk.h"
 
+#include <limits.h>
+
 #include "slab/reserve.h"
 
 struct run *chunk_new(uint32_t epoch, struct pages_how *how) {
@@ -90,12 +92,15 @@ static void count_one(void *block, size_t size, void *argument) {
   live->bytes += size;
 }
 
+struct chunk_live chunk_live(const struct run *run) { return chunk_live_of_first(run, UINT_MAX); }
+
 /* What an epoch that never frees is full of costs one look. */
-struct chunk_live chunk_live(const struct run *run) {
+struct chunk_live chunk_live_of_first(const struct run *run, unsigned most) {
   struct chunk_live live = {0, 0};
   uint16_t blocks = LOAD_RACING(run->capacity);
   if (atomic_load_explicit(&run->word, memory_order_acquire) == CHUNK_SEALED + blocks && !LOAD_RACING(run->class))
     return (struct chunk_live){blocks, LOAD_RACING(run->size)};
-  chunk_each_live(run, count_one, &live);
+  for (size_t at = 0, next; most-- > 0 && (next = next_start(run, at + CHUNK_UNIT)) != GRANULE; at = next)
+    if (!is_freed(run, at)) count_one(NULL, next - at, &live);
   return live;
 }

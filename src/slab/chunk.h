@@ -77,6 +77,7 @@ struct chunk_live {
   uint64_t blocks, bytes;
 };
 HIDDEN struct chunk_live chunk_live(const struct run *run);
+HIDDEN struct chunk_live chunk_live_of_first(const struct run *run, unsigned most); /* of its first blocks */
 
 /* Calls `visit` for each live block, in the order of addresses. */
 HIDDEN void chunk_each_live(const struct run *run, void (*visit)(void *block, size_t size, void *argument),

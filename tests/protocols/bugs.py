@@ -25,10 +25,10 @@ BUGS = [
         "new, memory_order_release, memory_order_relaxed))\n      return settle;",
         "new, memory_order_relaxed, memory_order_relaxed))\n      return settle;"),
     Bug("no_barrier", "entering", "src/epoch/scope.c",
-        "if (is_one_sided()) os_barrier_everywhere();", "if (is_one_sided()) (void)0;"),
+        "if (scope_is_one_sided()) os_barrier_everywhere();", "if (scope_is_one_sided()) (void)0;"),
     Bug("enter_unfenced", "entering-fenced", "src/epoch/scope.c",
-        "atomic_exchange_explicit(&a->entered, entered, memory_order_seq_cst);",
-        "atomic_store_explicit(&a->entered, entered, memory_order_release);"),
+        "atomic_exchange_explicit(&thread->looking, id, memory_order_seq_cst);",
+        "atomic_store_explicit(&thread->looking, id, memory_order_release);"),
     Bug("no_fence_at_halt", "halting-fenced", "src/heap/bump.c", "  FENCE_ALL();\n", ""),
     Bug("no_invalidation", "publication", "src/front/publish.c",
         "  atomic_store_explicit(&head->number, 0, memory_order_relaxed);\n", ""),
@@ -49,14 +49,24 @@ BUGS = [
     Bug("adopted_meanwhile", "adoption", "src/heap/bins.c", "if (part_of(slab) == part) return part;", "return part;"),
     Bug("settled_meanwhile", "settling", "src/heap/part.c",
         "if (LIKELY(guard == part_guard(part))) return guard;", "return guard;"),
-    Bug("settled_without_a_slab", "dying", "src/heap/part.c", "return part->unlisted_slabs == 0 && ", "return "),
+    Bug("settled_without_a_slab", "dying", "src/heap/part.c", "return store->unlisted_slabs == 0 && ", "return "),
     Bug("alive_meanwhile", "thread-death", "src/heap/heap.c",
         "if (!part->live && !list_is_settled(part, class))", "if (!list_is_settled(part, class))"),
     Bug("purge_unclaimed", "trimming", "src/heap/bins.c",
         "  if (atomic_fetch_or_explicit(&slab->word, SLAB_PENDING, memory_order_relaxed) & SLAB_PENDING) return 0;\n",
         ""),
     Bug("enter_unchecked", "entering", "src/epoch/scope.c",
-        "if (LIKELY(open_id_of(a->epoch) == id)) return a;", "return a;"),
+        "if (LIKELY(part != NULL)) {\n      scope_stay(thread, part);",
+        "if (e->owner == thread) part = e->parts;\n    if (LIKELY(part != NULL)) {\n      scope_stay(thread, part);"),
+    Bug("stale_attachment", "slot-again", "src/epoch/scope.c",
+        "return part && attach_is_valid(part, thread, e) ? part : NULL;", "return part;"),
+    Bug("looked_at_late", "entering", "src/epoch/scope.c",
+        "  return atomic_load_explicit(&thread->looking, memory_order_acquire) == id ||\n"
+        "         atomic_load_explicit(&part->entered, memory_order_acquire) != 0;",
+        "  return atomic_load_explicit(&part->entered, memory_order_acquire) != 0 ||\n"
+        "         atomic_load_explicit(&thread->looking, memory_order_acquire) == id;"),
+    Bug("unseen_after_a_call", "by-id", "src/front/epochs.c",
+        "  scope_was_seen(named->epoch, id);\n", ""),
     Bug("owns_before_inside", "entering", "src/epoch/ending.c",
         "!e->descending && scope_threads_inside(e) == 0 &&\n"
         "              atomic_load_explicit(&e->lifetime.own, memory_order_seq_cst) == 0 &&",
@@ -66,23 +76,23 @@ BUGS = [
     Bug("ended_meanwhile", "last-free", "src/epoch/ending.c",
         "bool done = epoch_state(e) == EPOCH_CLOSING && !e->stepping", "bool done = !e->stepping"),
     Bug("left_unseen", "auto-close", "src/epoch/scope.c",
-        "relies on us to see that it left. */\n"
-        "  if (let_go(a) && UNLIKELY(open_id_of(e) != id || has_left(e)))",
-        "relies on us to see that it left. */\n  if (let_go(a) && UNLIKELY(open_id_of(e) != id))"),
+        "relies on it to see that. */\n"
+        "  if (entered == 0 && UNLIKELY(scope_open_id(e) != id || scope_has_left(e)))",
+        "relies on it to see that. */\n  if (entered == 0 && UNLIKELY(scope_open_id(e) != id))"),
     Bug("attached_meanwhile", "thread-leaves", "src/epoch/scope.c",
-        "if (epoch_id(e) == id && LOAD_RACING(a->part->attached) == a) /*", "if (id) /*"),
+        "bool is_mine = attach_is_valid(part, thread, e);", "bool is_mine = true;"),
     Bug("lock_sleeps_unseen", "lock", "src/os/lock.c",
         "while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0)",
         "while (atomic_exchange_explicit(&lock->word, 1, memory_order_acquire) != 0)"),
     Bug("claim_ends_unlocked", "spare-claim", "src/epoch/spare.c",
-        "  if (is_kept) plain->chunks.spare_seen = 0;\n"
-        "  else if (id == plain->chunks.spare_seen) chunk_cache_drop_spare(plain, index);\n"
-        "  else plain->chunks.spare_seen = id;\n"
+        "  if (is_kept) plain->store->chunks.spare_seen = 0;\n"
+        "  else if (id == plain->store->chunks.spare_seen) chunk_cache_drop_spare(plain, index);\n"
+        "  else plain->store->chunks.spare_seen = id;\n"
         "  epoch_unlock(e);\n",
         "  epoch_unlock(e);\n"
-        "  if (is_kept) plain->chunks.spare_seen = 0;\n"
-        "  else if (id == plain->chunks.spare_seen) chunk_cache_drop_spare(plain, index);\n"
-        "  else plain->chunks.spare_seen = id;\n"),
+        "  if (is_kept) plain->store->chunks.spare_seen = 0;\n"
+        "  else if (id == plain->store->chunks.spare_seen) chunk_cache_drop_spare(plain, index);\n"
+        "  else plain->store->chunks.spare_seen = id;\n"),
     Bug("two_owners", "owners", "src/epoch/epoch.c",
         "      atomic_store_explicit(&e->lifetime.owned, OWNED, memory_order_relaxed);\n", ""),
     Bug("owner_forgotten_in_wait", "owners", "src/epoch/epoch.c",

@@ -82,6 +82,13 @@ static unsigned count_held(void) {
   return count;
 }
 
+/* Those that are not settled: of threads, then of epochs. */
+static struct part *next_part(struct part *part) {
+  if (part && part->of_epochs) return parts_next_of_epochs(part);
+  struct part *next = part ? part->next_active : atomic_load_explicit(&active_parts, memory_order_relaxed);
+  return next ? next : parts_first_of_epochs();
+}
+
 /* Blocks that programs hold: in slabs, less those that lists keep, in chunks, and large ones. */
 static uint64_t count_live(void) {
   uint64_t live = 0;
@@ -95,12 +102,12 @@ static uint64_t count_live(void) {
     bool has_some = slab_count(word) >= run->threshold || run->unlinked || slab_all_free(word);
     if (has_some) EXPECT(word & SLAB_LISTED);
   }
-  for (struct part *p = atomic_load_explicit(&active_parts, memory_order_relaxed); p; p = p->next_active) {
+  for (struct part *p = next_part(NULL); p; p = next_part(p)) {
     uint64_t in_quarantine[CLASSES] = {0}; /* on their way to other parts */
     if (TSLAB_HARDENED) quarantine_count_remote(p, in_quarantine);
-    live -= p->remote.count;
+    if (part_has_store(p)) live -= p->store->remote.count;
     for (unsigned class = 0; class < CLASSES; class++)
-      live -= list_totals(p, class).length + p->bins[class].depot_blocks + in_quarantine[class];
+      live -= list_totals(p, class).length + part_bin(p, class)->depot_blocks + in_quarantine[class];
   }
   return live;
 }
@@ -112,6 +119,7 @@ static uint64_t count_calls(void) {
     struct class_totals totals = {0};
     for (struct part *p = atomic_load_explicit(&active_parts, memory_order_relaxed); p; p = p->next_active)
       heap_totals(p, class, &totals);
+    heap_epoch_totals(class, &totals);
     live += totals.allocations - totals.frees - heap_homeless_frees(class);
   }
   return live;
@@ -121,8 +129,8 @@ static uint64_t count_calls(void) {
 static void check_claims(void) {
   size_t kept = reserve_ready_bytes();
   for (struct part *p = atomic_load_explicit(&all_parts, memory_order_relaxed); p; p = p->next_part) {
-    EXPECT(p->chunks.count <= p->chunks.claimed);
-    kept += p->chunks.count * GRANULE;
+    EXPECT(p->store->chunks.count <= p->store->chunks.claimed);
+    kept += p->store->chunks.count * GRANULE;
   }
   for (struct thread *t = atomic_load_explicit(&all_threads, memory_order_relaxed); t; t = t->next) {
     const struct epoch *e = atomic_load_explicit(&t->spare, memory_order_relaxed);
@@ -139,6 +147,7 @@ static void check_all(void) {
     part_check(p);
     for (unsigned class = 0; class < CLASSES; class++) EXPECT(!p->settled || p->bins[class].listed == 0);
   }
+  for (struct part *p = parts_first_of_epochs(); p; p = parts_next_of_epochs(p)) part_check(p);
   part_check(&common_part);
   for (uint32_t i = 1; i <= lifetimes_made(); i++) epoch_check(epoch_at(i));
   pages_check();
@@ -411,6 +420,61 @@ static void entering_1(void) { close_it(); }
 static void entering_finish(void) {
   check_closed(epoch, 1);
   finish();
+}
+
+/* ---- by id: a thread allocates and frees there by calls that name it, without a scope, while it closes ----------- */
+
+static void by_id_setup(void) {
+  all_born();
+  explore_as(1);
+  epoch = open_epoch(0, 0);
+  explore_as(0);
+  for (unsigned i = 0; i < 2; i++) take_in(epoch, i, BUMPED); /* from now on the thread need not look it up */
+  take_in(epoch, 2, BUMPED);
+}
+static void by_id_0(void) {
+  give(0);
+  give(1);
+  void *block = tslab_epoch_malloc(epoch, BUMPED);
+  if (block) keep(0, block, BUMPED);
+}
+static void by_id_1(void) { close_it(); }
+static void by_id_fenced_setup(void) {
+  kernel_has_barrier = false;
+  by_id_setup();
+}
+/* A call that the close saw inside did what was left to it, so no thread has a part any more. */
+static void by_id_finish(void) {
+  const struct epoch *e = epoch_slot(epoch);
+  check_closed(epoch, 4);
+  for (const struct part *p = epoch_id(e) == epoch ? e->parts : NULL; p; p = p->next_of_epoch) EXPECT(!p->thread);
+  finish();
+}
+
+/* ---- slot again: an epoch closes and another begins in its slot, while a thread enters the one or the other ------ */
+
+static void slot_again_setup(void) {
+  all_born();
+  explore_as(1);
+  epoch = open_epoch(0, 0);
+  visit(1, epoch); /* the slot leads to this thread's part, a table to the other's */
+  visit(0, epoch);
+}
+static void slot_again_0(void) {
+  tslab_epoch which = __atomic_load_n(&epoch, __ATOMIC_ACQUIRE);
+  int error = tslab_epoch_enter(which);
+  EXPECT(error == 0 || error == ESHUTDOWN || error == ESTALE);
+  if (error != 0) return;
+  take(0, BUMPED);
+  EXPECT(tslab_epoch_leave(which) == 0);
+}
+static void slot_again_1(void) {
+  tslab_epoch before = epoch;
+  EXPECT(tslab_epoch_close(before, NULL) == 0);
+  child = open_epoch(0, 0);
+  __atomic_store_n(&epoch, child, __ATOMIC_RELEASE);
+  take_in(child, 0, BUMPED);
+  give(0);
 }
 
 /* ---- epoch close: two threads enter, allocate and leave while it closes ------------------------------------------ */
@@ -896,6 +960,11 @@ const struct scenario scenarios[] = {
      .run = {entering_0, entering_1}, .finish = entering_finish, .bound = 2},
     {.name = "entering-fenced", .setup = entering_fenced_setup, .run = {entering_0, entering_1},
      .finish = entering_finish, .bound = 2},
+    {.name = "by-id", .setup = by_id_setup, .run = {by_id_0, by_id_1}, .finish = by_id_finish, .bound = 2},
+    {.name = "by-id-fenced", .setup = by_id_fenced_setup, .run = {by_id_0, by_id_1}, .finish = by_id_finish,
+     .bound = 2},
+    {.name = "slot-again", .setup = slot_again_setup, .run = {slot_again_0, slot_again_1}, .finish = finish,
+     .bound = 2},
     {.name = "epoch-close", .setup = epoch_close_setup, .run = {epoch_close_0, epoch_close_1, epoch_close_2},
      .finish = epoch_close_finish, .bound = 1},
     {.name = "detaching", .setup = detaching_setup, .run = {detaching_0, detaching_1, detaching_2},

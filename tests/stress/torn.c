@@ -95,6 +95,7 @@ static void every_instruction(struct part *part, size_t size, bool bumps) {
     if (!WIFSTOPPED(status)) break;
     copy(child, &calls, sizeof calls);
     copy(child, part, sizeof *part);
+    if (part_has_store(part)) copy(child, part->store, sizeof *part->store);
     changes += part->sampling.sequence % 2;
     check_part(part, bumps);
   }

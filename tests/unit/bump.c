@@ -212,6 +212,8 @@ static void budgeted(void) {
 int main(void) {
   start_floors();
   options.reserve_bytes = 0;
+  options.sample = 0; /* a sampled call ends a chunk early */
+  current_part = part_acquire();
   const uint64_t before = bump_allocations();
   one_after_the_other();
   freeing();

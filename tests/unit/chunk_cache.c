@@ -11,7 +11,9 @@
 
 enum { MOST = MiB / GRANULE };
 
-static struct part part = {.plain = &part}, of_epoch = {.plain = &part};
+static struct notice notice;
+static struct part_store store = {.notice = &notice};
+static struct part part = {.plain = &part, .store = &store}, of_epoch = {.plain = &part};
 
 static struct run *buried(void) {
   struct run *chunk = chunk_new(1, NULL);
@@ -89,7 +91,7 @@ static void with_a_spare(void) {
   CHECK_COUNT(reserve_bytes(), ==, 6 * GRANULE);
   CHECK(chunk_cache_claim_spare(&part, 1, MOST - 2));
   CHECK_COUNT(pages_totals().returned - returned, ==, 3 * GRANULE);
-  CHECK_COUNT(part.chunks.count, ==, 2);
+  CHECK_COUNT(part.store->chunks.count, ==, 2);
   CHECK_COUNT(reserve_bytes(), ==, MiB);
   CHECK(!chunk_cache_claim_spare(&part, 2, MOST + 1) && chunk_cache_has_claimed(&part, 1, MOST - 2));
   CHECK(chunk_cache_claim_spare(&part, 2, 1) && !chunk_cache_has_claimed(&part, 1, 1));
@@ -100,7 +102,7 @@ static void with_a_spare(void) {
   CHECK_COUNT(reserve_bytes(), ==, 2 * GRANULE);
   CHECK(chunk_cache_claim_spare(&part, 3, 1));
   chunk_cache_end(&part);
-  CHECK_COUNT(part.chunks.count, ==, 0);
+  CHECK_COUNT(part.store->chunks.count, ==, 0);
   CHECK_COUNT(reserve_ready_bytes(), ==, 2 * GRANULE);
   CHECK_COUNT(reserve_bytes(), ==, 2 * GRANULE);
   CHECK_COUNT(reserve_empty(), ==, 2 * GRANULE);
@@ -111,8 +113,11 @@ static void with_a_spare(void) {
 static void among_many(void) {
   enum { THREADS = 64 };
   static struct part others[THREADS];
+  static struct part_store stores[THREADS];
   for (uint32_t i = 0; i < THREADS; i++) {
     others[i].plain = &others[i];
+    stores[i].notice = &notice;
+    others[i].store = &stores[i];
     CHECK(chunk_cache_claim_spare(&others[i], 10 + i, 1));
   }
   CHECK(chunk_cache_claim_spare(&part, 1, 1));
@@ -176,7 +181,7 @@ static uint64_t open_one(void) {
 static void check_kept(struct epoch *e) {
   CHECK_COUNT(atomic_load(&e->lifetime.own), ==, GRANULE);
   CHECK_COUNT(atomic_load(&e->lifetime.charged), ==, GRANULE);
-  CHECK_COUNT(current_thread->home->chunks.count, ==, KEPT);
+  CHECK_COUNT(current_thread->home->store->chunks.count, ==, KEPT);
   CHECK_COUNT(reserve_bytes(), <=, MiB);
 }
 
@@ -206,7 +211,7 @@ static void destroyed(void) {
   CHECK(tslab_epoch_destroy(id, &report) == 0); /* who asks for a report gets one of all */
   CHECK_COUNT(report.live_blocks, ==, BLOCKS + 1);
   CHECK_COUNT(report.bytes_recycled + report.bytes_returned, >=, CHUNKS * GRANULE + 100 * KiB);
-  CHECK_COUNT(current_thread->home->chunks.count, >=, CHUNKS); /* as without one, and the first, too */
+  CHECK_COUNT(current_thread->home->store->chunks.count, >=, CHUNKS); /* as without one, and the first, too */
   front_purge();
   CHECK_COUNT(reserve_bytes(), ==, 0);
 }

@@ -8,11 +8,18 @@
 enum { CLASS = 3, OTHER = 7, BLOCKS = 4000, CAP = 100 };
 
 static struct part part;
+static struct notice notice;
+static struct part_store store;
 static void *blocks[BLOCKS][2];
 static unsigned next_block;
 
 static void reset(void) {
   memset(&part, 0, sizeof part);
+  memset(&store, 0, sizeof store);
+  store.notice = &notice;
+  part.store = &store;
+  part.bins = store.bins;
+  part.batches = store.batches;
   part.unused_batch = 1;
   part.bins[CLASS].cap = part.bins[OTHER].cap = CAP;
   next_block = 0;

@@ -8,7 +8,9 @@
 
 enum { MOST = LARGE_CACHE_BYTES / GRANULE };
 
-static struct part part;
+static struct notice notice;
+static struct part_store store = {.notice = &notice};
+static struct part part = {.store = &store};
 static struct large_counts counts = {.is_own = true};
 
 static struct run *bury_new(size_t granules) {
@@ -122,7 +124,10 @@ static void neighbours(void) {
 static void all(void) {
   enum { OTHERS = LARGE_CACHES_BYTES / LARGE_CACHE_BYTES };
   static struct part others[OTHERS];
+  static struct part_store stores[OTHERS];
   for (size_t i = 0; i < OTHERS; i++) {
+    stores[i].notice = &notice;
+    others[i].store = &stores[i];
     struct run *whole = bury_new(MOST);
     CHECK(large_cache_has_room(&others[i], whole));
     large_cache_put(&others[i], whole);
@@ -139,7 +144,7 @@ static void all(void) {
   put_new(MOST);
   large_cache_flush(&part, true);
 
-  others[1].large.most++; /* a child forked between the two places where that is counted */
+  stores[1].large.most++; /* a child forked between the two places where that is counted */
   for (size_t i = 0; i < OTHERS; i++) {
     struct run *run = large_cache_take(&others[i], MOST);
     if (run) pages_free(run, false);

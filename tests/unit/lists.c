@@ -9,6 +9,8 @@
 enum { CLASS = 5, MOST = 4096 };
 
 static struct part part;
+static struct notice notice;
+static struct part_store store;
 static struct quarantine quarantine; /* nothing ever waits in it */
 static void *blocks[MOST][2];
 static uint64_t random_state = 1;
@@ -25,6 +27,11 @@ static struct chain chain_of(unsigned count) {
 
 static void reset(void) {
   memset(&part, 0, sizeof part);
+  memset(&store, 0, sizeof store);
+  store.notice = &notice;
+  part.store = &store;
+  part.bins = store.bins;
+  part.batches = store.batches;
   part.unused_batch = 1;
   part.quarantine = &quarantine;
 }

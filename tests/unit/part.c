@@ -1,5 +1,6 @@
 /* part: acquired, released to the pool with its lists, acquired again; in a fork child the other threads' parts are in
- * the pool, their lists given up, and no lock is held. One that holds nothing is settled: no walk meets it. */
+ * the pool, their lists given up, and no lock is held. One that holds nothing is settled: no walk meets it. Memory of
+ * epochs' blank parts goes back. */
 #include "unit.h"
 
 #include "heap/fast.h"
@@ -26,14 +27,14 @@ static void all_of_them(void) {
   for (unsigned i = 0; i < PARTS; i++) {
     parts[i] = part_acquire();
     check_new(parts[i], i + 1);
-    memset(parts[i]->batches, 0x11, sizeof parts[i]->batches); /* would show in a neighbour */
+    memset(parts[i]->batches, 0x11, sizeof parts[i]->store->batches); /* would show in a neighbour */
   }
   unsigned seen = 0;
   for (struct part *p = atomic_load(&all_parts); p; p = p->next_part) CHECK(p == parts[PARTS - ++seen]);
   CHECK_COUNT(seen, ==, PARTS);
   CHECK_COUNT(live_parts, ==, PARTS);
   CHECK_COUNT(unsettled_parts, ==, 0);
-  for (unsigned i = 0; i < PARTS; i++) memset(parts[i]->batches, 0, sizeof parts[i]->batches);
+  for (unsigned i = 0; i < PARTS; i++) memset(parts[i]->batches, 0, sizeof parts[i]->store->batches);
 }
 
 /* Also what waited to be handed to another part does not stay behind. */
@@ -48,7 +49,7 @@ static void pool(void) {
   heap_leave(one);
   part_release(one);
   CHECK_COUNT(slab_count(atomic_load(&slab->word)), ==, before + 1);
-  CHECK(!one->live && one->list[CLASS] == head && one->remote.count == 0);
+  CHECK(!one->live && one->list[CLASS] == head && one->store->remote.count == 0);
   CHECK_COUNT(live_parts, ==, PARTS - 1);
   CHECK_COUNT(unsettled_parts, ==, 1);
   CHECK(part_acquire() == one && one->live && one->list[CLASS] == head);
@@ -63,23 +64,17 @@ static unsigned count_active(void) {
   return active;
 }
 
-/* A part that waits in a pool with nothing leaves the list of active parts, and comes back with its next thread or
- * epoch; one that is in use, or holds something, stays. */
+/* A part that waits in the pool with nothing leaves the list of active parts, and comes back with its next thread; one
+ * that is in use, or holds something, stays. Parts of epochs are in no such list. */
 static void settling(void) {
-  static struct lifetime lifetimes[PARTS];
-  struct part *blank[PARTS];
   const unsigned before = count_active();
-  for (unsigned i = 0; i < PARTS; i++) CHECK((blank[i] = part_take_blank(&lifetimes[i])) != NULL);
-  CHECK_COUNT(count_active(), ==, before + PARTS);
-  CHECK(!part_settle(blank[0]));
-  for (unsigned i = 0; i < PARTS; i++) part_give_back(blank[i]);
-  for (unsigned i = 0; i < PARTS; i++) CHECK(part_settle(blank[i]) && !part_settle(blank[i]));
+  CHECK(!part_settle(parts[7]));
+  for (unsigned i = 10; i < PARTS; i++) part_release(parts[i]);
+  for (unsigned i = 10; i < PARTS; i++) CHECK(part_settle(parts[i]) && !part_settle(parts[i]));
+  CHECK_COUNT(count_active(), ==, before - (PARTS - 10));
+  CHECK(part_guard(parts[10]) == &common_part.lock && part_guard(parts[0]) == &parts[0]->lock);
+  for (unsigned i = PARTS; i-- > 10;) CHECK(part_acquire() == parts[i] && !parts[i]->settled);
   CHECK_COUNT(count_active(), ==, before);
-  CHECK(part_guard(blank[0]) == &common_part.lock && part_guard(parts[0]) == &parts[0]->lock);
-  struct part *const again = part_take_blank(&lifetimes[0]);
-  CHECK(again == blank[PARTS - 1] && !again->settled && count_active() == before + 1);
-  part_give_back(again);
-  CHECK(part_settle(again));
 
   CHECK(heap_refill(parts[7], CLASS) != NULL);
   part_release(parts[7]);
@@ -112,7 +107,7 @@ static void live_as_child(void) {
   CHECK(current_part->live && current_part->list[CLASS] != CHAIN_END); /* the forking thread's own stays whole */
   for (unsigned i = 0; i < PARTS; i++) {
     struct part *const part = part_acquire();
-    CHECK(part != current_part && list_is_empty(part) && part->remote.count == 0);
+    CHECK(part != current_part && list_is_empty(part) && part->store->remote.count == 0);
     part_check(part);
     CHECK(heap_refill(part, CLASS) != NULL);
   }
@@ -139,6 +134,64 @@ static void forks(void) {
   CHECK(parts[5]->live && parts[5]->list[CLASS] != CHAIN_END);
 }
 
+/* ---- parts of epochs --------------------------------------------------------------------------------------------- */
+
+enum { BLANKS = 10 * PART_SPAN };
+static struct part *blanks[BLANKS];
+
+static unsigned count_of_epochs(void) {
+  unsigned count = 0;
+  for (struct part *p = parts_first_of_epochs(); p; p = parts_next_of_epochs(p)) count += p->of_epochs;
+  return count;
+}
+
+static uint64_t sum_of_locks(void) {
+  uint64_t sum = parts_folded_locks.taken;
+  for (struct part *p = parts_first_of_epochs(); p; p = parts_next_of_epochs(p)) sum += p->lock.taken;
+  return sum;
+}
+
+static void take_blanks(struct lifetime *lifetime) {
+  for (unsigned i = 0; i < BLANKS; i++) {
+    blanks[i] = part_take_blank(lifetime);
+    CHECK(blanks[i] != NULL && blanks[i]->live && blanks[i]->lifetime == lifetime);
+    CHECK(blanks[i]->list[CLASS] == CHAIN_END);
+    CHECK(!part_has_store(blanks[i]) && (uintptr_t)blanks[i] % PART_ALIGNMENT == 0);
+  }
+}
+
+/* Granules whose parts are all blank go back, but for those that are kept until the next trim but one. What their parts
+ * had counted still counts. */
+static void blank_parts(void) {
+  struct lifetime *const lifetime = lifetime_make();
+  current_part = parts[5];
+  const unsigned here = parts_here;
+  take_blanks(lifetime);
+  CHECK_COUNT(count_of_epochs(), ==, BLANKS);
+  for (unsigned i = 0; i < BLANKS; i++) blanks[i]->bump.allocations = i;
+  const uint64_t bumped = bump_allocations(), locks = sum_of_locks(), returned = pages_totals().returned;
+  for (unsigned i = 0; i < BLANKS; i++) part_give_back(blanks[i]);
+  CHECK_COUNT(count_of_epochs(), ==, SPANS_KEPT * PART_SPAN);
+  CHECK_COUNT(parts_here, ==, here + SPANS_KEPT * PART_SPAN);
+  CHECK_COUNT(pages_totals().returned - returned, ==, (10 - SPANS_KEPT) * GRANULE);
+  CHECK_COUNT(bump_allocations(), ==, bumped);
+  CHECK_COUNT(sum_of_locks(), ==, locks + BLANKS);
+  const size_t committed = pages_totals().committed;
+  for (int round = 0; round < 3; round++) {
+    for (unsigned i = 0; i < BLANKS; i++) blanks[i] = part_take_blank(lifetime);
+    CHECK_COUNT(count_of_epochs(), ==, BLANKS);
+    for (unsigned i = 0; i < BLANKS; i++) part_give_back(blanks[i]);
+  }
+  CHECK_COUNT(parts_trim(false), ==, 0); /* all were needed since the last time */
+  blanks[0] = part_take_blank(lifetime);
+  part_give_back(blanks[0]);
+  CHECK_COUNT(parts_trim(false), ==, (SPANS_KEPT - 1) * GRANULE);
+  CHECK_COUNT(parts_trim(true), ==, GRANULE);
+  CHECK_COUNT(parts_here, ==, here);
+  CHECK_COUNT(pages_totals().committed, ==, committed);
+  CHECK_COUNT(bump_allocations(), ==, bumped);
+}
+
 int main(void) {
   start_floors();
   CHECK(current_part == &empty_part);
@@ -146,5 +199,6 @@ int main(void) {
   pool();
   settling();
   forks();
+  blank_parts();
   return 0;
 }

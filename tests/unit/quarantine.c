@@ -106,7 +106,7 @@ static void of_another_part(void) {
   CHECK_COUNT(remote[CLASS], ==, 50);
   check_ring();
   quarantine_empty(here);
-  CHECK_COUNT(here->remote.count, ==, 50);
+  CHECK_COUNT(here->store->remote.count, ==, 50);
   heap_flush_remote(here);
 }
 

@@ -1,6 +1,7 @@
 /* scope: which part a thread's malloc goes to, how often it is inside, and what stays attached when it has left. */
 #include "unit.h"
 
+#include "base/options.h"
 #include "epoch/ending.h"
 #include "epoch/scope.h"
 #include "front/front.h"
@@ -17,7 +18,7 @@ static struct part *part_of(uint64_t id) { return epoch_slot(id)->parts; }
 
 static void check_inside(uint64_t id, unsigned entered) {
   CHECK_COUNT(scope_threads_inside(epoch_slot(id)), ==, entered > 0);
-  if (part_of(id) && part_of(id)->attached) CHECK_COUNT(part_of(id)->attached->entered, ==, entered);
+  if (part_of(id)) CHECK_COUNT(part_of(id)->entered, ==, entered);
 }
 
 static void check_current(struct part *part, uint64_t id, unsigned depth) {
@@ -56,19 +57,37 @@ static void nesting(void) {
   check_current(me->home, 0, 0);
 }
 
-/* The last few stay attached; what lies further back is detached, and goes when it holds nothing. */
-static void attachment(void) {
-  uint64_t ids[ATTACHED_IDLE + 3];
-  enum { COUNT = sizeof ids / sizeof ids[0] };
-  for (unsigned i = 0; i < COUNT; i++) {
+static uint64_t locks_taken(void) {
+  uint64_t taken = threads_lock.taken + parts_lock.taken;
+  for (unsigned i = 0; i < EPOCH_LOCKS; i++) taken += epoch_locks[i].lock.taken;
+  for (struct part *p = atomic_load(&all_parts); p; p = p->next_part) taken += p->lock.taken;
+  for (struct part *p = parts_first_of_epochs(); p; p = parts_next_of_epochs(p)) taken += p->lock.taken;
+  return taken;
+}
+
+/* A thread's part stays attached, however many others it enters: to enter again takes no lock, and finds the same part
+ * with the same chunk. */
+static void attachment(unsigned count) {
+  uint64_t *const ids = tslab_malloc(count * sizeof *ids);
+  struct part **const parts = tslab_malloc(count * sizeof *parts);
+  for (unsigned i = 0; i < count; i++) {
     ids[i] = open_one();
-    CHECK(scope_enter(current_thread, ids[i]) == 0 && scope_leave(current_thread, ids[i]) == 0);
+    CHECK(scope_enter(current_thread, ids[i]) == 0);
+    parts[i] = current_part;
+    tslab_free(tslab_malloc(100));
+    CHECK(scope_leave(current_thread, ids[i]) == 0);
   }
-  for (unsigned i = 0; i < COUNT; i++) CHECK_COUNT(part_of(ids[i]) != NULL, ==, i >= COUNT - ATTACHED_IDLE);
-  struct part *const kept = part_of(ids[COUNT - 1]);
-  CHECK(scope_enter(current_thread, ids[COUNT - 1]) == 0 && current_part == kept);
-  CHECK(scope_leave(current_thread, ids[COUNT - 1]) == 0);
-  for (unsigned i = 0; i < COUNT; i++) CHECK(ending_close(ids[i], NULL) == 0);
+  const uint64_t taken = locks_taken();
+  for (unsigned round = 0; round < 2; round++)
+    for (unsigned i = 0; i < count; i++) {
+      CHECK(scope_enter(current_thread, ids[i]) == 0 && current_part == parts[i]);
+      tslab_free(tslab_malloc(100));
+      CHECK(scope_leave(current_thread, ids[i]) == 0);
+    }
+  CHECK_COUNT(locks_taken(), ==, taken);
+  for (unsigned i = 0; i < count; i++)
+    CHECK(ending_close(ids[i], NULL) == 0 && epoch_error(epoch_slot(ids[i]), ids[i]));
+  tslab_free(ids), tslab_free(parts);
 }
 
 static uint64_t shared;
@@ -78,14 +97,13 @@ static void *holds(void *unused) {
   int error;
   struct part *const part = front_part();
   CHECK(part != NULL);
-  struct attached *const a = scope_hold(current_thread, shared, &error);
-  CHECK(a != NULL && a->entered == 1 && a->part->attached == a && current_part == part);
+  theirs = scope_hold(current_thread, shared, &error);
+  CHECK(theirs != NULL && theirs->entered == 1 && theirs->thread == current_thread && current_part == part);
   CHECK_COUNT(scope_threads_inside(epoch_slot(shared)), ==, 1);
-  theirs = a->part;
   current_part = theirs;
   CHECK(heap_refill(theirs, 5) != NULL); /* a slab, so that the part waits with the epoch */
   current_part = part;
-  scope_let_go(a);
+  scope_let_go(theirs, shared);
   CHECK_COUNT(scope_threads_inside(epoch_slot(shared)), ==, 0);
   return unused;
 }
@@ -95,7 +113,7 @@ static void handing_on(void) {
   pthread_t thread;
   shared = open_one();
   CHECK(pthread_create(&thread, NULL, holds, NULL) == 0 && pthread_join(thread, NULL) == 0);
-  CHECK(part_of(shared) == theirs && !theirs->attached && !theirs->live && theirs->slab_granules == 1);
+  CHECK(part_of(shared) == theirs && !theirs->thread && !theirs->live && theirs->slab_granules == 1);
   CHECK(scope_enter(current_thread, shared) == 0 && current_part == theirs && theirs->thread == current_thread);
   CHECK(scope_leave(current_thread, shared) == 0);
   ending_close(shared, NULL);
@@ -117,9 +135,13 @@ static void shut(void) {
 }
 
 int main(void) {
+  options.scavenger = 0; /* it takes locks, too */
   CHECK(front_part() != NULL && current_thread != NULL);
   nesting();
-  attachment();
+  options.sample = 0; /* a call that is timed may take a lock */
+  attachment(9);
+  attachment(1000);
+  attachment(100000);
   handing_on();
   shut();
   return 0;

@@ -41,7 +41,7 @@ static void reused(void) {
   struct part *const part = e->parts;
   struct run *const chunk = part->bump.chunk;
   CHECK(chunk != NULL && epoch_state(e) == EPOCH_SPARE && epoch_error(e, first) == ESTALE);
-  CHECK(part->attached->id == ATTACHED_SPARE && scope_enter(current_thread, first) == ESTALE);
+  CHECK(part->thread == current_thread && scope_enter(current_thread, first) == ESTALE);
   CHECK_COUNT(spares_reserve_bytes() - before, ==, GRANULE);
   const uint64_t next = spare_open(current_thread, "two", TSLAB_EPOCH_DESTROYABLE);
   CHECK(epoch_slot(next) == e && next != first && kept() == NULL && epoch_error(e, next) == 0);

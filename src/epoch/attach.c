@@ -1,0 +1,107 @@
+/* attach: see attach.h.                                                                              floor: epoch */
+#include "epoch/attach.h"
+
+#include "os/os.h"
+#include <string.h>
+
+struct lock threads_lock;
+
+/* Tables smaller than a granule are pieces; each size has a chain of those that were given up. */
+#define PIECE_LOGS 12
+static struct {
+  struct attachment *free[PIECE_LOGS]; /* the next one through entry 0's part */
+  struct cuttings cuttings;
+} own;
+
+static size_t bytes_of(uint32_t log) { return sizeof(struct attachment) << log; }
+_Static_assert(sizeof(struct attachment) << PIECE_LOGS == GRANULE, "larger ones are granules");
+
+static struct attachment *take_piece(uint32_t log) {
+  lock_take(&threads_lock);
+  struct attachment *piece = own.free[log];
+  if (piece) own.free[log] = (struct attachment *)(void *)piece->part;
+  else piece = pages_cut(&own.cuttings, bytes_of(log));
+  lock_release(&threads_lock);
+  return piece ? memset(piece, 0, bytes_of(log)) : NULL;
+}
+
+static struct attachment *take_run(uint32_t log) {
+  bool zero = false;
+  struct run *run = pages_alloc(bytes_of(log) / GRANULE, GRANULE, RUN_META, &zero, NULL);
+  if (!run) return NULL;
+  return zero ? (void *)run_start(run) : memset(run_start(run), 0, bytes_of(log));
+}
+
+static void give_up(struct attachment *entries, uint32_t log) {
+  if (log == ATTACH_FIRST_LOG) return;
+  if (log >= PIECE_LOGS) {
+    bool clean = os_purge(entries, bytes_of(log)); /* a thread that had so many epochs may not want it again */
+    pages_count_purge(bytes_of(log), clean);
+    pages_free(pages_run_of(entries), clean);
+    return;
+  }
+  lock_take(&threads_lock);
+  entries->part = (struct part *)(void *)own.free[log];
+  own.free[log] = entries;
+  lock_release(&threads_lock);
+}
+
+void attach_start(struct attachments *table) {
+  memset(table->first, 0, sizeof table->first);
+  table->entries = table->first;
+  table->log = ATTACH_FIRST_LOG;
+  table->used = 0;
+}
+
+void attach_end(struct attachments *table) {
+  give_up(table->entries, table->log);
+  attach_start(table);
+}
+
+void attach_put(struct attachments *table, uint32_t slot, struct part *part) {
+  uint32_t mask = ((uint32_t)1 << table->log) - 1, i = attach_place(table, slot);
+  while (table->entries[i].slot != 0 && table->entries[i].slot != slot) i = (i + 1) & mask;
+  table->used += table->entries[i].slot == 0;
+  table->entries[i] = (struct attachment){part, slot};
+}
+
+static bool is_stale(const struct attachment *entry, const struct thread *thread) {
+  return entry->slot == 0 || !attach_is_valid(entry->part, thread, epoch_at(entry->slot));
+}
+
+static void build(struct attachments *table, const struct thread *thread, const struct attachment *from,
+                  uint32_t count) {
+  for (uint32_t i = 0; i < count; i++)
+    if (!is_stale(&from[i], thread)) attach_put(table, from[i].slot, from[i].part);
+}
+
+/* The table is twice as long as it must be, so that it is built anew only after as many more entries as it took. */
+static uint32_t log_for(const struct attachments *table, const struct thread *thread) {
+  uint32_t valid = 0, log = ATTACH_FIRST_LOG;
+  for (uint32_t i = 0; i < (uint32_t)1 << table->log; i++) valid += !is_stale(&table->entries[i], thread);
+  while ((uint64_t)1 << log < 2 * ((uint64_t)valid + 1)) log++;
+  return log;
+}
+
+bool attach_make_room(struct attachments *table, const struct thread *thread) {
+  if (LIKELY(table->used < (uint64_t)3 << table->log >> 2)) return true;
+  struct attachment first[1 << ATTACH_FIRST_LOG];
+  struct attachment *before = table->entries, *entries = table->first;
+  uint32_t log_before = table->log, log = log_for(table, thread);
+  if (log > ATTACH_FIRST_LOG) entries = log < PIECE_LOGS ? take_piece(log) : take_run(log);
+  if (!entries) return false;
+  memcpy(first, table->first, sizeof first); /* it may be what the entries are, and what they will be */
+  if (log_before == ATTACH_FIRST_LOG) before = first;
+  memset(table->first, 0, sizeof table->first);
+  table->entries = entries;
+  table->log = log;
+  table->used = 0;
+  build(table, thread, before, (uint32_t)1 << log_before);
+  give_up(before, log_before);
+  return true;
+}
+
+void attach_freeze(void) {
+  memset(own.free, 0, sizeof own.free);
+  own.cuttings = (struct cuttings){NULL, NULL};
+}

@@ -1,0 +1,173 @@
+/* store: see store.h.                                                                                floor: heap */
+#include "heap/store.h"
+
+#include "heap/quarantine.h"
+#include "os/os.h"
+#include <string.h>
+
+struct lock parts_lock, walk_lock;
+const struct quarantine no_quarantine;
+struct stored *_Atomic all_stored;
+struct stores_folded stores_folded;
+
+static struct {
+  struct stored *unused, *gone; /* with memory, and without, through next_unused */
+  unsigned count, least;        /* of `unused`, now and since the last trim */
+  struct cuttings stores, stored;
+} own;
+
+#define STORE_BYTES (sizeof(struct part_store) + (TSLAB_HARDENED ? sizeof(struct quarantine) : 0))
+_Static_assert(STORE_BYTES <= GRANULE / 2, "several to a granule");
+
+/* A store has pages of its own, so that its memory can go back, unless pages are so large that it would be a waste. */
+static bool has_own_pages(void) { return os_page_size <= GRANULE / 4; }
+static size_t bytes_of_store(void) { return has_own_pages() ? round_up(STORE_BYTES, os_page_size) : STORE_BYTES; }
+
+static struct stored *new_stored(void) {
+  struct part_store *store = pages_cut(&own.stores, bytes_of_store());
+  struct stored *stored = store ? pages_cut(&own.stored, sizeof(struct stored)) : NULL;
+  if (!stored) return NULL;
+  stored->store = store;
+  stored->next = atomic_load_explicit(&all_stored, memory_order_relaxed);
+  atomic_store_explicit(&all_stored, stored, memory_order_release); /* pairs with stored_first */
+  return stored;
+}
+
+static struct stored *pop_unused(void) {
+  struct stored *stored = own.unused;
+  if (!stored) return NULL;
+  own.unused = stored->next_unused;
+  own.least = (unsigned)min_size(own.least, --own.count);
+  return stored;
+}
+
+struct stored *store_take(void) {
+  struct stored *stored = pop_unused();
+  if (stored) return stored;
+  if (!(stored = own.gone)) return new_stored();
+  own.gone = stored->next_unused;
+  return stored;
+}
+
+static void attach(struct part *part, struct part_store *store, struct notice *notice) {
+  store->notice = notice;
+  part->bins = store->bins;
+  part->batches = store->batches;
+  __atomic_store_n(&part->store, store, __ATOMIC_RELEASE); /* pairs with part_has_store */
+  atomic_store_explicit(&notice->part, part, memory_order_release); /* pairs with notice_part */
+}
+
+void store_give_to(struct part *part, struct stored *stored) {
+  struct part_store *store = stored->store;
+  store->stored = stored;
+  if (TSLAB_HARDENED) part->quarantine = (struct quarantine *)(void *)(store + 1);
+  attach(part, store, &stored->notice);
+}
+
+void store_keep(struct part *part, struct part_store *store, struct notice *notice) {
+  store->remote.room = REMOTE_BYTES;
+  attach(part, store, notice);
+}
+
+struct stored *store_leave(struct part *part) {
+  struct part_store *store = part->store;
+  if (!store) return NULL;
+  INVARIANT(1, store->remote.count == 0 && store->large.count == 0 && store->chunks.count == 0);
+  part->free_batch = 0;
+  part->unused_batch = 1;
+  if (TSLAB_HARDENED) part->quarantine = (struct quarantine *)(uintptr_t)&no_quarantine;
+  atomic_store_explicit(&store->notice->part, NULL, memory_order_release); /* pairs with notice_part */
+  __atomic_store_n(&part->store, NULL, __ATOMIC_RELEASE);
+  part->bins = NULL;
+  part->batches = NULL;
+  return store->stored;
+}
+
+/* ---- counters ---------------------------------------------------------------------------------------------------- */
+
+/* Under walk_lock and parts_lock. */
+static void fold(struct part_store *store) {
+  for (unsigned class = 0; class < CLASSES; class++) {
+    struct bin *to = &stores_folded.bins[class], *from = &store->bins[class];
+    STORE_RACING(to->allocations, to->allocations + from->allocations);
+    STORE_RACING(to->frees, to->frees + from->frees);
+    STORE_RACING(to->remote_frees, to->remote_frees + from->remote_frees);
+    STORE_RACING(to->refills, to->refills + from->refills);
+    STORE_RACING(to->overflows, to->overflows + from->overflows);
+    STORE_RACING(to->born, to->born + from->born);
+    STORE_RACING(to->retired, to->retired + from->retired);
+    memset(from, 0, sizeof *from);
+  }
+  STORE_RACING(stores_folded.first_use_bytes, stores_folded.first_use_bytes + store->first_use_bytes);
+}
+
+/* ---- memory goes back -------------------------------------------------------------------------------------------- */
+
+#define FOLDED_AT_ONCE 8 /* under parts_lock: some ten microseconds */
+
+static struct stored *fold_unused(unsigned most) {
+  struct stored *going = NULL, *stored;
+  lock_take(&parts_lock);
+  for (; most > 0 && (stored = pop_unused()); most--) {
+    fold(stored->store);
+    stored->next_unused = going;
+    going = stored;
+  }
+  lock_release(&parts_lock);
+  return going;
+}
+
+static void purge(struct stored *stored) {
+  bool done = os_purge(stored->store, bytes_of_store());
+  pages_count_purge(bytes_of_store(), done);
+  if (!done) memset(stored->store, 0, STORE_BYTES);
+  lock_take(&parts_lock);
+  stored->next_unused = own.gone;
+  own.gone = stored;
+  lock_release(&parts_lock);
+}
+
+/* Caller holds walk_lock. */
+static size_t purge_unused(unsigned most) {
+  size_t bytes = 0;
+  while (most > 0 && has_own_pages()) {
+    unsigned count = (unsigned)min_size(most, FOLDED_AT_ONCE);
+    struct stored *going = fold_unused(count), *next;
+    if (!going) break;
+    for (; going; going = next, bytes += bytes_of_store()) {
+      next = going->next_unused;
+      purge(going);
+    }
+    most -= count;
+  }
+  return bytes;
+}
+
+/* Where a thread adds up counters just then, which may take long, whoever comes next gives memory back. */
+void store_give_up(struct stored *stored) {
+  lock_take(&parts_lock);
+  stored->next_unused = own.unused;
+  own.unused = stored;
+  bool is_too_much = ++own.count > STORES_KEPT;
+  lock_release(&parts_lock);
+  if (!is_too_much || !lock_try(&walk_lock)) return;
+  purge_unused(1);
+  lock_release(&walk_lock);
+}
+
+size_t stores_trim(bool all) {
+  lock_take(&walk_lock);
+  lock_take(&parts_lock);
+  unsigned going = all ? own.count : own.least;
+  own.least = own.count - going;
+  lock_release(&parts_lock);
+  size_t bytes = purge_unused(going);
+  lock_release(&walk_lock);
+  return bytes;
+}
+
+void stores_freeze(void) {
+  own.unused = own.gone = NULL;
+  own.count = own.least = 0;
+  own.stores = own.stored = (struct cuttings){NULL, NULL};
+}
