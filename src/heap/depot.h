@@ -20,8 +20,9 @@ HIDDEN struct chain depot_take(struct part *part, unsigned class);
 /* The oldest batch of the class, if it has no more than `most` blocks; count 0 when there is none. */
 HIDDEN struct chain depot_take_oldest(struct part *part, unsigned class, unsigned most);
 
-/* The first blocks of the class's oldest batch, at most `most`, with `behind` behind them. If a link of the batch leads
- * astray, *astray becomes the whole batch, and `behind` is returned alone. The caller returns *astray, which tells it. */
+/* The first blocks of the class's oldest batch, at most `most`, with `behind` behind them. If a link of the batch
+ * leads astray, *astray becomes the whole batch, and `behind` is returned alone. The caller returns *astray, which
+ * tells it. */
 HIDDEN struct chain depot_take_some(struct part *part, unsigned class, unsigned most, struct chain behind,
                                     struct chain *astray);
 

@@ -78,7 +78,7 @@ HIDDEN bool os_barrier_everywhere(void);
  * kernel has no such pages. */
 HIDDEN _Atomic uint32_t *os_fork_witness(void);
 
-/* Makes committed pages resident. False where the kernel cannot, or has no memory: some of them may be resident then. */
+/* Makes committed pages resident. False where the kernel cannot, or has no memory: some may be resident then. */
 HIDDEN bool os_populate(void *at, size_t length);
 
 /* The same on huge pages, where the length holds any and the system allows them. What is purged later comes back on

@@ -137,9 +137,9 @@ HIDDEN bool pages_resize(struct run *run, size_t granules);
 HIDDEN size_t pages_purge(uint64_t tick, size_t most);
 
 /* Memory ahead of need (docs/decisions/0041). A thread that fills one run after the other notes the granules of each.
- * pages_growth_is_foreseen returns true if the heap is large, has grown, and has little free memory that is resident; it
- * takes no lock and may err. pages_populate then makes clean memory next to the frontier resident, on huge pages where
- * the system has them, and returns how many bytes. These count as dirty: what nobody takes is purged. */
+ * pages_growth_is_foreseen returns true if the heap is large, has grown, and has little free memory that is resident.
+ * It takes no lock and may err. pages_populate then makes clean memory next to the frontier resident, on huge pages
+ * where the system has them, and returns how many bytes. These count as dirty: what nobody takes is purged. */
 #define AHEAD_LEAST_HEAP (64 * MiB)
 #define AHEAD_SHARE      32 /* of what is in use, one part in so many should be free and resident, */
 #define AHEAD_MOST       (8 * MiB)

@@ -188,8 +188,8 @@ static void populate_in_a_child(void) {
   pages_check();
 }
 
-/* A heap that is large and grows gets resident memory ahead of need: a share of it, which counts as dirty, serves whoever
- * comes next, and is purged when nobody comes. */
+/* A heap that is large and grows gets resident memory ahead of need: a share of it, which counts as dirty, serves
+ * whoever comes next, and is purged when nobody comes. */
 static void ahead_of_need(void) {
   const size_t much = AHEAD_LEAST_HEAP >> GRANULE_SHIFT, enough = much / AHEAD_SHARE / 2;
   pages_purge(UINT64_MAX, SIZE_MAX);
