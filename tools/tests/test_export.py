@@ -23,6 +23,7 @@ from tslab import process, served
 from tslab.cli import main
 from tslab.errors import LabError
 from tslab.live import Exporter, Server, address_of
+from tslab.scrape import Scraper
 
 MINE = os.getpid()
 HOUR_NS = 3600 * 10**9
@@ -53,9 +54,9 @@ def shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def put(folder: Path, rows: dict[str, list[dict[str, Any]]]) -> None:
-    now = time.time_ns()
-    data = segments.make(segments.published(), rows, pid=MINE, started_ns=now, realtime_ns=now)
+def put(folder: Path, rows: dict[str, list[dict[str, Any]]], **how: int) -> None:
+    how = {"pid": MINE, "monotonic_ns": time.monotonic_ns()} | how
+    data = segments.make(segments.published(), rows, started_ns=time.time_ns(), realtime_ns=time.time_ns(), **how)
     (folder / f"tslab.{MINE}").write_bytes(data)
 
 
@@ -124,6 +125,22 @@ def test_segments_that_lie_are_refused_and_counted(shared_memory: Path) -> None:
     place.unlink()
     exporter._seen_at = float("-inf")
     assert values(scrape(exporter), "exporter_processes") == [0]
+
+
+def test_figures_of_another_process_are_not_shown_as_this_one_s(shared_memory: Path) -> None:
+    """A layout that was checked for one process serves another, but its namespace is its own."""
+    found = process.look(MINE)
+    assert found
+    scraper = Scraper()
+    for how, read in (
+        ({"pid_namespace": found.pid_namespace}, 1),
+        ({"pid_namespace": found.pid_namespace - 1}, 0),
+        ({"monotonic_ns": found.started_ns - 1}, 0),
+        ({}, 1),
+    ):
+        put(shared_memory, ROWS, **how)
+        assert len(scraper.look()) == read, how
+    assert scraper.refused == 0
 
 
 @contextmanager

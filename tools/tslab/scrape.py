@@ -86,9 +86,9 @@ class Scraper:
         layout = self._layout(fetch, size)
         if layout.pid != process.inner_pid:
             raise Unreadable(f"it says it is of process {layout.pid}")
-        if layout.started_realtime_ns / 1e9 < process.started - 2:
-            return None  # left by an earlier process of this number; nothing is wrong with the new one
         snapshot = read_snapshot(fetch, layout, _ATTEMPTS, TABLES)
+        if processes.why_not_its(process, layout.pid, layout.pid_namespace, snapshot.monotonic_ns):
+            return None  # another process's; nothing is wrong with this one
         if not snapshot.rows.get(PROCESS):
             raise Unreadable("it has no row for the process")
         age = time.clock_gettime_ns(time.CLOCK_MONOTONIC) - snapshot.monotonic_ns
@@ -115,7 +115,7 @@ class Scraper:
             if len(self._layouts) >= _MOST_LAYOUTS:
                 self._layouts.clear()
             self._layouts[key] = layout
-        return replace(layout, pid=words[4], started_realtime_ns=words[6])
+        return replace(layout, pid=words[4], pid_namespace=words[5], started_realtime_ns=words[6])
 
 
 def _program(command: str) -> str:
