@@ -127,8 +127,8 @@ def make(
     data = bytearray(
         HEADER.pack(
             MAGIC, VERSION, HEADER.size, end, pid, pid_namespace, started_ns, len(specs), first, len(bounds),
-            TABLE.size, FIELD.size, head, tables_at, fields_at, bounds_at, strings_at, len(strings), *snapshots_at, offset, number,
-            library.encode().ljust(128, b"\0"),
+            TABLE.size, FIELD.size, head, tables_at, fields_at, bounds_at, strings_at, len(strings), *snapshots_at,
+            offset, number, library.encode().ljust(128, b"\0"),
         )
     )  # fmt: skip
     older = bytearray(len(snapshot))
