@@ -155,6 +155,13 @@ def test_the_rules_by_promtool() -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_each_alert_fires_in_the_tests_of_the_rules() -> None:
+    groups = yaml.safe_load((DEPLOY / "rules.yml").read_text())["groups"]
+    alerts = {rule["alert"] for group in groups for rule in group["rules"] if "alert" in rule}
+    expected = re.findall(r'alertname="(\w+)"', (DEPLOY / "rules_test.yml").read_text())
+    assert alerts == set(expected)
+
+
 def test_the_dashboard_is_what_its_script_writes() -> None:
     done = subprocess.run([sys.executable, "dashboard.py"], cwd=DEPLOY, capture_output=True, text=True, check=True)
     assert done.stdout == (DEPLOY / "dashboard.json").read_text()
