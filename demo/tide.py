@@ -85,9 +85,12 @@ class Result:
 
     @classmethod
     def read(cls, path: Path) -> Result:
-        raw = json.loads(path.read_text())
-        raw["watched"] = {name: Run(**run) for name, run in raw["watched"].items()}
-        return cls(**raw)
+        try:
+            raw = json.loads(path.read_text())
+            raw["watched"] = {name: Run(**run) for name, run in raw["watched"].items()}
+            return cls(**raw)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DemoError(f"{path} is no result of this demo: {error}") from error
 
     def write(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
