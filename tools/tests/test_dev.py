@@ -78,6 +78,8 @@ def test_options_that_a_subcommand_does_not_take(place: Path, name: str) -> None
         (("bench", "quick"), "./dev bench does not take 'quick'"),
         (("bench", "--quick", "--budget"), "./dev bench: --budget needs a value"),
         (("bench", "--budget", "5", "extra"), "./dev bench does not take 'extra'"),
+        (("demo", "nothing"), "no demo 'nothing'; ./dev demo, or ./dev demo redis"),
+        (("demo", "redis", "tide"), "./dev demo does not take 'tide'"),
         (("nothing",), "no subcommand 'nothing'; ./dev help lists them"),
         (("nothing", "--help"), "no subcommand 'nothing'"),
         (("help", "nothing"), "no subcommand 'nothing'"),
