@@ -84,7 +84,7 @@ def small() -> list[Spec]:
 def make(
     specs: Sequence[Spec], rows: Rows, *, bounds: Sequence[int] = BOUNDS, number: int = 1, pid: int = 4711,
     realtime_ns: int = 1_700_000_000_000_000_000, monotonic_ns: int = 5_000_000_000,
-    started_ns: int = 1_600_000_000 * 10**9,
+    started_ns: int = 1_600_000_000 * 10**9, pid_namespace: int = 0,
     library: str = "temporal-slab 0.1.0 (release, gcc 12.2.0)",
 ) -> bytearray:  # fmt: skip
     strings = bytearray(b"\0")
@@ -126,9 +126,9 @@ def make(
     tables_at, fields_at, bounds_at, strings_at, *snapshots_at = places
     data = bytearray(
         HEADER.pack(
-            MAGIC, VERSION, HEADER.size, end, pid, 0, started_ns, len(specs), first, len(bounds), TABLE.size,
-            FIELD.size, head, tables_at, fields_at, bounds_at, strings_at, len(strings), *snapshots_at, offset, number,
-            library.encode().ljust(128, b"\0"),
+            MAGIC, VERSION, HEADER.size, end, pid, pid_namespace, started_ns, len(specs), first, len(bounds),
+            TABLE.size, FIELD.size, head, tables_at, fields_at, bounds_at, strings_at, len(strings), *snapshots_at,
+            offset, number, library.encode().ljust(128, b"\0"),
         )
     )  # fmt: skip
     older = bytearray(len(snapshot))

@@ -55,6 +55,13 @@ def test_a_win_and_a_loss_are_called_so(tide: ModuleType) -> None:
     assert "Not compared: mimalloc (no network)" in lost
 
 
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"watched": {}}', '{"watched": {"glibc": {"none": 1}}}', "\x00"])
+def test_a_file_that_is_no_result(tide: ModuleType, tmp_path: Path, text: str) -> None:
+    (tmp_path / "kept.json").write_text(text)
+    with pytest.raises(tide.DemoError, match="is no result of this demo"):
+        tide.Result.read(tmp_path / "kept.json")
+
+
 def test_the_chart_fits_a_terminal_of_80_by_24(tide: ModuleType) -> None:
     points = [(n * MIB, n * MIB // 2) for n in (*range(40), *range(25))]
     for length in (3, 65, 200):

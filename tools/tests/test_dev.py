@@ -78,6 +78,8 @@ def test_options_that_a_subcommand_does_not_take(place: Path, name: str) -> None
         (("bench", "quick"), "./dev bench does not take 'quick'"),
         (("bench", "--quick", "--budget"), "./dev bench: --budget needs a value"),
         (("bench", "--budget", "5", "extra"), "./dev bench does not take 'extra'"),
+        (("demo", "nothing"), "no demo 'nothing'; ./dev demo, or ./dev demo redis"),
+        (("demo", "redis", "tide"), "./dev demo does not take 'tide'"),
         (("nothing",), "no subcommand 'nothing'; ./dev help lists them"),
         (("nothing", "--help"), "no subcommand 'nothing'"),
         (("help", "nothing"), "no subcommand 'nothing'"),
@@ -87,3 +89,30 @@ def test_arguments_that_are_refused(place: Path, words: tuple[str, ...], message
     done = dev(place, *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"dev: {message}")
+
+
+def function(name: str) -> str:
+    found = re.search(rf"^{name}\(\) {{$.*?^}}$", TEXT, re.MULTILINE | re.DOTALL)
+    assert found
+    return found[0]
+
+
+@pytest.mark.parametrize(("command", "words"), [("test", "-q -n 2 tools/tests"), ("soak", "-q -m soak tools/tests")])
+def test_the_lab_s_tests_are_run_and_counted(tmp_path: Path, command: str, words: str) -> None:
+    pytest_ = tmp_path / ".venv/bin/pytest"
+    pytest_.parent.mkdir(parents=True)
+    pytest_.write_text('#!/bin/sh\necho "$@" > words\necho "1 failed, 14 passed, 2 skipped in 3s"\nexit 1\n')
+    pytest_.chmod(0o755)
+    others = "need_test_tools need_lab_tools need_lab build say run_tests"
+    script = "\n".join(
+        [
+            "set -euo pipefail; jobs=1 passed=0 failed=0 skipped=0",
+            *(f"{name}() {{ :; }}" for name in others.split()),
+            *(function(name) for name in ("sum_up", "run_lab_tests", f"cmd_{command}")),
+            f"cmd_{command}",
+        ]
+    )
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (tmp_path / "words").read_text() == words + "\n"
+    assert done.stdout.endswith("\n14 passed, 1 failed, 2 skipped\n")
+    assert done.returncode == 1

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import re
+import sys
 import threading
 import time
 import urllib.error
@@ -16,6 +18,7 @@ from typing import Any
 
 import pytest
 import segments
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
@@ -23,6 +26,8 @@ from tslab import process, served
 from tslab.cli import main
 from tslab.errors import LabError
 from tslab.live import Exporter, Server, address_of
+from tslab.scrape import TABLES, Scraper
+from tslab.segment import Fetch, of_descriptor
 
 MINE = os.getpid()
 HOUR_NS = 3600 * 10**9
@@ -53,9 +58,9 @@ def shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def put(folder: Path, rows: dict[str, list[dict[str, Any]]]) -> None:
-    now = time.time_ns()
-    data = segments.make(segments.published(), rows, pid=MINE, started_ns=now, realtime_ns=now)
+def put(folder: Path, rows: dict[str, list[dict[str, Any]]], **how: Any) -> None:
+    how = {"pid": MINE, "monotonic_ns": time.monotonic_ns()} | how
+    data = segments.make(segments.published(), rows, started_ns=time.time_ns(), realtime_ns=time.time_ns(), **how)
     (folder / f"tslab.{MINE}").write_bytes(data)
 
 
@@ -124,6 +129,111 @@ def test_segments_that_lie_are_refused_and_counted(shared_memory: Path) -> None:
     place.unlink()
     exporter._seen_at = float("-inf")
     assert values(scrape(exporter), "exporter_processes") == [0]
+
+
+@pytest.mark.usefixtures("shared_memory")
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "",
+        "text/plain;version=1.0.0;escaping=allow-utf-8",
+        "application/openmetrics-text;version=1.0.0;escaping=underscores",
+        "application/openmetrics-text",
+        "text/plain;version=1.0.0;escaping=dots",
+    ],
+)
+def test_the_lines_are_those_of_prometheus_client(accept: str) -> None:
+    exporter = Exporter("temporal_slab", classes=True)
+    exporter.look()
+    exporter._seen_at = float("inf")  # both write the same look
+    encode, kind = choose_encoder(accept)
+    assert exporter.metrics(accept) == (encode(exporter._registry), kind)
+
+
+def test_a_scrape_reads_what_it_needs(shared_memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once a layout is known: the header, the rows of six tables, and five words of the snapshot."""
+    asked: list[int] = []
+
+    def counting(descriptor: int) -> Fetch:
+        fetch = of_descriptor(descriptor)
+
+        def take(at: int, size: int) -> bytes:
+            asked.append(size)
+            return fetch(at, size)
+
+        return take
+
+    monkeypatch.setattr("tslab.scrape.of_descriptor", counting)
+    scraper = Scraper()
+    scraper.look()
+    asked.clear()
+    checked = len(scraper._layouts)
+    monkeypatch.setattr("tslab.scrape.read_layout", lambda *_: pytest.fail("a layout is checked again"))
+    (reading,) = scraper.look()
+    assert checked == 1
+    whole = (shared_memory / f"tslab.{MINE}").stat().st_size
+    rows = sum(
+        len(reading.rows[table.name]) * table.row_bytes
+        for table in next(iter(scraper._layouts.values())).layout.tables
+        if table.name in reading.rows
+    )
+    assert sum(asked) < rows + 1024 < whole / 10
+    assert len(asked) <= 4 + len(TABLES)
+
+
+@pytest.mark.parametrize("seconds", [0, pytest.param(3600, marks=pytest.mark.soak)])
+def test_memory_is_flat_over_a_thousand_looks(seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes come, go, lie, and name other labels each time. What is kept does not grow."""
+    exporter = Exporter("temporal_slab", classes=False)
+    looks = changing_looks(exporter, tmp_path, monkeypatch)
+    for _ in range(200):
+        next(looks)
+    held = []
+    for _ in range(2):
+        end = time.monotonic() + seconds / 2
+        for number, _look in enumerate(looks):
+            if number >= 400 and time.monotonic() >= end:
+                break
+        gc.collect()
+        held.append(sys.getallocatedblocks())
+    assert held[1] < 1.02 * held[0]
+    assert len(exporter._scraper._layouts) <= 32
+    assert len(exporter._scraper._known) <= 1
+
+
+def changing_looks(exporter: Exporter, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(process, "DIRECTORY", str(folder))
+    place = folder / f"tslab.{MINE}"
+    monkeypatch.setattr(served, "published", lambda: [MINE] if place.exists() else [])
+    rows: dict[str, list[dict[str, Any]]] = {"process": [{}], "label": [{"label": "l0000000", "opened": 1}]}
+    whole = bytes(segments.make(segments.published(most=4), rows, pid=MINE, monotonic_ns=time.monotonic_ns()))
+    harmed = segments.damaged(whole, 11)
+    for number in itertools.count():
+        if number % 4 == 0:
+            place.write_bytes(next(harmed))
+        elif number % 4 == 1:
+            place.unlink()
+        else:
+            place.write_bytes(whole.replace(b"l0000000", f"l{number % 10**7:07}".encode()))
+        exporter._seen_at = float("-inf")
+        exporter.metrics("")
+        yield
+
+
+def test_figures_of_another_process_are_not_shown_as_this_one_s(shared_memory: Path) -> None:
+    """A layout that was checked for one process serves another, but its namespace is its own."""
+    found = process.look(MINE)
+    assert found
+    scraper = Scraper()
+    for how, read in (
+        ({"pid_namespace": found.pid_namespace}, 1),
+        ({"pid_namespace": found.pid_namespace - 1}, 0),
+        ({"monotonic_ns": found.started_ns - 1}, 0),
+        ({}, 1),
+    ):
+        put(shared_memory, ROWS, **how)
+        assert len(scraper.look()) == read, how
+    assert scraper.refused == 0
 
 
 @contextmanager

@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import REPOSITORY
+from conftest import DATA, REPOSITORY
 
-from tslab import preload
+from tslab import preload, process
 
 LIBRARY = Path(os.environ.get("LIBRARY_UNDER_TEST", REPOSITORY / "build" / "release" / "libtslab.so"))
 DEPLOY = REPOSITORY / "deploy"
@@ -97,6 +97,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with ExitStack() as stack:
         for command, environment in commands:
             child = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
+            stack.callback(process.remove_segment, child.pid)
             stack.callback(child.wait)
             stack.callback(child.kill)
             if command[0] == str(redis):
@@ -149,10 +150,50 @@ def test_every_rule_is_evaluated(prometheus: str) -> None:
                 assert until_there(prometheus, measured), rule
 
 
+def test_faults_of_live_processes_raise_their_alerts(tmp_path: Path) -> None:
+    """The thresholds are the rules' own; only their times are shorter: seconds for minutes."""
+    faults, exporter, server = tmp_path / "faults", free_port(), free_port()
+    link = [str(LIBRARY.resolve()), f"-Wl,-rpath,{LIBRARY.resolve().parent}"]
+    flags = ["-O1", "-fno-builtin", "-pthread", f"-I{REPOSITORY / 'include'}"]
+    subprocess.run(["cc", *flags, "-o", str(faults), str(DATA / "faults.c"), *link], check=True)
+    rules = re.sub(r"for: 5m", "for: 0s", (DEPLOY / "rules.yml").read_text()).replace("[5m]", "[10s]")
+    (tmp_path / "rules.yml").write_text(rules.replace("> 300 and", "> 3 and"))
+    config = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
+    config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    config["rule_files"] = ["rules.yml"]
+    config["scrape_configs"][0]["static_configs"][0]["targets"] = [f"127.0.0.1:{exporter}"]
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
+    under = preload.environment(LIBRARY.resolve(), [])
+    commands: list[tuple[list[str], dict[str, str] | None]] = [
+        ([str(faults), "failing-madvise"], under),
+        ([str(faults), "never-leaves"], under),
+        ([sys.executable, "-m", "tslab.cli", "export", "--listen", f"127.0.0.1:{exporter}"], None),
+        (["prometheus", f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data",
+          f"--web.listen-address=127.0.0.1:{server}", "--log.level=error"], None),
+    ]  # fmt: skip
+    with ExitStack() as stack:
+        for command, environment in commands:
+            child = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL)
+            stack.callback(process.remove_segment, child.pid)
+            stack.callback(child.wait)
+            stack.callback(child.kill)
+        wait_for(f"http://127.0.0.1:{server}/-/ready")
+        for alert in ("MadviseFailures", "EpochNotDrained"):
+            query = f'ALERTS{{alertname="TemporalSlab{alert}",alertstate="firing",program="faults"}}'
+            assert until_there(f"http://127.0.0.1:{server}", query, 40), alert
+
+
 def test_the_rules_by_promtool() -> None:
     for words in ("check rules rules.yml", "check config prometheus.yml", "test rules rules_test.yml"):
         done = subprocess.run(["promtool", *words.split()], cwd=DEPLOY, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_alert_fires_in_the_tests_of_the_rules() -> None:
+    groups = yaml.safe_load((DEPLOY / "rules.yml").read_text())["groups"]
+    alerts = {rule["alert"] for group in groups for rule in group["rules"] if "alert" in rule}
+    expected = re.findall(r'alertname="(\w+)"', (DEPLOY / "rules_test.yml").read_text())
+    assert alerts == set(expected)
 
 
 def test_the_dashboard_is_what_its_script_writes() -> None:

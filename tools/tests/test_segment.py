@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import struct
+import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -273,9 +276,7 @@ def shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def put(folder: Path, pid: int, *, says: int = 0, **how: int) -> Path:
     path = folder / f"tslab.{pid}"
-    started = process.look(os.getpid())
-    assert started
-    how = {"pid": says or pid, "started_ns": int((started.started + 1) * 1e9)} | how
+    how = {"pid": says or pid, "started_ns": time.time_ns(), "monotonic_ns": time.monotonic_ns()} | how
     path.write_bytes(segments.make(segments.published(4), {"process": [{"allocations": 5}]}, **how))
     return path
 
@@ -308,11 +309,37 @@ def test_a_segment_that_another_process_made(shared_memory: Path) -> None:
 
 
 def test_a_segment_of_an_earlier_process_of_this_number(shared_memory: Path) -> None:
-    put(shared_memory, os.getpid(), started_ns=10**18)
-    with pytest.raises(
-        Unreadable, match=r"left by an earlier process .* which was killed; .* runs without temporal-slab"
-    ):
+    """Whose figures are older than the process, by however little."""
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        found = process.look(child.pid)
+        assert found
+        put(shared_memory, child.pid, monotonic_ns=found.started_ns - 1)
+        with pytest.raises(
+            Unreadable, match=r"left by an earlier process .* which was killed; .* runs without temporal-slab"
+        ):
+            Source(str(child.pid)).read()
+        put(shared_memory, child.pid, monotonic_ns=found.started_ns + 10_000_000)
+        assert Source(str(child.pid)).read()["process"]["allocations"] == 5
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_a_segment_of_another_pid_namespace(shared_memory: Path) -> None:
+    """Containers that share /dev/shm give the same numbers to different processes."""
+    own = int(re.sub(r"\D", "", str(Path("/proc/self/ns/pid").readlink())))
+    put(shared_memory, os.getpid(), pid_namespace=own)
+    assert Source(str(os.getpid())).read()["process"]["allocations"] == 5
+    put(shared_memory, os.getpid(), pid_namespace=own - 1)
+    with pytest.raises(Unreadable, match=r"another pid namespace, by a process that has the number .* there"):
         Source(str(os.getpid())).read()
+
+
+def test_the_clock_of_the_wall_may_be_set(shared_memory: Path) -> None:
+    """The figures of a process that published before a time server corrected the clock are still its own."""
+    put(shared_memory, os.getpid(), started_ns=10**18)
+    assert Source(str(os.getpid())).read()["process"]["allocations"] == 5
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")

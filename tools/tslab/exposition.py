@@ -7,8 +7,10 @@ and state. A program may name any number of labels, so those that hold least are
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -202,7 +204,8 @@ class Collector:
         )  # fmt: skip
         for pid, program, reading in readings:
             for names, row in _paths(reading):
-                family.add_metric((pid, program, *names), _buckets(row), row.get("wall_ns_sum", 0) / 1e9)
+                buckets = _buckets(row.get("buckets", ()), reading.bounds)
+                family.add_metric((pid, program, *names), buckets, row.get("wall_ns_sum", 0) / 1e9)
         return family
 
     def _about_itself(self, processes: int) -> Iterator[Metric]:
@@ -215,12 +218,11 @@ class Collector:
 
 
 def _sum(rows: Iterable[Row]) -> Row:
-    total: Row = {}
-    for row in rows:
-        for name, value in row.items():
-            if isinstance(value, int):
-                total[name] = total.get(name, 0) + value
-    return total
+    """Of the rows of one table, which have the same fields in the same order."""
+    every = list(rows)
+    columns = zip(*(row.values() for row in every), strict=True)
+    return {name: sum(column) for name, column in zip(every[0] if every else (), columns, strict=False)
+            if isinstance(column[0], int)}  # fmt: skip
 
 
 def _grouped(rows: Iterable[tuple[tuple[str, ...], Row]]) -> dict[tuple[str, ...], Row]:
@@ -274,13 +276,13 @@ def _classes(reading: Reading) -> Iterable[tuple[tuple[str, ...], Row]]:
             yield (str(place), str(row["object_size"])), row
 
 
-def _buckets(row: Row) -> list[tuple[str, float]]:
-    found: list[tuple[str, float]] = []
-    seen = 0
-    for bucket in row.get("buckets", []):
-        seen += bucket["count"]
-        upper = bucket["le_ns"]
-        if upper in BOUNDS_NS:
-            found.append((repr(upper / 1e9), seen))
-    found.append(("+Inf", seen))
+def _buckets(counts: tuple[int, ...], bounds: tuple[int, ...]) -> list[tuple[str, float]]:
+    seen = list(itertools.accumulate(counts))
+    found: list[tuple[str, float]] = [(name, seen[place]) for name, place in _kept_bounds(bounds)]
+    found.append(("+Inf", seen[-1] if seen else 0))
     return found
+
+
+@lru_cache(maxsize=32)
+def _kept_bounds(bounds: tuple[int, ...]) -> tuple[tuple[str, int], ...]:
+    return tuple((repr(upper / 1e9), place) for place, upper in enumerate(bounds) if upper in BOUNDS_NS)

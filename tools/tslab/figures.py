@@ -100,17 +100,19 @@ def read_process(pid: int) -> tuple[Document, bytes]:
                 if attempt == _TRIES_WHILE_MADE - 1 or found is None:
                     raise NothingYet(f"{error}: look again in a second") from error
                 time.sleep(0.01)
-        if found and layout.pid != found.inner_pid:
-            raise Unreadable(f"{path} says it is of process {layout.pid}: not made by process {pid}, and not believed")
-        # Clocks are compared across a second's rounding of /proc.
-        if found and layout.started_realtime_ns / 1e9 < found.started - 2:
-            raise Unreadable(
-                f"{path} was left by an earlier process with the number {pid}, which was killed; "
-                + unpublished.why(found, path)
-            )
+        if found:
+            _refuse_another_s(found, layout, snapshot, path)
         if found:  # the library publishes what it knows without a call; a saved copy has what we ask for it
             snapshot = with_value(layout, snapshot, PROCESS, RESIDENT, processes.resident_bytes(pid))
         return document(layout, snapshot, found, pid), saved(fetch, layout, snapshot)
+
+
+def _refuse_another_s(process: Process, layout: Layout, snapshot: Snapshot, path: str) -> None:
+    other = processes.why_not_its(process, layout.pid, layout.pid_namespace, snapshot.monotonic_ns)
+    if other and layout.pid != process.inner_pid:
+        raise Unreadable(f"{path} {other}")
+    if other:
+        raise Unreadable(f"{path} {other}; {unpublished.why(process, path)}")
 
 
 def read_pair(pid: int) -> tuple[Document, Document | None]:

@@ -19,8 +19,9 @@ from prometheus_client.exposition import choose_encoder
 
 from tslab.errors import LabError
 from tslab.exposition import OTHER, STATES, Collector, kept_labels
+from tslab.lines import Encoder, encodes
 from tslab.scrape import Reading, Scraper
-from tslab.segment import Row
+from tslab.segment import WITHOUT_BOUND, Row
 
 LISTEN = "127.0.0.1:9766"
 _SAME_LOOK_S = 0.25
@@ -39,6 +40,7 @@ class Exporter:
         self._lock = threading.Lock()
         self._seen: list[Reading] = []
         self._seen_at = float("-inf")
+        self._encoder = Encoder()
         self._registry = CollectorRegistry()
         self._collector = Collector(self.look, self._scraper, namespace, classes)
         self._registry.register(_Quiet(self._collector))
@@ -52,6 +54,8 @@ class Exporter:
 
     def metrics(self, accept: str) -> tuple[bytes, str]:
         encode, kind = choose_encoder(accept)
+        if encodes(kind):
+            return self._encoder.encode(self._collector.collect(), kind), kind
         return encode(self._registry), kind
 
     def live(self) -> bytes:
@@ -85,7 +89,8 @@ def of_process(reading: Reading) -> dict[str, Any]:
         "epochs": _by_label(reading),
         "paths": [
             {**{n: row.get(n, 0) for n in ("name", "entries", "wall_ns_sum", "wall_ns_max")},
-             "buckets": [[b["le_ns"], b["count"]] for b in row.get("buckets", []) if b["count"]]}
+             "buckets": [[None if upper == WITHOUT_BOUND else upper, count]
+                         for upper, count in zip(reading.bounds, row.get("buckets", ()), strict=False) if count]}
             for row in reading.rows.get("path", []) if row.get("entries", 0)
         ],
         "locks": [{n: row.get(n, 0) for n in ("name", "fast", "contended", "wait_ns")}

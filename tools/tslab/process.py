@@ -34,8 +34,10 @@ class Process:
     state: str
     command: str
     started: float  # seconds since 1970; 0 when it is gone
+    started_ns: int  # since the machine's start; never later than on CLOCK_MONOTONIC of the process. 0: not known
     users: frozenset[int]
     inner_pid: int  # as the process sees itself
+    pid_namespace: int  # the inode of its pid namespace; 0: not known
     elsewhere: bool  # in another mount namespace
 
 
@@ -54,10 +56,39 @@ def look(pid: int) -> Process | None:
         state=STATES.get(words[0], words[0]),
         command=printable(arguments.decode(errors="backslashreplace") or f"[{status['Name']}]"),
         started=_boot_time() + int(words[19]) / os.sysconf("SC_CLK_TCK"),
+        started_ns=_least_start_ns(pid, int(words[19])),
         users=frozenset(int(word) for word in status["Uid"].split()),
         inner_pid=int(status.get("NSpid", str(pid)).split()[-1]),
+        pid_namespace=int("0" + re.sub(r"\D", "", _link(pid, "pid"))),
         elsewhere=_namespace(pid) != _namespace(os.getpid()) != "",
     )
+
+
+def why_not_its(process: Process, pid: int, pid_namespace: int, monotonic_ns: int) -> str:
+    """Says why a segment cannot be the process's own, from what its header and its latest snapshot say. Empty: it can.
+
+    A file of the same name may be there from a killed process whose number was given out again, or from a process of
+    another pid namespace that sees the same files.
+    """
+    if pid != process.inner_pid:
+        return f"says it is of process {pid}: not made by process {process.pid}, and not believed"
+    if 0 not in (pid_namespace, process.pid_namespace) and pid_namespace != process.pid_namespace:
+        return f"was made in another pid namespace, by a process that has the number {pid} there"
+    if monotonic_ns < process.started_ns:
+        return f"was left by an earlier process with the number {pid}, which was killed"
+    return ""
+
+
+def _least_start_ns(pid: int, ticks: int) -> int:
+    """The earliest moment at which the process can have started, on the clock by which the library dates figures.
+
+    That clock stands still while the machine is suspended, and /proc's does not, so all suspensions are taken off. The
+    clock of the wall is not asked: it may be set. 0 for a process in another time namespace, whose clock is shifted.
+    """
+    if _link(pid, "time") != _link("self", "time") != "":
+        return 0
+    suspended = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    return max(0, ticks * 10**9 // os.sysconf("SC_CLK_TCK") - max(0, suspended))
 
 
 def resident_bytes(pid: int) -> int:
@@ -84,10 +115,14 @@ def _boot_time() -> float:
 
 def _namespace(pid: int) -> str:
     """Empty where we may not look; then it is taken for ours."""
+    return _link(pid, "mnt") or _link("self", "mnt")
+
+
+def _link(pid: int | str, kind: str) -> str:
     try:
-        return str(Path(f"/proc/{pid}/ns/mnt").readlink())
+        return os.readlink(f"/proc/{pid}/ns/{kind}")  # noqa: PTH115
     except OSError:
-        return "" if pid == os.getpid() else _namespace(os.getpid())
+        return ""
 
 
 def segment_path(process: Process) -> str:

@@ -13,7 +13,7 @@ import os
 import re
 import struct
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,6 +102,8 @@ class NothingYet(Unreadable):
 
 def printable(text: str) -> str:
     """Labels and command lines are the program's: none of their characters may steer a terminal."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
@@ -139,19 +141,19 @@ def read_layout(fetch: Fetch, size: int) -> Layout:
     _inside("strings", strings_at, strings_bytes, total)
     _inside("snapshot 0", first, snapshot_bytes, total)
     _inside("snapshot 1", second, snapshot_bytes, total)
-    strings = _exactly(fetch, strings_at, strings_bytes)
-    limits = struct.unpack(f"<{bounds}Q", _exactly(fetch, bounds_at, bounds * WORD.size))
+    strings = exactly(fetch, strings_at, strings_bytes)
+    limits = struct.unpack(f"<{bounds}Q", exactly(fetch, bounds_at, bounds * WORD.size))
     if any(a >= b for a, b in itertools.pairwise(limits)):
         raise Unreadable("the upper bounds of its histograms do not ascend")
     if limits and limits[-1] != WITHOUT_BOUND:
         raise Unreadable(f"the last bucket of its histograms ends at {limits[-1]}, not at 2^64 - 1")
     all_fields = [
         _field(words, strings, bounds)
-        for words in _descriptors(_exactly(fetch, fields_at, fields * field_bytes), FIELD, field_bytes)
+        for words in _descriptors(exactly(fetch, fields_at, fields * field_bytes), FIELD, field_bytes)
     ]
     described = tuple(
         _table(words, strings, all_fields, head_bytes, snapshot_bytes)
-        for words in _descriptors(_exactly(fetch, tables_at, tables * table_bytes), TABLE, table_bytes)
+        for words in _descriptors(exactly(fetch, tables_at, tables * table_bytes), TABLE, table_bytes)
     )
     _unique("table", [table.name for table in described])
     # One after the other, tables use each field and each byte of a snapshot at most once: that bounds our work.
@@ -160,7 +162,7 @@ def read_layout(fetch: Fetch, size: int) -> Layout:
     _within("bytes of all tables", room, 0, snapshot_bytes - head_bytes)
     return Layout(
         total_bytes=total, pid=pid, pid_namespace=namespace, started_realtime_ns=started,
-        library=_terminated("library", library), tables=described, bounds=limits, snapshot_head_bytes=head_bytes,
+        library=terminated("library", library), tables=described, bounds=limits, snapshot_head_bytes=head_bytes,
         snapshot_offsets=(first, second), snapshot_bytes=snapshot_bytes,
     )  # fmt: skip
 
@@ -220,7 +222,7 @@ def _unique(what: str, names: list[str]) -> None:
         raise Unreadable(f"two times the same {what}: {', '.join(sorted({n for n in names if names.count(n) > 1}))}")
 
 
-def _exactly(fetch: Fetch, offset: int, size: int) -> bytes:
+def exactly(fetch: Fetch, offset: int, size: int) -> bytes:
     raw = fetch(offset, size)
     if len(raw) != size:
         raise Unreadable(f"it was cut short while it was read: {len(raw)} of {size} bytes at {offset}")
@@ -247,7 +249,7 @@ def _name(what: str, strings: bytes, at: int) -> str:
     return text
 
 
-def _terminated(what: str, raw: bytes) -> str:
+def terminated(what: str, raw: bytes) -> str:
     end = raw.find(b"\0")
     if end < 0:
         raise Unreadable(f"the text {what} does not end: {raw[:40]!r}")
@@ -257,11 +259,8 @@ def _terminated(what: str, raw: bytes) -> str:
 # ---- its figures -----------------------------------------------------------------------------------------------------
 
 
-def read_snapshot(
-    fetch: Fetch, layout: Layout, attempts: int = _ATTEMPTS, only: Container[str] | None = None
-) -> Snapshot:
-    """The latest snapshot, whole; with `only`, the rows of these tables. A writer that comes round meanwhile costs
-    another attempt."""
+def read_snapshot(fetch: Fetch, layout: Layout, attempts: int = _ATTEMPTS) -> Snapshot:
+    """The latest snapshot, whole. A writer that comes round meanwhile costs another attempt."""
     seen = ""
     for attempt in range(attempts):
         if attempt:
@@ -271,10 +270,10 @@ def read_snapshot(
             raise NothingYet("it holds no figures yet")
         at = layout.snapshot_offsets[latest % 2]
         before = _word(fetch, at)
-        raw = _exactly(fetch, at, layout.snapshot_bytes)
+        raw = exactly(fetch, at, layout.snapshot_bytes)
         after = _word(fetch, at)
         if before == after == WORD.unpack_from(raw)[0] == latest:
-            return _snapshot(raw, layout, only)
+            return _snapshot(raw, layout)
         seen = f"snapshot {latest} has the number {before} before and {after} after it is read"
     raise Unreadable(f"no whole snapshot in {attempts} looks: {seen}")
 
@@ -284,25 +283,23 @@ def read_earlier(fetch: Fetch, layout: Layout, latest: int) -> Snapshot | None:
     wanted = latest - 1
     at = layout.snapshot_offsets[wanted % 2]
     before = _word(fetch, at)
-    raw = _exactly(fetch, at, layout.snapshot_bytes)
+    raw = exactly(fetch, at, layout.snapshot_bytes)
     if wanted < 1 or not before == WORD.unpack_from(raw)[0] == _word(fetch, at) == wanted:
         return None
     return _snapshot(raw, layout)
 
 
 def _word(fetch: Fetch, at: int) -> int:
-    return int(WORD.unpack(_exactly(fetch, at, WORD.size))[0])
+    return int(WORD.unpack(exactly(fetch, at, WORD.size))[0])
 
 
-def _snapshot(raw: bytes, layout: Layout, only: Container[str] | None = None) -> Snapshot:
+def _snapshot(raw: bytes, layout: Layout) -> Snapshot:
     number, monotonic, realtime, gather = SNAPSHOT.unpack_from(raw)
     counts = struct.unpack_from(f"<{len(layout.tables)}Q", raw, SNAPSHOT.size)
     rows: dict[str, list[Row]] = {}
     for table, count in zip(layout.tables, counts, strict=True):
         if count > table.rows_most:
             raise Unreadable(f"table {table.name} has {count} rows, but room for {table.rows_most}")
-        if only is not None and table.name not in only:
-            continue
         starts = range(table.offset, table.offset + count * table.row_bytes, table.row_bytes)
         rows[table.name] = [_row(raw, start, table, layout.bounds) for start in starts]
     return Snapshot(number, monotonic, realtime, gather, rows, raw)
@@ -324,7 +321,7 @@ def _row(raw: bytes, start: int, table: Table, bounds: tuple[int, ...]) -> Row:
     for field in table.fields:
         at = start + field.offset
         if field.kind == TEXT:
-            row[field.name] = _terminated(f"{table.name}.{field.name}", raw[at : at + field.count])
+            row[field.name] = terminated(f"{table.name}.{field.name}", raw[at : at + field.count])
         elif field.kind == HISTOGRAM:
             counts = struct.unpack_from(f"<{field.count}Q", raw, at)
             row[field.name] = [
@@ -356,7 +353,7 @@ def of_descriptor(descriptor: int) -> Fetch:
 
 def saved(fetch: Fetch, layout: Layout, snapshot: Snapshot) -> bytes:
     """The segment as a file that holds this one snapshot: what a later `tslab stats FILE` reads."""
-    data = bytearray(_exactly(fetch, 0, layout.total_bytes))
+    data = bytearray(exactly(fetch, 0, layout.total_bytes))
     for at in layout.snapshot_offsets:
         data[at : at + WORD.size] = bytes(WORD.size)
     here = layout.snapshot_offsets[snapshot.number % 2]
