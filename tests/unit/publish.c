@@ -294,10 +294,14 @@ static void filtered(void) {
 
 /* ---- lives and deaths -------------------------------------------------------------------------------------------- */
 
+/* In a new process: a process of the same number that was killed earlier may have left its file. */
+static void forget_namesake(void) { unlink(published_path(getpid())); }
+
 static pid_t start(const char *scenario) {
   const pid_t child = fork();
   CHECK(child >= 0);
   if (child == 0) {
+    forget_namesake();
     unsetenv("TSLAB_SCAVENGER");
     execl("/proc/self/exe", "publish", scenario, NULL);
     _exit(127);
@@ -543,6 +547,7 @@ static void children(void) {
     const pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
+      forget_namesake();
       CHECK(descriptors_stay_closed());
       work(); /* on a machine that stands still meanwhile, long enough to be published */
       if (i % 2) exit(0); /* must not take its parent's away */
@@ -669,6 +674,7 @@ static bool passes(const struct scenario *s, const char *value) {
   const pid_t child = fork();
   CHECK(child >= 0);
   if (child == 0) {
+    forget_namesake();
     execl("/proc/self/exe", "publish", s->name, NULL);
     _exit(127);
   }
