@@ -16,11 +16,15 @@
  *     thread that waited for LOCK_PATIENCE_MS releases our locks: the forking thread does nothing under them. The child
  *     then looks at every lock as after _Fork(). A forking thread that does not sleep is copying a large address space,
  *     and keeps our locks for up to COPY_MOST_MS.
+ *   - A handler of the program's that was registered before ours runs between ours and the copy, and may allocate. The
+ *     forking thread releases our locks itself when it finds that it waits for one of them. Such a handler in the child
+ *     runs before ours, so the first slow path there does what ours would do.
  * _Fork(), clone() without CLONE_VM:  no handler runs, and nobody may have been asked to wait. The kernel wipes
- *   lock_witness in the child, so the first to take a lock there finds out. When every lock is free, the copy is whole
- *   too. Else what leads to free memory may be half written, and all that lies below the frontier freezes: live blocks
- *   stay as they are, free memory serves nobody, what is freed there serves nobody either, epochs are closing for ever;
- *   the thread keeps its lists, and new memory comes from beyond. What that loses is counted.
+ *   lock_witness in the child, so the first to take a lock there finds out. When every lock is free, or all are held by
+ *   a thread that forks, the copy is whole too. Else what leads to free memory may be half written, and all that lies
+ *   below the frontier freezes: live blocks stay as they are, free memory serves nobody, what is freed there serves
+ *   nobody either, epochs are closing for ever; the thread keeps its lists, and new memory comes from beyond. What that
+ *   loses is counted.
  * vfork(), posix_spawn(), clone() with CLONE_VM:  no copy. The child is its parent's heap's user like any thread.
  *
  * Invariant: in a child every lock is free, and no part is live or entered but the forking thread's own. */
@@ -135,29 +139,40 @@ static void freeze(bool knows_its_thread) {
 
 static bool is_settling; /* a signal handler that forks now has a child of a copy that is settled in part */
 
-/* The state of the locks tells whether the copy is whole; `forked_here`: this thread made the fork. */
-static void settle_by_locks(bool forked_here, bool is_torn) {
-  found_held = is_torn || is_settling;
+/* The state of the locks tells whether the copy is whole; `forked_here`: this thread made the fork. A thread that forks
+ * and holds every lock does nothing under them. */
+static void settle_by_locks(bool forked_here) {
+  uint32_t seen = atomic_load_explicit(&hold, memory_order_relaxed);
+  found_held = !forked_here || is_settling || seen == BREAKING;
   is_settling = true;
-  each_lock(look_whether_held);
+  if (seen != HELD) each_lock(look_whether_held);
   each_lock(lock_reset);
   if (found_held) freeze(forked_here);
   else settle();
   is_settling = false;
 }
 
-/* The first thread of such a child to take a lock calls this, and holds none. It may be another than the one that
- * forked, which then is in none of our slow paths: whose the live parts are is not known. */
-static COLD void settle_unseen(void) {
-  uint32_t seen = WIPED, self = os_thread_id();
+static _Atomic bool is_settled; /* since this process began, and it has made no fork since then */
+
+/* Once in a child, by its first thread to come here. Others wait. Nobody can come first where the kernel does not wipe
+ * the witness. */
+static void settle_once(uint32_t self, bool forked_here) {
+  uint32_t seen = WIPED;
   if (!atomic_compare_exchange_strong(lock_witness, &seen, SETTLING + self)) {
     if (seen == SETTLING + self) return;
     while (atomic_load_explicit(lock_witness, memory_order_acquire) != SETTLED) os_rest();
     return;
   }
-  bool forked_here = self == os_process_id();
-  settle_by_locks(forked_here, !forked_here);
+  settle_by_locks(forked_here);
+  atomic_store_explicit(&is_settled, true, memory_order_relaxed);
   atomic_store_explicit(lock_witness, SETTLED, memory_order_release); /* pairs with lock_look */
+}
+
+/* The first thread of such a child to take a lock calls this, and holds none. It may be another than the one that
+ * forked, which then is in none of our slow paths: whose the live parts are is not known. */
+static COLD void settle_unseen(void) {
+  uint32_t self = os_thread_id();
+  settle_once(self, self == os_process_id());
 }
 
 /* ---- glibc's list of streams ------------------------------------------------------------------------------------- */
@@ -296,14 +311,20 @@ static void release_all_for_it(void) {
   os_restore_signals(&before);
 }
 
-/* Releases what a forking thread holds that has slept for long. Called by a thread that waits for a lock. */
+static bool is_own(void) { return atomic_load_explicit(&held_by, memory_order_relaxed) == os_thread_id(); }
+
+/* Releases what a forking thread holds that has slept for long, or that waits for itself. Called by a thread that waits
+ * for a lock. */
 static void break_hold(void) {
-  if (atomic_load_explicit(&hold, memory_order_acquire) == HELD && is_stuck()) release_all_for_it();
+  if (atomic_load_explicit(&hold, memory_order_acquire) != HELD) return;
+  if (is_own() || is_stuck()) release_all_for_it();
 }
 
 /* ---- handlers ---------------------------------------------------------------------------------------------------- */
 
 static void before_fork(void) {
+  lock_look(); /* from here on only a child can set what follows */
+  atomic_store_explicit(&is_settled, false, memory_order_relaxed);
   bool is_bare = locks_held != 0;
   take_streams(); /* by every fork before libc's other locks, or two forks would wait for each other */
   if (!is_bare) is_bare = !publish_before_fork();
@@ -322,17 +343,12 @@ static void after_fork_parent(void) {
   release_streams();
 }
 
+/* Handlers that ran before this one may have taken locks, or started threads that did: then the child is settled. */
 static void after_fork_child(void) {
-  uint32_t seen = atomic_load_explicit(&hold, memory_order_relaxed);
-  bool is_bare = end_one(&forks_of_this_thread.are_bare);
-  atomic_store(lock_witness, SETTLED);
+  end_one(&forks_of_this_thread.are_bare);
   reset_streams();
-  if (is_bare || seen != HELD) {
-    settle_by_locks(true, seen == BREAKING);
-  } else {
-    each_lock(lock_reset);
-    settle();
-  }
+  settle_once(os_thread_id(), true);
+  if (!atomic_load_explicit(&is_settled, memory_order_relaxed)) settle_by_locks(true);
 }
 
 void fork_start(void) {

@@ -49,6 +49,7 @@ HIDDEN struct part *front_part_to_free(void);
 
 /* Returns true while this thread's birth is under way. A free may have caused it, under a lock of libc's. */
 HIDDEN bool front_is_giving_birth(void);
+HIDDEN bool front_heap_will_end(void); /* this thread has a heap, which a destructor will end */
 HIDDEN bool front_start(void); /* false without address space */
 HIDDEN bool front_has_started(void);
 HIDDEN extern struct lock start_lock; /* held while front_start begins; outside every other lock */

@@ -300,19 +300,18 @@ static bool may_create_thread(void) {
   return syscall(SYS_rseq, NULL, 0, 0, 0) == 0 || errno == EINVAL || errno == ENOSYS;
 }
 
+/* Without signals, which are for the process's own threads. */
 static bool create_thread(void) {
   if (!may_create_thread()) return false;
   pthread_attr_t attributes;
   if (pthread_attr_init(&attributes) != 0) return false;
   pthread_attr_setstacksize(&attributes, STACK_BYTES);
-  sigset_t before = os_block_signals(); /* the process's signals are for its own threads */
   struct tally *tally = tally_here(); /* a slow call is under way, and making a thread calls malloc, too */
   uint32_t stages = tally->stages;
   uint64_t waited = tally->waited;
   bool done = pthread_create(&scavenger, &attributes, run, NULL) == 0;
   tally->stages = stages;
   tally->waited = waited;
-  os_restore_signals(&before);
   pthread_attr_destroy(&attributes);
   return done;
 }
@@ -370,11 +369,10 @@ static void purge_inline(void) {
 }
 
 /* STARTING before the thread exists: the creation itself allocates, and so comes to notice(). */
-static void start(uint32_t seen) {
-  uint32_t next = options.scavenger ? STARTING : IMPOSSIBLE;
+static void start_now(uint32_t seen) {
   struct part *part = current_part;
-  if (!atomic_compare_exchange_strong(&state, &seen, next) || next == IMPOSSIBLE) return;
-  if (current_thread) current_part = current_thread->home; /* the thread outlives every scope */
+  if (!atomic_compare_exchange_strong(&state, &seen, STARTING)) return;
+  current_part = current_thread->home; /* the thread outlives every scope */
   if (create_thread()) {
     atomic_store(&state, BUSY);
   } else {
@@ -382,6 +380,19 @@ static void start(uint32_t seen) {
     atomic_store(&state, IMPOSSIBLE);
   }
   current_part = part;
+}
+
+/* Without signals: the child of a signal handler that forks is UNBORN, and goes on here when the handler returns. By a
+ * thread whose heap will end: that end, or a later one, stops the scavenger. */
+static void start(uint32_t seen) {
+  if (!front_heap_will_end()) return;
+  if (!options.scavenger) {
+    atomic_compare_exchange_strong(&state, &seen, IMPOSSIBLE);
+    return;
+  }
+  sigset_t before = os_block_signals();
+  start_now(seen);
+  os_restore_signals(&before);
 }
 
 /* Where no thread could be made. Tries again after a while, unless the program's user wants none. */
@@ -469,10 +480,10 @@ void scavenger_notice_thread(void) {
   if (atomic_load_explicit(&state, memory_order_relaxed) == UNBORN && holds_much()) notice(SIZE_MAX, BY_MALLOC);
 }
 
-void scavenger_stop(void) {
+static void stop(void) {
   uint32_t seen = atomic_load(&state);
   do {
-    while (seen == STARTING) { /* by a thread without a heap */
+    while (seen == STARTING) { /* by a thread that was born meanwhile */
       os_rest();
       seen = atomic_load(&state);
     }
@@ -489,6 +500,15 @@ void scavenger_stop(void) {
   pthread_setcancelstate(before, &before);
   publish_end();
   atomic_store(&state, UNBORN);
+}
+
+/* Without signals: the child of a signal handler that forks has no thread to join. */
+void scavenger_stop(void) {
+  uint32_t seen = atomic_load(&state);
+  if (seen == UNBORN || seen == IMPOSSIBLE) return;
+  sigset_t before = os_block_signals();
+  stop();
+  os_restore_signals(&before);
 }
 
 void scavenger_after_fork_child(void) {

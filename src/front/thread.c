@@ -5,7 +5,7 @@
  * allocate. libc calls destructors again for keys that were set again, but only in so many rounds: a heap that a thread
  * got after the last round would stay for ever. So from then on a thread has a heap only as long as each malloc takes,
  * and none for a free. A call of epochs gives it one that stays until the thread is in no scope, because a scope
- * outlasts the call. */
+ * outlasts the call. The same where the program took the last pthread key before its first malloc. */
 #include "front/front.h"
 
 #include "base/options.h"
@@ -86,6 +86,11 @@ bool front_start(void) {
   return front_has_started();
 }
 
+/* A heap that no destructor ends would stay for ever, and so would the scavenger. */
+static COLD void expect_no_end(void) {
+  if (thread_heap_state == HEAP_IS_KEPT) thread_heap_state = HEAP_ENDED;
+}
+
 static struct part *be_born(void) {
   struct part *part = part_acquire();
   if (!part) return NULL;
@@ -104,10 +109,13 @@ static struct part *be_born(void) {
   return NULL;
 }
 
+bool front_heap_will_end(void) { return has_key && current_thread; }
+
 bool front_is_giving_birth(void) { return current_part != &empty_part && !current_thread; }
 
 struct part *front_part_to_free(void) {
   if (current_part != &empty_part) return current_part; /* setspecific came here */
+  if (UNLIKELY(!has_key)) expect_no_end();
   if (thread_heap_state != HEAP_IS_KEPT) return &empty_part;
   if (thread_frees_unborn < FREES_BEFORE_BIRTH - 1) {
     thread_frees_unborn++;
@@ -121,6 +129,7 @@ struct part *front_part(void) {
   struct part *part = current_part;
   if (LIKELY(part != &empty_part)) return part;
   if (!front_start()) return NULL;
+  if (UNLIKELY(!has_key)) expect_no_end();
   part = be_born();
   if (LIKELY(part != NULL)) return part;
   front_reclaim(GRANULE); /* what others keep free may be all that is missing */
@@ -128,6 +137,7 @@ struct part *front_part(void) {
 }
 
 struct part *front_part_to_keep(void) {
+  if (front_start() && UNLIKELY(!has_key)) expect_no_end();
   if (thread_heap_state == HEAP_ENDED) thread_heap_state = HEAP_REVIVED;
   return front_part();
 }

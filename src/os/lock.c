@@ -22,6 +22,7 @@ static void wait_for(struct lock *lock) {
     if (atomic_load_explicit(&lock->word, memory_order_relaxed) == 0 && lock_word_try(lock)) return;
     SPIN_HINT();
   }
+  if (locks_held > 1) lock_on_stall(); /* perhaps for one that it holds itself */
   while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0)
     if (!os_wait(&lock->word, 2, LOCK_PATIENCE_MS)) lock_on_stall();
 }

@@ -39,7 +39,8 @@ INLINE void lock_hold_ends(void) {
   if (UNLIKELY(locks_held == LOCKS_THEN_ABORT)) lock_abort();
 }
 
-/* The lock's waiters call this each time that one of them has waited for LOCK_PATIENCE_MS. */
+/* The lock's waiters call this each time that one of them has waited for LOCK_PATIENCE_MS, and one that holds another
+ * lock before it waits. */
 #define LOCK_PATIENCE_MS 250
 extern HIDDEN void (*lock_on_stall)(void);
 

@@ -1,7 +1,8 @@
 /* last_thread: a process whose main thread left by pthread_exit ends, with status 0, with the last thread of the
  * program: the scavenger, which was started before, must not keep it alive. The same in a child that another thread
  * forked, with threads whose last destructor allocates after the library's own, and when the last two threads end at
- * the same time, one of them in such a destructor. last_thread [fork | keys | together] */
+ * the same time, one of them in such a destructor; and when the last thread only frees. last_thread [fork | keys |
+ * together | free] */
 #include "../check.h"
 
 #include <pthread.h>
@@ -104,7 +105,44 @@ static int end_together_often(void) {
   return 0;
 }
 
+/* The last heap ended with main, so the end of a heap does not stop what these frees start. */
+enum { KEPT = 8, LAST_STATUS = 5 };
+static void *kept[KEPT];
+static pthread_t main_thread;
+static void *only_free(void *unused) {
+  CHECK(pthread_join(main_thread, NULL) == 0);
+  for (int i = 0; i < KEPT; i++) tslab_free(kept[i]);
+  return unused;
+}
+
+static void say_exit(void) { _exit(LAST_STATUS); }
+
+static void end_freeing(void) {
+  pthread_t other;
+  alarm(20);
+  main_thread = pthread_self();
+  CHECK(atexit(say_exit) == 0);
+  for (int i = 0; i < KEPT; i++) CHECK((kept[i] = tslab_malloc(2 * MIB)) != NULL);
+  for (int i = 0; i < KEPT; i++) memset(kept[i], 1, 2 * MIB);
+  CHECK(pthread_create(&other, NULL, only_free, NULL) == 0);
+  pthread_exit(NULL);
+}
+
+/* A new program: in a child of musl 1.2.3's fork no thread outlives the first. */
+static int free_at_last(const char *program) {
+  int status;
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) execl(program, program, "free", "alone", NULL);
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK_COUNT(WEXITSTATUS(status), ==, LAST_STATUS);
+  return 0;
+}
+
 int main(int argc, char **argv) {
+  if (argc > 2) end_freeing();
+  if (argc > 1 && strcmp(argv[1], "free") == 0) return free_at_last(argv[0]);
   if (argc > 1 && strcmp(argv[1], "together") == 0) return end_together_often();
   pthread_t other;
   pthread_key_t key;

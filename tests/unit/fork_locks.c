@@ -82,6 +82,24 @@ static void interrupted_while_publishing(void) {
   fork_once();
 }
 
+/* ---- beside a slow path ------------------------------------------------------------------------------------------ */
+
+/* A slow path takes the common part's lock under its own part's. The fork that waits for the own part's must not have
+ * the common part's already, though that part came later into the list of parts. */
+static void common_part_comes_last(void) {
+  pthread_t thread;
+  part_begin_common();
+  starts = 0;
+  lock_take(&current_part->lock);
+  CHECK(pthread_create(&thread, NULL, fork_meanwhile, NULL) == 0);
+  while (atomic_load(&current_part->lock.word) != 2) sched_yield(); /* it waits */
+  const bool is_free = lock_try(&common_part.lock);
+  if (is_free) lock_release(&common_part.lock);
+  lock_release(&current_part->lock);
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK(is_free);
+}
+
 /* ---- exit -------------------------------------------------------------------------------------------------------- */
 
 static void exit_in_handler(int signal) {
@@ -265,6 +283,7 @@ int main(void) {
   interrupted_beside_fork(&current_part->lock);
   interrupted_beside_fork(&pages_lock);
   interrupted_while_publishing();
+  common_part_comes_last();
   if (COMES_LATER) deadlock_ends();
   if (COMES_LATER) child_of_long_copy_is_whole();
   fork_within_fork();
