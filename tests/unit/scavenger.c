@@ -155,9 +155,9 @@ static void nothing_ahead(void) {
 }
 
 static bool kernel_populates(void) {
-  void *const page = mmap(NULL, os_page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  CHECK(page != MAP_FAILED);
-  return os_populate(page, os_page_size);
+  char *const room = mmap(NULL, 2 * os_page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(room != MAP_FAILED);
+  return os_populate((void *)round_up((uintptr_t)room, os_page_size), os_page_size);
 }
 
 static volatile sig_atomic_t handled;
