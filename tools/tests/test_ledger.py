@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
+from conftest import DATA, REPOSITORY
 
-from tslab import ledger
+from tslab import ledger, measured
 from tslab.errors import LabError
 from tslab.ledger import Entry
+from tslab.reporters import verdicts
+from tslab.stats import Kind, judge_independent
+
+LEDGER = REPOSITORY / "bench" / "LEDGER.md"
+DECISIONS = REPOSITORY / "docs" / "decisions"
 
 ENTRY = Entry(
     date="2026-01-02",
@@ -63,3 +70,43 @@ def test_a_row_broken_by_hand_is_named(tmp_path: Path) -> None:
 
 def test_no_ledger_yet(tmp_path: Path) -> None:
     assert ledger.read(tmp_path / "LEDGER.md") == []
+
+
+def test_the_repository_s_ledger_is_what_the_program_writes() -> None:
+    entries = ledger.read(LEDGER)
+    assert LEDGER.read_text(encoding="utf-8") == ledger.render(entries)
+    for entry in entries:
+        assert all(dataclasses.astuple(entry)), entry
+        assert entry.verdict in ("GO", "NO-GO", "NEUTRAL", "UNDECIDED", "KEPT", "LEFT"), entry
+
+
+def older_rows() -> list[tuple[Entry, Path]]:
+    """The rows of choices that are older than the ledger, with the records that they name."""
+    rows = [entry for entry in ledger.read(LEDGER) if entry.verdict in ("KEPT", "LEFT")]
+    return [
+        (row, DECISIONS / re.findall(r"^\[\d{4}\]\(\.\./docs/decisions/([\w-]+\.md)\) ", row.what)[0]) for row in rows
+    ]
+
+
+def test_choices_older_than_the_ledger_have_rows() -> None:
+    assert len({record for _, record in older_rows()}) >= 33
+
+
+def test_figures_of_older_rows_stand_in_their_records() -> None:
+    for row, record in older_rows():
+        text = record.read_text(encoding="utf-8")
+        figures = re.findall(r"\d[\d,.]*\d|\d", f"{row.measured} {row.interval} {row.instructions}")
+        missing = [figure for figure in figures if not re.search(rf"(?<![\d.]){re.escape(figure)}(?!\d)", text)]
+        assert figures and missing == [], row.what
+
+
+@pytest.mark.parametrize(
+    ("what", "file", "kind"),
+    [("phase 79-1", "c2_local_cache.csv", Kind.FEATURE), ("phase 26", "atomic_prune.csv", Kind.PRUNE)],
+)
+def test_the_rows_of_published_runs_are_recomputed(what: str, file: str, kind: Kind) -> None:
+    (row,) = (entry for entry in ledger.read(LEDGER) if f"HAKMEM {what}," in entry.what)
+    runs = measured.read(DATA / file)
+    judged = judge_independent(runs.baseline, runs.treatment, kind.threshold)
+    assert row.measured == verdicts.percent(judged.change.point)
+    assert (row.interval, row.verdict) == (verdicts.interval(judged.change), judged.verdict.value)

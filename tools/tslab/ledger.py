@@ -1,6 +1,7 @@
 """bench/LEDGER.md: one row per recorded comparison, and the compounded gains that follow from the rows.
 
-The file is the data: it is read back, a row is added, and the second table is computed again. Nobody types a figure.
+The file is the data: it is read back, a row is added, and the second table is computed again. Nobody types a figure of
+a comparison that this program made. Choices that are older than the file have rows with the figures of their records.
 """
 
 from __future__ import annotations
@@ -16,6 +17,11 @@ HEAD = """# Ledger of comparisons
 
 Written by `tslab ab --record`, one row per comparison, rejected ones included. Positive is better. The compounded
 gains at the end are computed from the rows that were GO, per workload and metric; they are never typed.
+
+Rows with the verdict KEPT or LEFT (not taken) are older than this file: their figures are those of the decision record
+that they name, in its units, copied by hand as before to now; a dash stands for what the record does not say, the
+commit brought the record, and no compounded gain counts them. Rows of HAKMEM are its own published runs as `tslab
+verdict` judges them.
 """
 COMPOUNDED = "## Compounded gains\n"
 
