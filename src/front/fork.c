@@ -9,7 +9,8 @@
  *   - This thread may hold a lock already, because a signal handler that interrupted malloc forks. The handlers then
  *     take no lock, and the child is treated like one of _Fork().
  *   - Another thread is in that case, and waits in its fork for a lock of libc's that this thread has. After
- *     LOCK_PATIENCE_MS this thread gives back what it took, and goes on in the same way.
+ *     LOCK_PATIENCE_MS this thread gives back what it took, and goes on in the same way. While no thread is known to
+ *     be in that case, it waits longer for the gate of an epoch: the end of a large epoch keeps one for seconds.
  *   - Between our handler and the copy, libc takes locks of its own: glibc's list of streams, of atfork handlers and of
  *     name services, musl's list of streams. A thread may hold one of them while it allocates, and so wait for a lock
  *     that we hold. The list of streams is taken before ours, which keeps the usual case in order. For the others, a
@@ -44,6 +45,9 @@
 #include <sys/single_threaded.h>
 #endif
 
+#define NS_OF_MS     UINT64_C(1000000)
+#define COPY_MOST_MS 10000 /* a handler of the program's own may spin instead of sleep */
+
 enum { WIPED, SETTLED, SETTLING /* and more: this and the id of the thread that does it */ };
 
 /* Every lock is held by a thread that forks, or was until a waiter released them all. */
@@ -51,6 +55,7 @@ enum { NOT_HELD, HELD, BREAKING, BROKEN };
 static _Atomic uint32_t hold;
 static _Atomic uint64_t held_since_ns; /* on the coarse clock */
 static _Atomic uint32_t held_by;       /* the forking thread's id */
+static _Atomic uint32_t bare_waiters;  /* forks that take no lock of ours, and wait for glibc's list of streams */
 
 /* Of the forks that this thread is making: a signal handler that interrupts one may make another. One bit for each, the
  * innermost's the lowest. */
@@ -106,6 +111,7 @@ bool fork_is_visitor(void) {
 static void begin_anew(void) {
   process = os_process_id();
   locks_held = 0; /* every lock was reset */
+  atomic_store_explicit(&bare_waiters, 0, memory_order_relaxed);
   atomic_store_explicit(&hold, NOT_HELD, memory_order_relaxed);
   publish_after_fork(true);
   scavenger_after_fork_child();
@@ -193,10 +199,13 @@ static bool has_list_lock(void) { return false; }
 #endif
 
 /* The bit first: a fork in a signal handler that comes in between ends its own. */
-static void take_streams(void) {
+static void take_streams(bool is_bare) {
   bool has = has_list_lock();
   begin_one(&forks_of_this_thread.have_streams, has);
-  if (has) _IO_list_lock();
+  if (!has) return;
+  if (is_bare) atomic_fetch_add(&bare_waiters, 1);
+  _IO_list_lock();
+  if (is_bare) atomic_fetch_sub(&bare_waiters, 1);
 }
 
 static void release_streams(void) {
@@ -224,8 +233,19 @@ static void release_for(struct lock *lock) {
 static unsigned taken;
 static bool has_given_up;
 
+static bool is_gate(const struct lock *lock) {
+  return (uintptr_t)lock - (uintptr_t)epoch_gates < sizeof epoch_gates;
+}
+
+static bool take_in_time(struct lock *lock) {
+  uint64_t end = os_now_coarse_ns() + COPY_MOST_MS * NS_OF_MS;
+  while (!lock_take_patiently(lock))
+    if (!is_gate(lock) || atomic_load(&bare_waiters) != 0 || os_now_coarse_ns() >= end) return false;
+  return true;
+}
+
 static void take(struct lock *lock) {
-  if (!has_given_up && lock_take_patiently(lock)) taken++;
+  if (!has_given_up && take_in_time(lock)) taken++;
   else has_given_up = true;
 }
 
@@ -265,9 +285,6 @@ static void end_hold(unsigned held_before) {
   atomic_store_explicit(&hold, NOT_HELD, memory_order_relaxed);
   locks_held = held_before;
 }
-
-#define NS_OF_MS     UINT64_C(1000000)
-#define COPY_MOST_MS 10000 /* a handler of the program's own may spin instead of sleep */
 
 /* The letter follows the thread's name in parentheses; the status of a thread that has ended is the last number. */
 char thread_state(uint32_t thread, int *ended_with) {
@@ -326,7 +343,7 @@ static void before_fork(void) {
   lock_look(); /* from here on only a child can set what follows */
   atomic_store_explicit(&is_settled, false, memory_order_relaxed);
   bool is_bare = locks_held != 0;
-  take_streams(); /* by every fork before libc's other locks, or two forks would wait for each other */
+  take_streams(is_bare); /* by every fork before libc's other locks, or two forks would wait for each other */
   if (!is_bare) is_bare = !publish_before_fork();
   if (!is_bare) {
     is_bare = !hold_all();

@@ -100,6 +100,26 @@ static void common_part_comes_last(void) {
   CHECK(is_free);
 }
 
+/* As the end of a large epoch holds its gate. */
+enum { END_US = 600000 };
+static void *hold_gate(void *gate) {
+  lock_take(gate);
+  starts = 1;
+  usleep(END_US);
+  lock_release(gate);
+  return NULL;
+}
+
+static void live_unfrozen(void);
+static void child_beside_long_end_is_whole(void) {
+  pthread_t thread;
+  starts = 0;
+  CHECK(pthread_create(&thread, NULL, hold_gate, &epoch_gates[EPOCH_GATES - 1].lock) == 0);
+  while (!starts) sched_yield();
+  CHECK(in_child(live_unfrozen) == 0);
+  CHECK(pthread_join(thread, NULL) == 0);
+}
+
 /* ---- exit -------------------------------------------------------------------------------------------------------- */
 
 static void exit_in_handler(int signal) {
@@ -282,8 +302,10 @@ int main(void) {
   interrupted_under(&start_lock);
   interrupted_beside_fork(&current_part->lock);
   interrupted_beside_fork(&pages_lock);
+  interrupted_beside_fork(&epoch_gates[0].lock);
   interrupted_while_publishing();
   common_part_comes_last();
+  child_beside_long_end_is_whole();
   if (COMES_LATER) deadlock_ends();
   if (COMES_LATER) child_of_long_copy_is_whole();
   fork_within_fork();
