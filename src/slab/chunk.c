@@ -100,6 +100,7 @@ struct chunk_live chunk_live_of_first(const struct run *run, unsigned most) {
   uint16_t blocks = LOAD_RACING(run->capacity);
   if (atomic_load_explicit(&run->word, memory_order_acquire) == CHUNK_SEALED + blocks && !LOAD_RACING(run->class))
     return (struct chunk_live){blocks, LOAD_RACING(run->size)};
+  if (LOAD_RACING(run->class)) most = UINT_MAX; /* a gap before an aligned block starts like a block */
   for (size_t at = 0, next; most-- > 0 && (next = next_start(run, at + CHUNK_UNIT)) != GRANULE; at = next)
     if (!is_freed(run, at)) count_one(NULL, next - at, &live);
   return live;

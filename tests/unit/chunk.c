@@ -119,6 +119,7 @@ static void skip(void) {
   CHECK(put(200));
   check_places();
   check_live();
+  CHECK_COUNT(chunk_live_of_first(chunk, 2).blocks, ==, 2); /* two were handed out; the gap is none */
   end();
 }
 
