@@ -37,7 +37,8 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
 static void *outlive_main(void *unused) {
   usleep(100000);
   free(malloc(100));
-  CHECK_COUNT(started, ==, 2);
+  CHECK_COUNT(started, >=, 2); /* the scavenger, and this; a second one where main's heap ended before this began */
+  CHECK_COUNT(started, <=, 3);
   return unused;
 }
 
