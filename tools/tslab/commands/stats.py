@@ -13,8 +13,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
-import time
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -42,17 +45,20 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--save", type=Path, metavar="FILE", help="also keep the figures in a file")
 
 
-def run(arguments: argparse.Namespace, console: Console) -> int:
-    if arguments.watch is not None and not 0.1 <= arguments.watch <= 86400:
-        raise LabError(f"--watch takes 0.1 to 86400 seconds, not {arguments.watch:g}")
-    source = Source(arguments.source)
-    if arguments.watch is not None and source.pid is None:
-        raise LabError("a file does not change: --watch needs the number of a process")
-    found, before = _first(source, arguments.save)
-    _print(console, arguments, found, before, first=True)
+@contextmanager
+def _interrupted() -> Iterator[threading.Event]:
+    """Set by ctrl-C, which is how a person ends a watch. An exception could come where Python drops it."""
+    stop = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda *_: stop.set())
     try:
-        while arguments.watch is not None and found["state"] not in ("gone", "ended"):
-            time.sleep(arguments.watch)
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _watch(arguments: argparse.Namespace, console: Console, source: Source, found: Document) -> int:
+    with _interrupted() as stop:
+        while found["state"] not in ("gone", "ended") and not stop.wait(arguments.watch):
             try:
                 before, found = found, source.read()
             except Unreadable:
@@ -61,9 +67,18 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
                 print(f"process {source.pid} has ended", file=sys.stderr)
                 return 0
             _print(console, arguments, found, before, first=False)
-    except KeyboardInterrupt:
-        return 0  # how a person ends a watch
     return 0
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    if arguments.watch is not None and not 0.1 <= arguments.watch <= 86400:
+        raise LabError(f"--watch takes 0.1 to 86400 seconds, not {arguments.watch:g}")
+    source = Source(arguments.source)
+    if arguments.watch is not None and source.pid is None:
+        raise LabError("a file does not change: --watch needs the number of a process")
+    found, before = _first(source, arguments.save)
+    _print(console, arguments, found, before, first=True)
+    return 0 if arguments.watch is None else _watch(arguments, console, source, found)
 
 
 def _first(source: Source, save: Path | None) -> tuple[Document, Document | None]:
