@@ -38,7 +38,7 @@ enum epoch_state { EPOCH_ENDED, EPOCH_OPEN, EPOCH_CLOSING, EPOCH_SPARE };
 struct epoch {
   struct lifetime lifetime; /* first: a slot's index leads to both */
   uint64_t era;
-  /* What enter and leave read, on a line that is written when something begins or ends. */
+  /* Enter and leave read this line. It is written when something begins or ends. */
   _Atomic uint64_t open_id;
   _Atomic uint64_t id; /* of this incarnation; while ended, of the last one */
   struct thread *_Atomic owner; /* whose the first of the parts is: epoch/scope.h */

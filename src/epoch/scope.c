@@ -273,7 +273,7 @@ static void set_entered(struct part *part, uint32_t entered) {
 INLINE void let_go(struct epoch *e, struct part *part, uint64_t id) {
   uint32_t entered = atomic_load_explicit(&part->entered, memory_order_relaxed) - 1;
   set_entered(part, entered);
-  /* Whoever left last meanwhile saw this thread inside, and relies on it to see that. */
+  /* The thread that left last meanwhile saw this one inside, and relies on it to complete the close. */
   if (entered == 0 && UNLIKELY(scope_open_id(e) != id || scope_has_left(e))) ending_left(e, id);
 }
 

@@ -65,7 +65,8 @@ HIDDEN extern struct thread *_Atomic all_threads;
 
 /* ---- the thread's side of the barrier ---------------------------------------------------------------------------- */
 
-/* Whether the barrier is all the other side's. Decided at the first attachment, before anybody could be inside. */
+/* Says whether only the side that ends an epoch executes a barrier. The first attachment decides it, before any thread
+ * could be inside. */
 enum { BARRIER_UNKNOWN, BARRIER_ONE_SIDED, BARRIER_TWO_SIDED };
 HIDDEN extern _Atomic int scope_barrier;
 INLINE bool scope_is_one_sided(void) {
@@ -104,7 +105,7 @@ INLINE struct part *scope_look(struct thread *thread, const struct epoch *e, uin
 HIDDEN COLD void scope_was_seen(struct epoch *e, uint64_t id);
 INLINE void scope_look_away(struct thread *thread, struct epoch *e, uint64_t id) {
   scope_set_looking(thread, 0);
-  /* Whoever ended the epoch meanwhile, or left it last, may have seen this thread and left the rest to it. */
+  /* The thread that ended the epoch meanwhile, or left it last, may have seen this one and left the rest to it. */
   if (UNLIKELY(scope_open_id(e) != id || scope_has_left(e))) scope_was_seen(e, id);
 }
 

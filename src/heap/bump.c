@@ -119,7 +119,7 @@ unsigned bump_blocks(const struct run *chunk) {
   return current ? LOAD_RACING(part->bump.count) : LOAD_RACING(chunk->capacity);
 }
 
-/* What lies behind the last block need not be looked at. */
+/* The look ends at the last block that was handed out. */
 struct chunk_live bump_live(const struct run *chunk) { return chunk_live_of_first(chunk, bump_blocks(chunk)); }
 
 uint64_t bump_allocations(void) {

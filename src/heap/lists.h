@@ -76,7 +76,7 @@ HIDDEN struct list_totals list_totals(struct part *part, unsigned class);
 /* The same, whose bin is known; between part_begin_look and part_end_look. */
 HIDDEN struct list_totals list_look(const struct part *part, const struct bin *bin, unsigned class);
 
-/* What a store counts for a class, with what its part's list counts since the last visit. */
+/* Returns the totals of a class in a store, with the calls on its part's list since the last visit. */
 struct stored;
 HIDDEN struct list_totals stored_totals(const struct stored *stored, unsigned class);
 

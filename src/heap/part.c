@@ -85,7 +85,7 @@ static void init(struct part *part, bool of_epochs) {
   begin_lists(part);
 }
 
-/* What a part that keeps its store lies in, before its quarantine. */
+/* A part that keeps its store lies in one of these; its quarantine, where it has one, lies behind. */
 struct lasting_part {
   struct part part;
   struct notice notice;
@@ -233,7 +233,7 @@ static struct part *take_of_span(bool *grows) {
   return part;
 }
 
-/* What its parts counted stays. Under walk_lock and parts_lock. */
+/* Adds the counts of the span's parts to those that stay. Caller holds walk_lock and parts_lock. */
 static void fold(struct span *span) {
   uint32_t present = atomic_load_explicit(&span->present, memory_order_relaxed);
   for (struct part *p = span->parts; p < span->parts + present; p++) {

@@ -2,9 +2,8 @@
  * that thread's end. A child that returns from the handler goes on there, without the thread: it must not make a second
  * one, nor wait for one that it does not have. Two functions of libc's, in which the library is then, raise the
  * signal. */
-#include "../check.h"
+#include "../threads.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -51,15 +50,6 @@ static void handle(int unused) {
     if (raised == MAKING) free_much();
   }
   (void)unused;
-}
-
-static unsigned threads(void) {
-  unsigned count = 0;
-  DIR *const tasks = opendir("/proc/self/task");
-  CHECK(tasks != NULL);
-  while (readdir(tasks)) count++;
-  closedir(tasks);
-  return count - 2; /* . and .. */
 }
 
 static void *end_last(void *main_thread) {

@@ -5,10 +5,10 @@
 #include "unit.h"
 
 #include "../segment.h"
+#include "../threads.h"
 #include "base/options.h"
 #include "front/publish.h"
 #include "front/tables.h"
-#include <dirent.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -417,15 +417,6 @@ static void hold(void) {
     take_blocks(HELD);
   }
   wait_for_blocks(strcmp(how, "asleep") == 0 ? 2 * HELD : HELD);
-}
-
-static unsigned threads(void) {
-  unsigned count = 0;
-  DIR *const tasks = opendir("/proc/self/task");
-  CHECK(tasks != NULL);
-  while (readdir(tasks)) count++;
-  closedir(tasks);
-  return count - 2; /* . and .. */
 }
 
 /* One block of each of many sizes: 20 slabs and more, of which little is touched. */

@@ -2,9 +2,9 @@
  * when asked, is born again, and does not exist where it is not wanted. */
 #include "unit.h"
 
+#include "../threads.h"
 #include "base/options.h"
 #include "front/front.h"
-#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -13,15 +13,6 @@
 enum { SMALL = 20000, LARGE = 8, KEEPERS = 10, KEPT = 8, DELAYS = 22 };
 
 static void *blocks[SMALL], *larges[LARGE];
-
-static unsigned threads(void) {
-  unsigned count = 0;
-  DIR *const tasks = opendir("/proc/self/task");
-  CHECK(tasks != NULL);
-  while (readdir(tasks)) count++;
-  closedir(tasks);
-  return count - 2; /* . and .. */
-}
 
 static void *must(size_t size) {
   void *const block = tslab_malloc(size);

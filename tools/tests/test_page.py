@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,10 +16,9 @@ import segments
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from playwright.sync_api import Error as BrowserError
-from test_export import ROWS
+from test_export import ROWS, serving
 
 from tslab import process, served
-from tslab.live import Exporter, Server
 
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 WIDTHS = (390, 1280)
@@ -63,18 +61,6 @@ def put(folder: Path, pid: int, live: int) -> None:
     now = time.time_ns()
     how: dict[str, Any] = {"pid": pid, "started_ns": now, "realtime_ns": now, "monotonic_ns": time.monotonic_ns()}
     (folder / f"tslab.{pid}").write_bytes(segments.make(segments.published(), rows, **how))
-
-
-@contextmanager
-def serving() -> Iterator[str]:
-    with Server(("127.0.0.1", 0), Exporter("temporal_slab", classes=False)) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 @contextmanager
