@@ -76,9 +76,9 @@ BUGS = [
     Bug("ended_meanwhile", "last-free", "src/epoch/ending.c",
         "bool done = epoch_state(e) == EPOCH_CLOSING && !e->stepping", "bool done = !e->stepping"),
     Bug("left_unseen", "auto-close", "src/epoch/scope.c",
-        "relies on it to see that. */\n"
+        "relies on it to complete the close. */\n"
         "  if (entered == 0 && UNLIKELY(scope_open_id(e) != id || scope_has_left(e)))",
-        "relies on it to see that. */\n  if (entered == 0 && UNLIKELY(scope_open_id(e) != id))"),
+        "relies on it to complete the close. */\n  if (entered == 0 && UNLIKELY(scope_open_id(e) != id))"),
     Bug("attached_meanwhile", "thread-leaves", "src/epoch/scope.c",
         "bool is_mine = attach_is_valid(part, thread, e);", "bool is_mine = true;"),
     Bug("lock_sleeps_unseen", "lock", "src/os/lock.c",
