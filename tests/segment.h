@@ -1,4 +1,4 @@
-/* segment.h: a reader of published figures that knows src/front/segment.h and nothing else of the library. */
+/* segment.h: a reader of published statistics that knows src/front/segment.h and nothing else of the library. */
 #ifndef TSLAB_TESTS_SEGMENT_H
 #define TSLAB_TESTS_SEGMENT_H
 

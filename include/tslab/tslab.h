@@ -64,7 +64,7 @@ TSLAB_API void tslab_malloc_stats(void);                                    /* a
  * settings are what can be set (docs/settings.md). */
 TSLAB_API int tslab_mallopt(int parameter, int value);
 
-/* ---- asking about a pointer or the process ------------------------------------------------------------------- */
+/* ---- asking about a pointer or the process ----------------------------------------------------------------------- */
 
 /* Whether p points into memory that this allocator handed out or could hand out. Any value may be asked about.
  * Async-signal-safe. */
@@ -114,7 +114,7 @@ typedef struct tslab_epoch_options {
  * nanoseconds. */
 typedef struct tslab_epoch_report {
   uint64_t epoch;
-  uint64_t threads_inside; /* others and this one; while not 0 the live figures are of the moment, and the last one to
+  uint64_t threads_inside; /* others and this one; while not 0 the live statistics are of the moment, and the last one to
                               leave completes the close */
   uint64_t live_blocks;    /* after close: those that survive; after destroy and reset: those that were given up */
   uint64_t live_bytes;
@@ -235,7 +235,7 @@ TSLAB_API void *tslab_handle_get(tslab_handle handle);
 TSLAB_API bool tslab_handle_free(tslab_handle handle);
 
 /* ---- statistics -------------------------------------------------------------------------------------------------
- * Derived when read from what the slow paths know; nothing is counted on the fast path. Each figure is exact when no
+ * Derived when read from what the slow paths know; nothing is counted on the fast path. Each statistic is exact when no
  * other thread is inside the allocator; otherwise it lacks at most the calls that other threads make while it is
  * read. docs/observability.md says what each means, and how a process is read from outside. */
 
@@ -246,7 +246,7 @@ typedef struct tslab_stats_global {
   uint64_t frees;              /* blocks taken back */
   uint64_t live_blocks;
   uint64_t live_bytes;         /* usable bytes of live blocks */
-  uint64_t large_live_blocks;  /* blocks above the largest class, counted in the figures above too */
+  uint64_t large_live_blocks;  /* blocks above the largest class, counted in the statistics above too */
   uint64_t large_live_bytes;
   uint64_t cached_blocks;      /* free blocks in threads' lists */
   uint64_t cached_bytes;
@@ -260,11 +260,11 @@ typedef struct tslab_stats_global {
   uint64_t slabs_born;
   uint64_t slabs_retired;
   uint64_t threads;            /* threads that have allocated, and live */
-  uint64_t parts;              /* parts ever made, one for each thread and epoch; they serve the next when these end */
+  uint64_t heaps;              /* heaps ever made, one for each thread and epoch; they serve the next when these end */
   uint64_t misuses;            /* reported and survived, TSLAB_ON_MISUSE=report */
-  uint64_t leaked_at_fork;     /* parts of threads that a fork child does not have, whose lists it gave up */
+  uint64_t leaked_at_fork;     /* heaps of threads that a fork child does not have, whose lists it gave up */
   uint64_t free_clean_bytes;   /* free runs that the operating system has back, or never gave */
-  uint64_t reserve_bytes;      /* kept ready for the next epochs; in use, by the figures above */
+  uint64_t reserve_bytes;      /* kept ready for the next epochs; in use, by the statistics above */
   uint64_t resident_bytes;     /* of the whole process; 0 where /proc does not say */
   uint64_t slow_allocations;   /* calls that the fast path did not serve */
   uint64_t slow_frees;         /* visits of a slow path by free that did more than put the block by */
@@ -277,20 +277,20 @@ typedef struct tslab_stats_global {
   uint64_t epochs_ended;
   uint64_t bytes_recycled;     /* by ends of epochs: kept ready for the next */
   uint64_t bytes_returned;     /* by ends of epochs: given to the operating system */
-  uint64_t clock_ns;           /* CLOCK_MONOTONIC when this was gathered */
+  uint64_t clock_ns;           /* CLOCK_MONOTONIC when this was collected */
   uint64_t clock_raw_ns;       /* CLOCK_MONOTONIC_RAW then: what the two gained on each other was adjusted */
   uint64_t leaked_blocks;      /* of classes, which a fork child lost with the lists of its parent's threads */
   uint64_t leaked_bytes;
   uint64_t frozen_bytes;       /* of memory that a child which no fork handler saw left as it was: docs/design.md */
-  uint64_t large_cached_bytes; /* that threads keep for their next large blocks; in use, by the figures above */
+  uint64_t large_cached_bytes; /* that threads keep for their next large blocks; in use, by the statistics above */
   uint64_t scope_misuses;      /* calls on scopes and epochs that failed with ESTALE, ESHUTDOWN, EOVERFLOW or EINVAL,
                                   and threads that ended inside a scope: TSLAB_ON_SCOPE=report names them */
   uint64_t reserved[6];
 } tslab_stats_global;
 
 /* One size class, in all epochs. Blocks in chunks, where an epoch's small blocks lie at first, are of none.
- * What served it: allocations = from_list + from_depot + from_slab + from_remote + from_fresh + from_adopted +
- * from_reserve + from_run + from_map. Names after seed figures say what they count here. */
+ * What served it: allocations = from_list + from_magazine + from_slab + from_remote + from_fresh + from_adopted +
+ * from_reserve + from_run + from_map. Names after seed statistics say what they count here. */
 typedef struct tslab_class_stats {
   uint64_t object_size;        /* bytes; malloc_usable_size of its blocks */
   uint64_t allocations;
@@ -303,9 +303,9 @@ typedef struct tslab_class_stats {
   uint64_t slabs_retired;
   uint64_t refills;            /* visits of malloc's slow path */
   uint64_t overflows;          /* visits of free's slow path */
-  uint64_t remote_frees;       /* frees of a block whose slab belongs to another part */
+  uint64_t remote_frees;       /* frees of a block whose slab belongs to another heap */
   uint64_t from_list;          /* allocations served by the thread's list: the fast path */
-  uint64_t from_depot;         /* by the thread's put-by lists */
+  uint64_t from_magazine;         /* by the thread's put-by lists */
   uint64_t from_slab;          /* by blocks that came back to one of the thread's slabs */
   uint64_t from_remote;        /* the same, among them blocks that other threads freed */
   uint64_t from_fresh;         /* by pages of a slab that were not in use before, or were given back */
@@ -314,14 +314,14 @@ typedef struct tslab_class_stats {
   uint64_t from_run;           /* by a new slab in memory that was free */
   uint64_t from_map;           /* by a new slab for which address space had to be made writable */
   uint64_t slabs_recycled;     /* of those retired: kept ready for the next epoch */
-  uint64_t lock_fast_acquire;  /* locks of parts taken for this class at the first try */
+  uint64_t lock_fast_acquire;  /* locks of heaps taken for this class at the first try */
   uint64_t lock_contended;     /* and not at the first try */
-  uint64_t bitmap_alloc_attempts;       /* takings of a slab's free blocks by malloc's slow path: one CAS each */
-  uint64_t bitmap_alloc_cas_retries;    /* CAS that failed there */
-  uint64_t bitmap_free_attempts;        /* pushes of freed blocks to slabs of other parts: one CAS each */
-  uint64_t bitmap_free_cas_retries;
-  uint64_t current_partial_cas_attempts; /* tries to take over a partial slab that a dead thread left */
-  uint64_t current_partial_cas_failures;
+  uint64_t slab_take_attempts;       /* takings of a slab's free blocks by malloc's slow path: one CAS each */
+  uint64_t slab_take_cas_retries;    /* CAS that failed there */
+  uint64_t slab_push_attempts;        /* pushes of freed blocks to slabs of other heaps: one CAS each */
+  uint64_t slab_push_cas_retries;
+  uint64_t slab_adopt_attempts; /* tries to take over a partial slab that a dead thread left */
+  uint64_t slab_adopt_failures;
   uint64_t samples;                     /* allocations of this class timed end to end */
   uint64_t sampled_requested_bytes;     /* what they asked for, in all */
   uint64_t sampled_requested_squares;   /* and squared, for its error */
@@ -408,8 +408,8 @@ typedef struct tslab_label_stats {
   uint64_t slow_allocations;
   uint64_t lock_fast_acquire;
   uint64_t lock_contended;
-  uint64_t bitmap_alloc_cas_retries;
-  uint64_t bitmap_free_cas_retries;
+  uint64_t slab_take_cas_retries;
+  uint64_t slab_push_cas_retries;
   uint64_t reserved[2];
 } tslab_label_stats;
 

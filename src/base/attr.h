@@ -1,4 +1,4 @@
-/* attr: what the compiler is told, and checks that always compile.                                   floor: base */
+/* attr: what the compiler is told, and checks that always compile.                                  floor: base */
 #ifndef TSLAB_BASE_ATTR_H
 #define TSLAB_BASE_ATTR_H
 

@@ -1,4 +1,4 @@
-/* bits: arithmetic on powers of two and on bit sets.                                                 floor: base */
+/* bits: arithmetic on powers of two and on bit sets.                                                floor: base */
 #ifndef TSLAB_BASE_BITS_H
 #define TSLAB_BASE_BITS_H
 

@@ -1,4 +1,4 @@
-/* log: see log.h.                                                                                    floor: base */
+/* log: see log.h.                                                                                   floor: base */
 #include "base/log.h"
 
 #include <errno.h>

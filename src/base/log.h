@@ -1,4 +1,4 @@
-/* log: one line on standard error, without stdio, locale or memory.                                  floor: base */
+/* log: one line on standard error, without stdio, locale or memory.                                 floor: base */
 #ifndef TSLAB_BASE_LOG_H
 #define TSLAB_BASE_LOG_H
 

@@ -1,4 +1,4 @@
-/* options: see options.h.                                                                            floor: base */
+/* options: see options.h.                                                                           floor: base */
 #include "base/options.h"
 
 #include "base/bits.h"

@@ -1,4 +1,4 @@
-/* options: the TSLAB_* settings, each one row of a table.                                            floor: base
+/* options: the TSLAB_* settings, each one row of a table.                                           floor: base
  *
  * Written once, by options_read in the library's constructor; before that, the defaults stand. Read by anyone.      */
 #ifndef TSLAB_BASE_OPTIONS_H
@@ -14,8 +14,8 @@ struct options {
   size_t on_misuse;          /* enum on_misuse */
   size_t scavenger;          /* 0: no thread of ours, memory goes back only by malloc_trim and when plenty is free */
   size_t ahead;              /* memory is made resident ahead of need, by the scavenger */
-  size_t publish;            /* the figures, in shared memory; by the scavenger */
-  size_t cache_bytes;        /* free blocks one thread may keep in its depot */
+  size_t publish;            /* the statistics, in shared memory; by the scavenger */
+  size_t cache_bytes;        /* free blocks one thread may keep in its magazines */
   size_t quarantine_bytes;   /* hardened: freed blocks of a thread that wait before they serve again */
   size_t on_destroy;         /* enum on_destroy */
   size_t on_scope;           /* enum on_scope */

@@ -1,4 +1,4 @@
-/* parent: see parent.h.                                                                              floor: base */
+/* parent: see parent.h.                                                                             floor: base */
 #include "base/parent.h"
 
 #include "base/log.h"

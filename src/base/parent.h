@@ -1,4 +1,4 @@
-/* parent: whether the parent process has reported a wrong setting already.                           floor: base
+/* parent: whether the parent process has reported a wrong setting already.                          floor: base
  *
  * Every process that a shell or a build starts inherits a wrong setting. The first process that has it reports it; the
  * others find that their parent has it, and is served by the same library, and stay silent. A program that another one

@@ -1,7 +1,7 @@
-/* statistics: what a figure is called, where it lies and what it means, one row each.               floor: base
+/* statistics: what a statistic is called, where it lies and what it means, one row each.            floor: base
  *
  * A table describes the rows of one kind: the process, a size class, an epoch. Publication, JSON, text, metric names
- * and the list in docs/observability.md are walks over these; nothing names a figure twice. All values are uint64_t,
+ * and the list in docs/observability.md are walks over these; nothing names a statistic twice. All values are uint64_t,
  * but TEXT, which is a char array that ends with 0. */
 #ifndef TSLAB_BASE_STATISTICS_H
 #define TSLAB_BASE_STATISTICS_H
@@ -33,7 +33,7 @@ struct statistics {
   uint32_t row_bytes; /* a multiple of 8 */
   uint32_t most;      /* rows */
   /* Fills at most `most` rows and returns how many. From any thread, no lock held. */
-  size_t (*gather)(void *rows, size_t most);
+  size_t (*collect)(void *rows, size_t most);
 };
 
 INLINE uint64_t statistic_value(const void *row, const struct statistic *field, unsigned index) {

@@ -1,4 +1,4 @@
-/* attach: see attach.h.                                                                              floor: epoch */
+/* attach: see attach.h.                                                                             floor: epoch */
 #include "epoch/attach.h"
 
 #include "os/os.h"
@@ -9,18 +9,18 @@ struct lock threads_lock;
 /* Tables smaller than a granule are pieces; each size has a chain of those that were given up. */
 #define PIECE_LOGS 12
 static struct {
-  struct attachment *free[PIECE_LOGS]; /* the next one through entry 0's part */
+  struct attachment *free[PIECE_LOGS]; /* the next one through entry 0's heap */
   struct cuttings cuttings;
-} own;
+} state;
 
 static size_t bytes_of(uint32_t log) { return sizeof(struct attachment) << log; }
 _Static_assert(sizeof(struct attachment) << PIECE_LOGS == GRANULE, "larger ones are granules");
 
 static struct attachment *take_piece(uint32_t log) {
   lock_take(&threads_lock);
-  struct attachment *piece = own.free[log];
-  if (piece) own.free[log] = (struct attachment *)(void *)piece->part;
-  else piece = pages_cut(&own.cuttings, bytes_of(log));
+  struct attachment *piece = state.free[log];
+  if (piece) state.free[log] = (struct attachment *)(void *)piece->heap;
+  else piece = pages_cut(&state.cuttings, bytes_of(log));
   lock_release(&threads_lock);
   return piece ? memset(piece, 0, bytes_of(log)) : NULL;
 }
@@ -41,8 +41,8 @@ static void give_up(struct attachment *entries, uint32_t log) {
     return;
   }
   lock_take(&threads_lock);
-  entries->part = (struct part *)(void *)own.free[log];
-  own.free[log] = entries;
+  entries->heap = (struct heap *)(void *)state.free[log];
+  state.free[log] = entries;
   lock_release(&threads_lock);
 }
 
@@ -61,21 +61,21 @@ void attach_end(struct attachments *table) {
   attach_start(table);
 }
 
-void attach_put(struct attachments *table, uint32_t slot, struct part *part) {
+void attach_put(struct attachments *table, uint32_t slot, struct heap *heap) {
   uint32_t mask = ((uint32_t)1 << table->log) - 1, i = attach_place(table, slot);
   while (table->entries[i].slot != 0 && table->entries[i].slot != slot) i = (i + 1) & mask;
   table->used += table->entries[i].slot == 0;
-  table->entries[i] = (struct attachment){part, slot};
+  table->entries[i] = (struct attachment){heap, slot};
 }
 
 static bool is_stale(const struct attachment *entry, const struct thread *thread) {
-  return entry->slot == 0 || !attach_is_valid(entry->part, thread, epoch_at(entry->slot));
+  return entry->slot == 0 || !attach_is_valid(entry->heap, thread, epoch_at(entry->slot));
 }
 
 static void build(struct attachments *table, const struct thread *thread, const struct attachment *from,
                   uint32_t count) {
   for (uint32_t i = 0; i < count; i++)
-    if (!is_stale(&from[i], thread)) attach_put(table, from[i].slot, from[i].part);
+    if (!is_stale(&from[i], thread)) attach_put(table, from[i].slot, from[i].heap);
 }
 
 /* The table is twice as long as it must be, so that it is built anew only after as many more entries as it took. */
@@ -105,6 +105,6 @@ bool attach_make_room(struct attachments *table, const struct thread *thread) {
 }
 
 void attach_freeze(void) {
-  memset(own.free, 0, sizeof own.free);
-  own.cuttings = (struct cuttings){NULL, NULL};
+  memset(state.free, 0, sizeof state.free);
+  state.cuttings = (struct cuttings){NULL, NULL};
 }

@@ -1,10 +1,10 @@
-/* epoch: see epoch.h.                                                                                floor: epoch */
+/* epoch: see epoch.h.                                                                               floor: epoch */
 #include "epoch/epoch.h"
 
 #include "base/options.h"
-#include "epoch/ending.h"
+#include "epoch/close.h"
 #include "epoch/scope.h"
-#include "epoch/spare.h"
+#include "epoch/cache.h"
 #include "heap/label.h"
 #include "os/os.h"
 #include <errno.h>
@@ -17,7 +17,7 @@ struct lock slots_lock;
 
 static struct {
   uint32_t free; /* slots, through next_free */
-} own;
+} state;
 
 /* ---- owners ------------------------------------------------------------------------------------------------------ */
 
@@ -25,7 +25,7 @@ enum { NOT_OWNED, OWNED, AWAITED };
 
 /* Caller holds the lock, and holds it again at the end. */
 void epoch_wait(const struct epoch *e) {
-  _Atomic uint32_t *owned = &epoch_at(e->lifetime.index)->lifetime.owned;
+  _Atomic uint32_t *owned = &epoch_at(e->arena.index)->arena.owned;
   do {
     atomic_store_explicit(owned, AWAITED, memory_order_relaxed);
     epoch_unlock(e);
@@ -38,12 +38,12 @@ void epoch_wait(const struct epoch *e) {
 
 /* Under the lock. */
 static bool holds_little(const struct epoch *e) {
-  const struct part *part = e->parts;
-  return atomic_load_explicit(&e->lifetime.own, memory_order_relaxed) <= LITTLE &&
-         LOAD_RACING(e->lifetime.ready) == 0 &&
-         atomic_load_explicit(&e->lifetime.spilled, memory_order_relaxed) <= LITTLE &&
+  const struct heap *heap = e->heaps;
+  return atomic_load_explicit(&e->arena.own, memory_order_relaxed) <= LITTLE &&
+         LOAD_RACING(e->arena.ready) == 0 &&
+         atomic_load_explicit(&e->arena.spilled, memory_order_relaxed) <= LITTLE &&
          atomic_load_explicit(&e->handles, memory_order_relaxed) == 0 &&
-         (!part || (!part->next_of_epoch && !part_has_slabs(part)));
+         (!heap || (!heap->next_of_epoch && !heap_has_slabs(heap)));
 }
 
 /* One that is free, so that owners do not wait for each other while there are fewer than gates. */
@@ -63,7 +63,7 @@ static struct lock *own_epoch(struct epoch *e) {
     struct lock *gate = take_gate();
     lock_take(epoch_lock_of(e));
     if (!epoch_is_owned(e)) {
-      atomic_store_explicit(&e->lifetime.owned, OWNED, memory_order_relaxed);
+      atomic_store_explicit(&e->arena.owned, OWNED, memory_order_relaxed);
       epoch_unlock(e);
       return gate;
     }
@@ -84,17 +84,17 @@ struct lock *epoch_take(struct epoch *e) {
 
 static struct epoch *take_slot(void) {
   lock_take(&slots_lock);
-  struct epoch *e = own.free ? epoch_at(own.free) : NULL;
-  if (e) own.free = e->next_free;
-  else if (lifetimes_made() < ((uint32_t)1 << EPOCH_INDEX_BITS) - 1) e = (struct epoch *)(void *)lifetime_make();
+  struct epoch *e = state.free ? epoch_at(state.free) : NULL;
+  if (e) state.free = e->next_free;
+  else if (arenas_made() < ((uint32_t)1 << EPOCH_INDEX_BITS) - 1) e = (struct epoch *)(void *)arena_make();
   lock_release(&slots_lock);
   return e;
 }
 
 static void free_slot(struct epoch *e) {
   lock_take(&slots_lock);
-  e->next_free = own.free;
-  own.free = e->lifetime.index;
+  e->next_free = state.free;
+  state.free = e->arena.index;
   lock_release(&slots_lock);
 }
 
@@ -102,22 +102,22 @@ static void free_slot(struct epoch *e) {
 
 /* Under tree_lock. */
 static void join_parent(struct epoch *e, struct epoch *parent) {
-  e->lifetime.parent = &parent->lifetime;
+  e->arena.parent = &parent->arena;
   e->previous_sibling = 0;
   e->next_sibling = parent->children;
-  if (parent->children) epoch_at(parent->children)->previous_sibling = e->lifetime.index;
-  __atomic_store_n(&parent->children, e->lifetime.index, __ATOMIC_RELAXED);
+  if (parent->children) epoch_at(parent->children)->previous_sibling = e->arena.index;
+  __atomic_store_n(&parent->children, e->arena.index, __ATOMIC_RELAXED);
 }
 
 static struct epoch *leave_tree(struct epoch *e) {
   lock_take(&tree_lock);
-  struct epoch *parent = (struct epoch *)(void *)e->lifetime.parent;
+  struct epoch *parent = (struct epoch *)(void *)e->arena.parent;
   if (parent) {
     if (e->previous_sibling) epoch_at(e->previous_sibling)->next_sibling = e->next_sibling;
     else __atomic_store_n(&parent->children, e->next_sibling, __ATOMIC_RELAXED);
     if (e->next_sibling) epoch_at(e->next_sibling)->previous_sibling = e->previous_sibling;
   }
-  e->lifetime.parent = NULL;
+  e->arena.parent = NULL;
   e->next_sibling = e->previous_sibling = 0;
   lock_release(&tree_lock);
   return parent;
@@ -126,7 +126,7 @@ static struct epoch *leave_tree(struct epoch *e) {
 /* ---- opening and ending ------------------------------------------------------------------------------------------ */
 
 static NOINLINE void change_label(struct epoch *e, const char *label) {
-  struct label *before = &labels[e->lifetime.label];
+  struct label *before = &labels[e->arena.label];
   uint64_t opened = e->opened_here, allocated = e->allocated_here, recycled = e->recycled_here;
   STORE_RACING(e->opened_here, 0); /* first: a reader may miss them for a moment, but not see them twice */
   STORE_RACING(e->allocated_here, 0);
@@ -139,25 +139,25 @@ static NOINLINE void change_label(struct epoch *e, const char *label) {
   size_t length = strnlen(label, TSLAB_EPOCH_LABEL - 1);
   memcpy(e->label, label, length);
   e->label[length] = 0;
-  STORE_RACING(e->lifetime.label, label_row(e->label));
+  STORE_RACING(e->arena.label, label_row(e->label));
 }
 _Static_assert(TSLAB_EPOCH_LABEL == LABEL_BYTES, "a label fits into a row");
 
 uint64_t epoch_allocations(const struct epoch *e) {
-  uint64_t sum = LOAD_RACING(e->allocations) + atomic_load_explicit(&e->lifetime.large, memory_order_relaxed);
-  for (struct part *p = e->parts; p; p = p->next_of_epoch) sum += list_handed_out(p) - p->before;
+  uint64_t sum = LOAD_RACING(e->allocations) + atomic_load_explicit(&e->arena.large, memory_order_relaxed);
+  for (struct heap *p = e->heaps; p; p = p->next_of_epoch) sum += tcache_handed_out(p) - p->before;
   return sum;
 }
 
 void epoch_count_bytes(struct epoch *e) {
-  struct label *label = &labels[e->lifetime.label];
-  shared_add(&label->recycled, atomic_exchange_explicit(&e->lifetime.recycled, 0, memory_order_relaxed));
-  shared_add(&label->returned, atomic_exchange_explicit(&e->lifetime.returned, 0, memory_order_relaxed));
+  struct label *label = &labels[e->arena.label];
+  shared_add(&label->recycled, atomic_exchange_explicit(&e->arena.recycled, 0, memory_order_relaxed));
+  shared_add(&label->returned, atomic_exchange_explicit(&e->arena.returned, 0, memory_order_relaxed));
 }
 
 static void count_refusals(struct epoch *e) {
-  struct label *label = &labels[e->lifetime.label];
-  shared_add(&label->refused, atomic_exchange_explicit(&e->lifetime.refused, 0, memory_order_relaxed));
+  struct label *label = &labels[e->arena.label];
+  shared_add(&label->refused, atomic_exchange_explicit(&e->arena.refused, 0, memory_order_relaxed));
   shared_add(&label->diverted, atomic_exchange_explicit(&e->diverted, 0, memory_order_relaxed));
 }
 
@@ -165,36 +165,36 @@ void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
   if (!label) label = "";
   /* Mostly a slot's next epoch is called as the one before. */
   if (UNLIKELY(strncmp(e->label, label, TSLAB_EPOCH_LABEL - 1) != 0)) change_label(e, label);
-  e->lifetime.novel = e->opened_here == 0 && atomic_load_explicit(&labels[e->lifetime.label].opened,
+  e->arena.first_of_label = e->opened_here == 0 && atomic_load_explicit(&labels[e->arena.label].opened,
                                                                   memory_order_relaxed) == 0;
   STORE_RACING(e->opened_here, e->opened_here + 1);
   STORE_RACING(e->flags, (uint8_t)flags); /* a destroy that comes too late may be looking */
   e->era = 0;
-  atomic_store_explicit(&e->left, false, memory_order_relaxed);
+  atomic_store_explicit(&e->scope_ended, false, memory_order_relaxed);
   STORE_RACING(e->opened_ns, os_now_coarse_ns());
   atomic_store_explicit(&e->diverted, 0, memory_order_relaxed);
-  atomic_store_explicit(&e->lifetime.bumped, 0, memory_order_relaxed);
-  atomic_store_explicit(&e->lifetime.freed, 0, memory_order_relaxed);
-  atomic_store_explicit(&e->lifetime.closing, false, memory_order_relaxed);
-  atomic_store_explicit(&e->lifetime.late, LIFETIME_NOT_LATE, memory_order_relaxed);
+  atomic_store_explicit(&e->arena.bumped, 0, memory_order_relaxed);
+  atomic_store_explicit(&e->arena.freed, 0, memory_order_relaxed);
+  atomic_store_explicit(&e->arena.closing, false, memory_order_relaxed);
+  atomic_store_explicit(&e->arena.release_target, RELEASE_TO_COMMON_USE, memory_order_relaxed);
   uint64_t id = epoch_id(e);
-  e->lifetime.by_slabs = spare_learned(e);
-  id = ((id >> EPOCH_INDEX_BITS) + 1) << EPOCH_INDEX_BITS | e->lifetime.index;
+  e->arena.by_slabs = epoch_cache_learned(e);
+  id = ((id >> EPOCH_INDEX_BITS) + 1) << EPOCH_INDEX_BITS | e->arena.index;
   atomic_store_explicit(&e->id, id, memory_order_relaxed);
   atomic_store_explicit(&e->state, EPOCH_OPEN, memory_order_release);
   /* Pairs with enter's load: who sees it sees all of the above. */
   atomic_store_explicit(&e->open_id, id, memory_order_release);
 }
 
-/* Under tree_lock. A thread that closes the parent, or keeps it as a spare, locks or owns it: so it sees the child, or
- * was first. EBUSY: the parent is open and has an owner, for whom nobody waits under tree_lock. */
+/* Under tree_lock. A thread that closes the parent, or keeps it as a cached epoch, locks or owns it: so it sees the
+ * child, or was first. EBUSY: the parent is open and has an owner, for whom nobody waits under tree_lock. */
 static int join(struct epoch *e, uint64_t parent_id) {
   struct epoch *parent = epoch_slot(parent_id);
   if (!parent) return ESTALE;
   lock_take(epoch_lock_of(parent));
   int error = epoch_error(parent, parent_id);
   unsigned depth = 1;
-  for (const struct lifetime *l = parent->lifetime.parent; l; l = l->parent) depth++;
+  for (const struct arena *l = parent->arena.parent; l; l = l->parent) depth++;
   if (error == 0 && epoch_is_owned(parent)) error = EBUSY;
   if (error == 0 && depth > EPOCH_DEPTH) error = EOVERFLOW;
   if (error == 0) join_parent(e, parent);
@@ -231,7 +231,7 @@ static bool prepare(struct epoch *e, size_t bytes) {
   epoch_unlock(e);
   struct lock *gate = own_epoch(e);
   /* In between a close or destroy of its parent may have ended it; then the slot may be another's, or nobody's. */
-  bool done = epoch_error(e, id) != 0 || lifetime_prepare(&e->lifetime, bytes);
+  bool done = epoch_error(e, id) != 0 || arena_prepare(&e->arena, bytes);
   epoch_give_back(e, gate);
   return done;
 }
@@ -240,18 +240,18 @@ uint64_t epoch_open(const tslab_epoch_options *wanted, int *error) {
   struct epoch *e = take_slot();
   *error = ENOMEM;
   if (!e) return 0;
-  struct lifetime *lifetime = &e->lifetime;
-  lifetime->budget = wanted->budget_bytes ? wanted->budget_bytes : SIZE_MAX;
-  atomic_store_explicit(&lifetime->refused, 0, memory_order_relaxed);
-  atomic_store_explicit(&lifetime->spilled, 0, memory_order_relaxed);
+  struct arena *arena = &e->arena;
+  arena->budget = wanted->budget_bytes ? wanted->budget_bytes : SIZE_MAX;
+  atomic_store_explicit(&arena->refused, 0, memory_order_relaxed);
+  atomic_store_explicit(&arena->spilled, 0, memory_order_relaxed);
   *error = begin(e, wanted);
   if (*error != 0) {
     free_slot(e);
     return 0;
   }
   uint64_t id = epoch_id(e); /* locked until it is whole */
-  if (wanted->prefault_bytes) lifetime->novel = false; /* so much will be used at once */
-  if (!spare_is_plain(e) || wanted->prefault_bytes) lifetime->by_slabs = false; /* they could not be kept */
+  if (wanted->prefault_bytes) arena->first_of_label = false; /* so much will be used at once */
+  if (!epoch_cache_is_plain(e) || wanted->prefault_bytes) arena->by_slabs = false; /* they could not be kept */
   if (prepare(e, wanted->prefault_bytes)) {
     epoch_unlock(e);
     return id;
@@ -259,12 +259,12 @@ uint64_t epoch_open(const tslab_epoch_options *wanted, int *error) {
   *error = ENOMEM;
   atomic_store_explicit(&e->open_id, 0, memory_order_relaxed);
   struct epoch *parent = epoch_end(e);
-  if (parent) ending_after_free(parent->lifetime.index); /* which may be closing, and have waited for its last child */
+  if (parent) epoch_after_free(parent->arena.index); /* which may be closing, and have waited for its last child */
   return 0;
 }
 
 static struct epoch *leave_for_good(struct epoch *e) {
-  struct epoch *parent = e->lifetime.parent ? leave_tree(e) : NULL;
+  struct epoch *parent = e->arena.parent ? leave_tree(e) : NULL;
   if (options.on_destroy != DESTROY_TRAPS) free_slot(e); /* a trap may yet ask for its label */
   return parent;
 }
@@ -273,7 +273,7 @@ struct epoch *epoch_end(struct epoch *e) {
   epoch_count_allocations(e, NULL, 0);
   epoch_count_bytes(e);
   count_refusals(e);
-  INVARIANT(1, e->parts == NULL && atomic_load(&e->lifetime.own) == 0 && e->lifetime.first == 0);
+  INVARIANT(1, e->heaps == NULL && atomic_load(&e->arena.own) == 0 && e->arena.first == 0);
   atomic_store_explicit(&e->state, EPOCH_ENDED, memory_order_relaxed);
   epoch_unlock(e); /* tree_lock comes first; nobody else can find an ended epoch but as somebody's child */
   return leave_for_good(e);
@@ -282,23 +282,23 @@ struct epoch *epoch_end(struct epoch *e) {
 /* ---- fork and check ---------------------------------------------------------------------------------------------- */
 
 void epochs_after_fork(void) {
-  for (uint32_t i = 1; i <= lifetimes_made(); i++)
-    if (epoch_state(epoch_at(i)) == EPOCH_ENDED && epoch_at(i)->lifetime.parent) leave_for_good(epoch_at(i));
+  for (uint32_t i = 1; i <= arenas_made(); i++)
+    if (epoch_state(epoch_at(i)) == EPOCH_ENDED && epoch_at(i)->arena.parent) leave_for_good(epoch_at(i));
 }
 
 /* It never ends, for what it owns is frozen. Its runs can still be walked, whatever was being done to the list: a link
  * is stored before what leads to it. */
 static void freeze(struct epoch *e) {
-  struct lifetime *lifetime = &e->lifetime;
+  struct arena *arena = &e->arena;
   if (epoch_state(e) == EPOCH_OPEN) atomic_store_explicit(&e->state, EPOCH_CLOSING, memory_order_relaxed);
   atomic_store_explicit(&e->open_id, 0, memory_order_relaxed);
-  atomic_store_explicit(&lifetime->closing, true, memory_order_relaxed);
-  lifetime->parent = NULL;
-  lifetime->walks = NULL;
-  atomic_store_explicit(&lifetime->owned, NOT_OWNED, memory_order_relaxed);
-  lifetime->ready = 0;
-  if (atomic_load_explicit(&lifetime->own, memory_order_relaxed) == 0)
-    atomic_store_explicit(&lifetime->own, GRANULE, memory_order_relaxed);
+  atomic_store_explicit(&arena->closing, true, memory_order_relaxed);
+  arena->parent = NULL;
+  arena->walks = NULL;
+  atomic_store_explicit(&arena->owned, NOT_OWNED, memory_order_relaxed);
+  arena->ready = 0;
+  if (atomic_load_explicit(&arena->own, memory_order_relaxed) == 0)
+    atomic_store_explicit(&arena->own, GRANULE, memory_order_relaxed);
   __atomic_store_n(&e->children, 0, __ATOMIC_RELAXED);
   e->next_sibling = e->previous_sibling = e->roomy = 0;
   e->stepping = e->descending = false;
@@ -306,8 +306,8 @@ static void freeze(struct epoch *e) {
 }
 
 void epochs_freeze(void) {
-  own.free = 0;
-  for (uint32_t i = 1; i <= lifetimes_made(); i++) freeze(epoch_at(i));
+  state.free = 0;
+  for (uint32_t i = 1; i <= arenas_made(); i++) freeze(epoch_at(i));
 }
 
 void epoch_check(struct epoch *e) {
@@ -315,14 +315,14 @@ void epoch_check(struct epoch *e) {
   bool open = epoch_state(e) == EPOCH_OPEN;
   INVARIANT(0, open == (atomic_load_explicit(&e->open_id, memory_order_relaxed) != 0));
   size_t own_bytes = 0;
-  lifetime_lock(&e->lifetime);
-  for (struct run *run = lifetime_first(&e->lifetime); run; run = lifetime_next(run)) {
-    INVARIANT(0, run->epoch == e->lifetime.index);
+  arena_lock(&e->arena);
+  for (struct run *run = arena_first(&e->arena); run; run = arena_next(run)) {
+    INVARIANT(0, run->epoch == e->arena.index);
     own_bytes += run_bytes(run);
   }
-  lifetime_unlock(&e->lifetime);
-  INVARIANT(0, own_bytes <= atomic_load_explicit(&e->lifetime.own, memory_order_relaxed));
-  for (struct part *p = e->parts; p; p = p->next_of_epoch) INVARIANT(0, p->lifetime == &e->lifetime);
+  arena_unlock(&e->arena);
+  INVARIANT(0, own_bytes <= atomic_load_explicit(&e->arena.own, memory_order_relaxed));
+  for (struct heap *p = e->heaps; p; p = p->next_of_epoch) INVARIANT(0, p->arena == &e->arena);
   scope_check(e);
   epoch_unlock(e);
 }

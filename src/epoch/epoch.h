@@ -1,16 +1,16 @@
-/* epoch: a lifetime with a name: open -> closing -> ended.                                           floor: epoch
+/* epoch: a arena with a name: open -> closing -> ended.                                             floor: epoch
  *
- *   id = incarnation 40 | index 24          index: its slot in heap/lifetime.h, used again by the next incarnation
+ *   id = incarnation 40 | index 24          index: its slot in heap/arena.h, used again by the next incarnation
  *
  * open_id is the id while the epoch may be entered and 0 otherwise: the one word that enter compares. An epoch that
  * closes with blocks alive, or children that are, stays closing until the last is gone; then its slot is free and the
  * id stale.
  *
- * Its parts hang in a list. A part is attached to the thread that it serves (epoch/scope.h), or waits for one with the
+ * Its heaps hang in a list. A heap is attached to the thread that it serves (epoch/scope.h), or waits for one with the
  * slabs that a thread left. Who ends an epoch takes open_id away, makes sure that every thread sees it, and then may
- * touch every part whose thread is not inside.
+ * touch every heap whose thread is not inside.
  *
- * Invariant: state OPEN <=> open_id = id, but for a moment under the lock; ended epochs own no run and no part.
+ * Invariant: state OPEN <=> open_id = id, but for a moment under the lock; ended epochs own no run and no heap.
  *            epoch_check()
  * Threads:   all under the epoch's lock, of which there are EPOCH_LOCKS for all, but: open_id and id are read by
  *            anyone; children and siblings are under tree_lock. Locks, outermost first: a gate, tree_lock, an epoch's,
@@ -26,33 +26,33 @@
 #ifndef TSLAB_EPOCH_EPOCH_H
 #define TSLAB_EPOCH_EPOCH_H
 
-#include "heap/heap.h"
-#include "heap/lists.h"
+#include "heap/refill.h"
+#include "heap/tcache.h"
 #include "os/os.h"
 #include "tslab/tslab.h"
 #include <errno.h>
 #include <limits.h>
 
-enum epoch_state { EPOCH_ENDED, EPOCH_OPEN, EPOCH_CLOSING, EPOCH_SPARE };
+enum epoch_state { EPOCH_ENDED, EPOCH_OPEN, EPOCH_CLOSING, EPOCH_CACHED };
 
 struct epoch {
-  struct lifetime lifetime; /* first: a slot's index leads to both */
+  struct arena arena; /* first: a slot's index leads to both */
   uint64_t era;
   /* Enter and leave read this line. It is written when something begins or ends. */
   _Atomic uint64_t open_id;
   _Atomic uint64_t id; /* of this incarnation; while ended, of the last one */
-  struct thread *_Atomic owner; /* whose the first of the parts is: epoch/scope.h */
-  struct part *parts;
+  struct thread *_Atomic owner; /* whose the first of the heaps is: epoch/scope.h */
+  struct heap *heaps;
   _Atomic uint8_t state;
-  _Atomic bool left; /* TSLAB_EPOCH_AUTO_CLOSE: a scope of it has ended, so the last thread to go closes it */
+  _Atomic bool scope_ended; /* TSLAB_EPOCH_AUTO_CLOSE: a scope of it has ended, so the last thread to go closes it */
   uint8_t flags;
   bool stepping;     /* closing by close_step */
   bool descending;   /* who closes it has given up the lock for its children, and comes back: nobody else may end it */
-  uint8_t doubts;    /* times that it was taken wrongly for one that frees what it takes: epoch/spare.h */
+  uint8_t doubts;    /* times that it was taken wrongly for one that frees what it takes: epoch/cache.h */
   uint16_t drained;  /* closes of this label in a row at which each block had been freed */
-  uint16_t kept_granules; /* granules of the reserve that it is while it is a spare */
+  uint16_t kept_granules; /* granules of the reserve that it is while it is a cached epoch */
   uint16_t slab_granules; /* its slabs, at the most as many as can be told, */
-  uint32_t kept_at;       /* and part->visits, when that was counted */
+  uint32_t kept_at;       /* and heap->visits, when that was counted */
   uint32_t children, next_sibling, previous_sibling; /* by index */
   uint32_t next_free;
   uint64_t opened_ns;
@@ -61,18 +61,18 @@ struct epoch {
   _Atomic uint32_t handles, freeing; /* tables of handles, and blocks that are
                                         freed through them just now: epoch/handle.h */
   uint32_t roomy; /* those of the tables that have an unused slot */
-  uint64_t allocations; /* of this incarnation, by parts that serve it no more */
+  uint64_t allocations; /* of this incarnation, by heaps that serve it no more */
   uint64_t opened_here, allocated_here, recycled_here; /* for its label's row, which has them once the label changes */
   char label[TSLAB_EPOCH_LABEL];
 };
-_Static_assert(sizeof(struct epoch) <= LIFETIME_SLOT, "lies in a lifetime's slot");
-_Static_assert(LIFETIME_SLOT % CACHE_LINE == 0 && offsetof(struct epoch, open_id) % CACHE_LINE == 0 &&
+_Static_assert(sizeof(struct epoch) <= ARENA_SLOT, "lies in a lifetime's slot");
+_Static_assert(ARENA_SLOT % CACHE_LINE == 0 && offsetof(struct epoch, open_id) % CACHE_LINE == 0 &&
                offsetof(struct epoch, flags) / CACHE_LINE == offsetof(struct epoch, open_id) / CACHE_LINE, "one line");
 
 #define EPOCH_INDEX_BITS 24
 
 INLINE uint32_t epoch_index(uint64_t id) { return (uint32_t)(id & (((uint64_t)1 << EPOCH_INDEX_BITS) - 1)); }
-INLINE struct epoch *epoch_at(uint32_t index) { return (struct epoch *)(void *)lifetime_at(index); }
+INLINE struct epoch *epoch_at(uint32_t index) { return (struct epoch *)(void *)arena_at(index); }
 INLINE uint64_t epoch_id(const struct epoch *e) { return atomic_load_explicit(&e->id, memory_order_relaxed); }
 INLINE enum epoch_state epoch_state(const struct epoch *e) {
   /* Acquire: pairs with epoch_begin, so that who sees it open sees its id and all else. */
@@ -82,7 +82,7 @@ INLINE enum epoch_state epoch_state(const struct epoch *e) {
 /* The slot that an id could be of, or NULL. Its id may be another. */
 INLINE struct epoch *epoch_slot(uint64_t id) {
   uint32_t index = epoch_index(id);
-  return index != 0 && index <= lifetimes_made() ? epoch_at(index) : NULL;
+  return index != 0 && index <= arenas_made() ? epoch_at(index) : NULL;
 }
 
 /* 0 when `id` is open, else ESTALE or ESHUTDOWN. Under the lock, or as a hint. */
@@ -99,10 +99,10 @@ extern HIDDEN struct lone_lock epoch_locks[EPOCH_LOCKS], epoch_gates[EPOCH_GATES
 extern HIDDEN struct lock tree_lock, slots_lock;
 
 INLINE bool epoch_is_owned(const struct epoch *e) {
-  return atomic_load_explicit(&e->lifetime.owned, memory_order_relaxed) != 0;
+  return atomic_load_explicit(&e->arena.owned, memory_order_relaxed) != 0;
 }
 INLINE struct lock *epoch_lock_of(const struct epoch *e) {
-  return &epoch_locks[e->lifetime.index % EPOCH_LOCKS].lock;
+  return &epoch_locks[e->arena.index % EPOCH_LOCKS].lock;
 }
 HIDDEN COLD void epoch_wait(const struct epoch *e);
 
@@ -121,30 +121,30 @@ HIDDEN struct lock *epoch_take(struct epoch *e);
 INLINE void epoch_give_back(struct epoch *e, struct lock *gate) {
   if (!gate) return;
   lock_take(epoch_lock_of(e));
-  if (UNLIKELY(atomic_exchange_explicit(&e->lifetime.owned, 0, memory_order_relaxed) == 2))
-    os_wake(&e->lifetime.owned, INT_MAX);
+  if (UNLIKELY(atomic_exchange_explicit(&e->arena.owned, 0, memory_order_relaxed) == 2))
+    os_wake(&e->arena.owned, INT_MAX);
   lock_release(gate);
 }
 
 #define EPOCH_DEPTH 64 /* parents above an epoch, at most: what walks the tree calls itself */
 
-/* The id of a new epoch, without parts; `wanted` is checked but for its parent. 0 and *error. */
+/* The id of a new epoch, without heaps; `wanted` is checked but for its parent. 0 and *error. */
 HIDDEN uint64_t epoch_open(const tslab_epoch_options *wanted, int *error);
 
 /* Blocks handed out in it since it was opened. Under the lock. */
 HIDDEN uint64_t epoch_allocations(const struct epoch *e);
 
-/* At the end of an incarnation with one part, under the lock: what it handed out counts for its label, the part, whose
- * list_handed_out() is given, begins anew. */
-INLINE void epoch_count_allocations(struct epoch *e, struct part *part, uint64_t handed_out) {
-  uint64_t sum = e->allocations + atomic_load_explicit(&e->lifetime.large, memory_order_relaxed);
-  if (part) {
-    sum += handed_out - part->before;
-    part->before = handed_out;
+/* At the end of an incarnation with one heap, under the lock: what it handed out counts for its label, the heap, whose
+ * tcache_handed_out() is given, begins anew. */
+INLINE void epoch_count_allocations(struct epoch *e, struct heap *heap, uint64_t handed_out) {
+  uint64_t sum = e->allocations + atomic_load_explicit(&e->arena.large, memory_order_relaxed);
+  if (heap) {
+    sum += handed_out - heap->before;
+    heap->before = handed_out;
   }
   STORE_RACING(e->allocated_here, e->allocated_here + sum);
   STORE_RACING(e->allocations, 0);
-  atomic_store_explicit(&e->lifetime.large, 0, memory_order_relaxed);
+  atomic_store_explicit(&e->arena.large, 0, memory_order_relaxed);
 }
 
 /* What it recycled and returned counts for its label, and is 0 again. */
@@ -153,7 +153,7 @@ HIDDEN void epoch_count_bytes(struct epoch *e);
 /* Sets what every incarnation starts with, its id last. */
 HIDDEN void epoch_begin(struct epoch *e, const char *label, uint32_t flags);
 
-/* The slot is free again: no part, no run, no child, its id stale. Under its lock, which this releases. Its parent, or
+/* The slot is free again: no heap, no run, no child, its id stale. Under its lock, which this releases. Its parent, or
  * NULL. */
 HIDDEN struct epoch *epoch_end(struct epoch *e);
 

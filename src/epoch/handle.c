@@ -1,4 +1,4 @@
-/* handle: see handle.h.                                                                              floor: epoch */
+/* handle: see handle.h.                                                                             floor: epoch */
 #include "epoch/handle.h"
 
 #include "os/os.h"
@@ -31,7 +31,7 @@ static struct {
   struct table *_Atomic segments[SEGMENTS];
   _Atomic uint32_t made;
   uint32_t free; /* table + 1 */
-} own;
+} state;
 
 /* Epoch 0's tables, under handles_zero_lock; every other epoch has its own list and lock. */
 struct lock handles_zero_lock;
@@ -43,29 +43,29 @@ static struct {
 static struct table *table_at(uint32_t number) {
   size_t n = number + ((size_t)1 << FIRST_LOG);
   unsigned log = log2_floor(n);
-  return atomic_load_explicit(&own.segments[log - FIRST_LOG], memory_order_relaxed) + (n - ((size_t)1 << log));
+  return atomic_load_explicit(&state.segments[log - FIRST_LOG], memory_order_relaxed) + (n - ((size_t)1 << log));
 }
 
 static bool make_segment(unsigned segment) {
   struct table *tables = pages_keep(sizeof(struct table) << (FIRST_LOG + segment));
-  atomic_store_explicit(&own.segments[segment], tables, memory_order_relaxed);
+  atomic_store_explicit(&state.segments[segment], tables, memory_order_relaxed);
   return tables != NULL;
 }
 
 /* A table for the owner, as table + 1; 0 without memory. Under the owner's lock. */
 static uint32_t take_table(uint32_t index) {
   lock_take(&handles_lock);
-  uint32_t number = own.free, made = atomic_load_explicit(&own.made, memory_order_relaxed);
+  uint32_t number = state.free, made = atomic_load_explicit(&state.made, memory_order_relaxed);
   if (number) {
-    own.free = table_at(number - 1)->next;
+    state.free = table_at(number - 1)->next;
   } else {
     unsigned segment = log2_floor(made + ((size_t)1 << FIRST_LOG)) - FIRST_LOG;
-    bool there = segment < SEGMENTS && (own.segments[segment] || make_segment(segment));
+    bool there = segment < SEGMENTS && (state.segments[segment] || make_segment(segment));
     if (there) {
       number = made + 1;
       table_at(made)->unused = ~(uint32_t)0;
       /* Release: who sees the new number sees the segment. */
-      atomic_store_explicit(&own.made, number, memory_order_release);
+      atomic_store_explicit(&state.made, number, memory_order_release);
     }
   }
   lock_release(&handles_lock);
@@ -131,7 +131,7 @@ static struct slot *lock_slot(tslab_handle handle, struct table **table, uint32_
   uint64_t rest = handle & (((uint64_t)1 << (INDEX_BITS + GENERATION_BITS)) - 1);
   if (handle == 0 || (rest | check_of(rest)) != handle) return NULL;
   uint32_t index = (uint32_t)rest & (((uint32_t)1 << INDEX_BITS) - 1);
-  if (index / TABLE_SLOTS >= atomic_load_explicit(&own.made, memory_order_acquire)) return NULL;
+  if (index / TABLE_SLOTS >= atomic_load_explicit(&state.made, memory_order_acquire)) return NULL;
   *table = table_at(index / TABLE_SLOTS);
   uint32_t seen = atomic_load_explicit(&(*table)->owner, memory_order_acquire);
   if (seen == 0) return NULL;
@@ -224,21 +224,21 @@ void handle_forget_tables(struct epoch *e) {
     atomic_store_explicit(&table->owner, 0, memory_order_relaxed);
     if (table->unused == 0) continue; /* used up for ever */
     lock_take(&handles_lock);
-    table->next = own.free;
-    own.free = number;
+    table->next = state.free;
+    state.free = number;
     lock_release(&handles_lock);
   }
 }
 
 void handles_after_fork(void) {
   zero.freeing = 0;
-  for (uint32_t i = 1; i <= lifetimes_made(); i++)
+  for (uint32_t i = 1; i <= arenas_made(); i++)
     if (atomic_load_explicit(&epoch_at(i)->freeing, memory_order_relaxed)) /* or each slot's page would be copied */
       atomic_store_explicit(&epoch_at(i)->freeing, 0, memory_order_relaxed);
 }
 
 void handles_freeze(void) {
   handles_after_fork();
-  own.free = 0;
+  state.free = 0;
   zero.roomy = 0;
 }

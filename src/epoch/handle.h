@@ -1,4 +1,4 @@
-/* handle: numbers that stand for blocks and are checked at every use.                                floor: epoch
+/* handle: numbers that stand for blocks and are checked at every use.                               floor: epoch
  *
  *   handle = check 16 | generation 22 | index 26
  *

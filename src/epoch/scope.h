@@ -1,9 +1,9 @@
-/* scope: which epoch a thread's malloc goes to.                                                      floor: epoch
+/* scope: which epoch a thread's malloc goes to.                                                     floor: epoch
  *
- *   id -> epoch's slot: open_id == id ?  owner == thread ?  -> the first of its parts -> current_part
+ *   id -> epoch's slot: open_id == id ?  owner == thread ?  -> the first of its heaps -> current_heap
  *                                        else the thread's table (epoch/attach.h)
  *
- * A thread's part of an epoch stays attached until the epoch or the thread ends, so that to enter an epoch again costs
+ * A thread's heap of an epoch stays attached until the epoch or the thread ends, so that to enter an epoch again costs
  * the same however many others the thread enters. Enter and leave write only what is the thread's own:
  *
  *   enter:  looking = id   | barrier |  open_id == id ?            ending:  open_id = 0  | barrier |  looking == id ?
@@ -11,15 +11,15 @@
  *   leave:  entered--      | barrier |  open_id == id ?
  *
  * One of the two sees the other. The barrier of the right side is one on all threads, where the kernel offers that;
- * then the left one costs nothing. Else both are full fences. `looking` comes first because a part may be detached, and
- * serve another thread, until its thread is known to be inside: a thread writes to no part before that. Who ends the
+ * then the left one costs nothing. Else both are full fences. `looking` comes first because a heap may be detached, and
+ * serve another thread, until its thread is known to be inside: a thread writes to no heap before that. Who ends the
  * epoch looks at the two in the order in which they are written.
  *
  * A call that only allocates or frees one block need not enter: it is inside as long as it is looking.
  *
- * Invariant: an epoch's owner is the thread of the first of its parts, or NULL.                         scope_check()
- * Threads: everything in struct thread belongs to its thread, but: `looking` and a part's `entered` are read by others,
- * and who holds an epoch's lock may detach a part whose thread is not inside; spare is atomic. */
+ * Invariant: an epoch's owner is the thread of the first of its heaps, or NULL.                         scope_check()
+ * Threads: everything in struct thread belongs to its thread, but: `looking` and a heap's `entered` are read by others,
+ * and who holds an epoch's lock may detach a heap whose thread is not inside; cached epoch is atomic. */
 #ifndef TSLAB_EPOCH_SCOPE_H
 #define TSLAB_EPOCH_SCOPE_H
 
@@ -28,7 +28,7 @@
 
 struct scope {
   uint64_t id;
-  struct part *part; /* NULL: epoch 0 */
+  struct heap *heap; /* NULL: epoch 0 */
 };
 
 /* An epoch that a call named, which no longer has to be looked up: the thread has this part of it as long as it is open
@@ -36,21 +36,21 @@ struct scope {
 struct named {
   uint64_t id;
   struct epoch *epoch;
-  struct part *part;
+  struct heap *heap;
   uint32_t slot; /* the epoch's index */
 };
 #define NAMED 4 /* found by the id's low bits */
 #define NAMED_NONE(place) ((struct named){(place) == 0, NULL, NULL, UINT32_MAX}) /* an id of another place */
 
 struct thread {
-  struct part *home; /* of epoch 0 */
+  struct heap *plain; /* of epoch 0 */
   _Atomic uint64_t looking; /* the epoch that it may be inside of, whatever `entered` says; 0: none */
   unsigned depth;
-  bool visiting;     /* current_part is no scope's, but that of one call that names its epoch */
+  bool visiting;     /* current_heap is no scope's, but that of one call that names its epoch */
   uint64_t advanced; /* what tslab_epoch_advance opened last; 0: nothing */
-  struct epoch *_Atomic spare;
-  uint64_t spare_seen; /* its id when the scavenger looked last, and */
-  uint8_t spare_age;   /* how many looks ago it was so first */
+  struct epoch *_Atomic cached_epoch;
+  uint64_t cached_seen; /* its id when the scavenger looked last, and */
+  uint8_t cached_age;   /* how many looks ago it was so first */
   struct thread *next_free;
   struct thread *next; /* every thread ever made */
   struct named named[NAMED];
@@ -59,7 +59,7 @@ struct thread {
 };
 
 /* A thread's birth, at its first slow path, and death. NULL without memory. */
-HIDDEN struct thread *thread_acquire(struct part *part); /* of epoch 0 */
+HIDDEN struct thread *thread_acquire(struct heap *heap); /* of epoch 0 */
 HIDDEN void thread_release(struct thread *thread);
 HIDDEN extern struct thread *_Atomic all_threads;
 
@@ -87,18 +87,18 @@ INLINE uint64_t scope_open_id(const struct epoch *e) {
   return atomic_load_explicit(&e->open_id, scope_is_one_sided() ? memory_order_acquire : memory_order_seq_cst);
 }
 
-INLINE bool scope_has_left(const struct epoch *e) {
-  return atomic_load_explicit(&e->left, scope_is_one_sided() ? memory_order_relaxed : memory_order_seq_cst);
+INLINE bool scope_has_ended(const struct epoch *e) {
+  return atomic_load_explicit(&e->scope_ended, scope_is_one_sided() ? memory_order_relaxed : memory_order_seq_cst);
 }
 
-HIDDEN struct part *scope_find_shared(const struct thread *thread, const struct epoch *e);
+HIDDEN struct heap *scope_find_shared(const struct thread *thread, const struct epoch *e);
 
 /* The thread's part of the epoch with that id, which is open and will not be detached until scope_look_away. NULL when
  * there is none: then scope_look_away comes next, too. No call in between, but to what takes no lock. */
-INLINE struct part *scope_look(struct thread *thread, const struct epoch *e, uint64_t id) {
+INLINE struct heap *scope_look(struct thread *thread, const struct epoch *e, uint64_t id) {
   scope_set_looking(thread, id);
   if (UNLIKELY(scope_open_id(e) != id)) return NULL;
-  if (LIKELY(atomic_load_explicit(&e->owner, memory_order_relaxed) == thread)) return LOAD_RACING(e->parts);
+  if (LIKELY(atomic_load_explicit(&e->owner, memory_order_relaxed) == thread)) return LOAD_RACING(e->heaps);
   return scope_find_shared(thread, e);
 }
 
@@ -106,14 +106,14 @@ HIDDEN COLD void scope_was_seen(struct epoch *e, uint64_t id);
 INLINE void scope_look_away(struct thread *thread, struct epoch *e, uint64_t id) {
   scope_set_looking(thread, 0);
   /* The thread that ended the epoch meanwhile, or left it last, may have seen this one and left the rest to it. */
-  if (UNLIKELY(scope_open_id(e) != id || scope_has_left(e))) scope_was_seen(e, id);
+  if (UNLIKELY(scope_open_id(e) != id || scope_has_ended(e))) scope_was_seen(e, id);
 }
 
 /* Inside, by the thread that is looking: it stays inside from now on, once more, and looks no longer. */
-INLINE void scope_stay(struct thread *thread, struct part *part) {
-  uint32_t entered = atomic_load_explicit(&part->entered, memory_order_relaxed) + 1;
+INLINE void scope_stay(struct thread *thread, struct heap *heap) {
+  uint32_t entered = atomic_load_explicit(&heap->entered, memory_order_relaxed) + 1;
   /* This and the next pair with scope_is_inside. */
-  atomic_store_explicit(&part->entered, entered, memory_order_release);
+  atomic_store_explicit(&heap->entered, entered, memory_order_release);
   atomic_store_explicit(&thread->looking, 0, memory_order_release);
 }
 
@@ -133,44 +133,44 @@ INLINE bool scope_look_away_named(struct thread *thread, const struct named *nam
   atomic_signal_fence(memory_order_seq_cst);
   return atomic_load_explicit(&named->epoch->open_id, memory_order_acquire) == named->id;
 }
-INLINE void scope_learn(struct thread *thread, struct epoch *e, uint64_t id, struct part *part) {
+INLINE void scope_learn(struct thread *thread, struct epoch *e, uint64_t id, struct heap *heap) {
   if (scope_is_one_sided() && !(LOAD_RACING(e->flags) & TSLAB_EPOCH_AUTO_CLOSE))
-    *scope_named(thread, id) = (struct named){id, e, part, e->lifetime.index};
+    *scope_named(thread, id) = (struct named){id, e, heap, e->arena.index};
 }
 
 /* ---- scopes ------------------------------------------------------------------------------------------------------ */
 
 /* The thread's part of the epoch, inside which it is from now on, once more. NULL and *error: ESTALE, ESHUTDOWN,
  * ENOMEM. */
-HIDDEN struct part *scope_hold(struct thread *thread, uint64_t id, int *error);
-HIDDEN void scope_let_go(struct part *part, uint64_t id);
+HIDDEN struct heap *scope_hold(struct thread *thread, uint64_t id, int *error);
+HIDDEN void scope_let_go(struct heap *heap, uint64_t id);
 
 HIDDEN int scope_enter(struct thread *thread, uint64_t id);
 HIDDEN int scope_leave(struct thread *thread, uint64_t id);
 HIDDEN int scope_switch(struct thread *thread, uint64_t id); /* the innermost scope's epoch */
 
 INLINE bool scope_is_in_any(const struct thread *thread) {
-  return thread->depth != 0 || thread->scopes[0].part != NULL;
+  return thread->depth != 0 || thread->scopes[0].heap != NULL;
 }
 INLINE uint64_t scope_current(const struct thread *thread) { return thread->scopes[thread->depth].id; }
 
 /* Under the epoch's lock, open_id taken away: from now on no thread enters, and every one inside is seen. */
 HIDDEN void scope_shut(struct epoch *e);
 HIDDEN unsigned scope_threads_inside(const struct epoch *e);
-HIDDEN bool scope_is_inside(const struct part *part);
+HIDDEN bool scope_is_inside(const struct heap *heap);
 
-/* Under the epoch's lock: a new part for the thread, or one that another left, attached to it. The thread's table has
+/* Under the epoch's lock: a new heap for the thread, or one that another left, attached to it. The thread's table has
  * room. NULL without memory. */
-HIDDEN struct part *scope_attach(struct thread *thread, struct epoch *e);
+HIDDEN struct heap *scope_attach(struct thread *thread, struct epoch *e);
 
-/* Under the epoch's lock: the part, inside which nobody is, serves no thread any more; with slabs it stays with the
+/* Under the epoch's lock: the heap, inside which nobody is, serves no thread any more; with slabs it stays with the
  * epoch. */
-HIDDEN void scope_detach(struct epoch *e, struct part *part);
+HIDDEN void scope_detach(struct epoch *e, struct heap *heap);
 
 HIDDEN void scope_check(const struct epoch *e); /* under its lock */
 
-/* In a fork child, after heap_bury_others or heap_freeze. */
-HIDDEN void scopes_bury_others(void);
+/* In a fork child, after heap_retire_others or heap_freeze. */
+HIDDEN void scopes_retire_others(void);
 HIDDEN void scopes_freeze(bool knows_its_thread);
 
 #endif

@@ -1,8 +1,8 @@
-/* status: see status.h.                                                                              floor: epoch */
+/* status: see status.h.                                                                             floor: epoch */
 #include "epoch/status.h"
 
 #include "epoch/scope.h"
-#include "heap/lists.h"
+#include "heap/tcache.h"
 #include "os/os.h"
 #include <string.h>
 
@@ -20,7 +20,7 @@ static unsigned add_run(const struct run *run, struct live *to) {
     live.bytes = live.blocks * class_size(run->class);
   } else if (run->kind == RUN_CHUNK) {
     live = chunk_live(run);
-    steps = LIFETIME_CHUNK_STEPS;
+    steps = ARENA_CHUNK_STEPS;
     if (bump_blocks(run) == 0) return steps; /* as good as reserve */
   } else if (run->kind == RUN_LARGE) {
     live = (struct chunk_live){1, run->size};
@@ -32,39 +32,39 @@ static unsigned add_run(const struct run *run, struct live *to) {
   return steps;
 }
 
-/* Blocks in lists and depot look used to their slabs. */
-static void subtract_cached(struct part *part, struct live *from) {
-  if (!part_has_slabs(part)) return;
-  lock_take(&part->lock);
+/* Blocks in lists and magazines look used to their slabs. */
+static void subtract_cached(struct heap *heap, struct live *from) {
+  if (!heap_has_slabs(heap)) return;
+  lock_take(&heap->lock);
   for (unsigned class = 0; class < CLASSES; class++) {
-    uint64_t cached = list_totals(part, class).length + part->bins[class].depot_blocks;
+    uint64_t cached = tcache_totals(heap, class).length + heap->bins[class].magazine_blocks;
     cached = min_size(cached, from->blocks); /* its thread may have taken more since the slabs were asked */
     from->blocks -= cached;
     from->bytes -= min_size(cached * class_size(class), from->bytes);
   }
-  lock_release(&part->lock);
+  lock_release(&heap->lock);
 }
 
 static struct live live_of(struct epoch *e) {
   struct live live = {0};
-  struct lifetime_walk walk;
+  struct arena_walk walk;
   unsigned steps;
-  for (struct run *run = lifetime_walk(&walk, &e->lifetime); run; run = lifetime_walk_on(&walk, steps))
+  for (struct run *run = arena_walk(&walk, &e->arena); run; run = arena_walk_on(&walk, steps))
     steps = add_run(run, &live);
-  for (struct part *p = e->parts; p; p = p->next_of_epoch) subtract_cached(p, &live);
+  for (struct heap *p = e->heaps; p; p = p->next_of_epoch) subtract_cached(p, &live);
   return live;
 }
 
 void status_of(struct epoch *e, tslab_epoch_status *out) {
   unsigned inside = scope_threads_inside(e); /* first: one who leaves while blocks are counted may not be missed, too */
   struct live live = live_of(e);
-  const struct lifetime *lifetime = &e->lifetime;
-  const struct epoch *parent = (const struct epoch *)(const void *)lifetime->parent;
+  const struct arena *arena = &e->arena;
+  const struct epoch *parent = (const struct epoch *)(const void *)arena->parent;
   uint64_t idle_chunks = 0;
-  for (struct part *p = e->parts; p; p = p->next_of_epoch)
+  for (struct heap *p = e->heaps; p; p = p->next_of_epoch)
     if (LOAD_RACING(p->bump.chunk) && !LOAD_RACING(p->bump.count)) idle_chunks += GRANULE;
-  uint64_t own = atomic_load_explicit(&lifetime->own, memory_order_relaxed) + lifetime_ready_bytes(lifetime);
-  uint64_t charged = atomic_load_explicit(&lifetime->charged, memory_order_relaxed);
+  uint64_t own = atomic_load_explicit(&arena->own, memory_order_relaxed) + arena_ready_bytes(arena);
+  uint64_t charged = atomic_load_explicit(&arena->charged, memory_order_relaxed);
   *out = (tslab_epoch_status){
       .epoch = epoch_id(e),
       .era = e->era,
@@ -77,9 +77,9 @@ void status_of(struct epoch *e, tslab_epoch_status *out) {
       .slabs = live.runs,
       .slabs_pinned = min_size(live.pinned, live.blocks), /* some may hold only blocks that are on lists */
       .committed_bytes = own - idle_chunks,
-      .budget_bytes = lifetime->budget == SIZE_MAX ? 0 : lifetime->budget,
+      .budget_bytes = arena->budget == SIZE_MAX ? 0 : arena->budget,
       .charged_bytes = charged - idle_chunks,
-      .refused = atomic_load_explicit(&lifetime->refused, memory_order_relaxed),
+      .refused = atomic_load_explicit(&arena->refused, memory_order_relaxed),
       .diverted = atomic_load_explicit(&e->diverted, memory_order_relaxed),
       .parent = parent ? epoch_id(parent) : 0,
       .allocations = epoch_allocations(e),
@@ -88,8 +88,8 @@ void status_of(struct epoch *e, tslab_epoch_status *out) {
 }
 
 void status_each_survivor(struct epoch *e, void (*visit)(void *, size_t, void *), void *arg) {
-  struct lifetime_walk walk;
-  for (struct run *run = lifetime_walk(&walk, &e->lifetime); run; run = lifetime_walk_on(&walk, LIFETIME_CALLS_STEPS)) {
+  struct arena_walk walk;
+  for (struct run *run = arena_walk(&walk, &e->arena); run; run = arena_walk_on(&walk, ARENA_CALLS_STEPS)) {
     if (run->kind == RUN_CHUNK) chunk_each_live(run, visit, arg);
     else if (run->kind == RUN_LARGE) visit(run_start(run), run->size, arg);
     else slab_each_used(run, visit, arg);

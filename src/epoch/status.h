@@ -1,4 +1,4 @@
-/* status: what an epoch holds, asked without stopping anybody.                                       floor: epoch */
+/* status: what an epoch holds, asked without stopping anybody.                                      floor: epoch */
 #ifndef TSLAB_EPOCH_STATUS_H
 #define TSLAB_EPOCH_STATUS_H
 
@@ -11,7 +11,7 @@ HIDDEN void status_of(struct epoch *e, tslab_epoch_status *out);
 HIDDEN int status_read(uint64_t id, tslab_epoch_status *out);
 
 /* Calls `visit` for each live block of an epoch inside which nobody is and whose lists are in its slabs. Caller
- * holds the epoch's lock, or owns it; `visit` is called under the lifetime's lock. */
+ * holds the epoch's lock, or owns it; `visit` is called under the arena's lock. */
 HIDDEN void status_each_survivor(struct epoch *e, void (*visit)(void *block, size_t size, void *arg), void *arg);
 
 #endif

@@ -1,4 +1,4 @@
-/* tree: see tree.h.                                                                                  floor: epoch */
+/* tree: see tree.h.                                                                                 floor: epoch */
 #include "epoch/tree.h"
 
 /* The epoch that follows in the walk, by index; 0 after the last. `skips`: what lies below `e` does not follow. Climbs
@@ -6,7 +6,7 @@
 static uint32_t successor(const struct tree_look *look, const struct epoch *e, bool skips) {
   if (!skips && e->children) return e->children;
   if (look->what == TREE_CHILDREN) return e->next_sibling;
-  while (e != look->root && !e->next_sibling) e = (const struct epoch *)(const void *)e->lifetime.parent;
+  while (e != look->root && !e->next_sibling) e = (const struct epoch *)(const void *)e->arena.parent;
   return e == look->root ? 0 : e->next_sibling;
 }
 
@@ -14,7 +14,7 @@ static uint32_t successor(const struct tree_look *look, const struct epoch *e, b
 static uint32_t place(const struct tree_look *look) {
   if (epoch_id(look->root) != look->root_id) return 0;
   const struct epoch *e = look->at ? epoch_at(look->at) : NULL;
-  bool is_there = e && epoch_id(e) == look->at_id && e->lifetime.parent;
+  bool is_there = e && epoch_id(e) == look->at_id && e->arena.parent;
   return is_there ? look->at : look->root->children;
 }
 

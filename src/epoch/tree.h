@@ -1,4 +1,4 @@
-/* tree: walks over the epochs below an epoch.                                                        floor: epoch
+/* tree: walks over the epochs below an epoch.                                                       floor: epoch
  *
  * A tree may have any number of epochs, and every open and every end of a child wants tree_lock. So a walk holds it for
  * TREE_STEPS steps at a time, and hands out what it found without it:

@@ -1,7 +1,7 @@
-/* api: the tslab_ twins of malloc's family, and what malloc and free do off the fast path.           floor: front */
-#include "front/entry.h"
+/* api: the tslab_ twins of malloc's family, and what malloc and free do off the fast path.          floor: front */
+#include "front/malloc_inline.h"
 
-#include "epoch/ending.h"
+#include "epoch/close.h"
 #include "os/os.h"
 #include "tslab/tslab.h"
 #include <errno.h>
@@ -16,98 +16,98 @@ static void *no_memory(void) {
 
 /* The fast path failed although there is a list: its head was freed twice or written to since. The list is given up. */
 static COLD void give_up_list(unsigned class) {
-  void *bad = heap_take_bad_list(current_part, class);
+  void *bad = heap_take_bad_list(current_heap, class);
   if (!bad) return;
-  tally_stage(tally_here(), PATH_DAMAGED);
+  counters_stage(counters_here(), PATH_DAMAGED);
   misuse_freed(bad);
 }
 
-static bool is_closing(const struct part *part) { return part->lifetime && lifetime_is_closing(part->lifetime); }
+static bool is_closing(const struct heap *heap) { return heap->arena && arena_is_closing(heap->arena); }
 
 /* Whether the epoch is in the way, and not the machine: it closes, or its budget is used up, which is counted. */
-static bool epoch_refuses(struct part *part, size_t bytes) {
-  if (is_closing(part)) return true;
-  for (const struct lifetime *l = part->lifetime; l; l = l->parent) {
+static bool epoch_refuses(struct heap *heap, size_t bytes) {
+  if (is_closing(heap)) return true;
+  for (const struct arena *l = heap->arena; l; l = l->parent) {
     if (atomic_load_explicit(&l->charged, memory_order_relaxed) + bytes <= l->budget) continue;
-    atomic_fetch_add_explicit(&part->lifetime->refused, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&heap->arena->refused, 1, memory_order_relaxed);
     return true;
   }
   return false;
 }
 
 static void *refill_again(unsigned class) {
-  struct part *part = current_part;
-  void *block = heap_refill(part, class);
-  if (LIKELY(block != NULL) || epoch_refuses(part, slab_bytes(class))) return block;
+  struct heap *heap = current_heap;
+  void *block = heap_refill(heap, class);
+  if (LIKELY(block != NULL) || epoch_refuses(heap, slab_bytes(class))) return block;
   /* What other sizes hold free may be what is missing. */
-  tally_stage(tally_here(), PATH_PURGE);
-  front_reclaim(part->lifetime ? SIZE_MAX : slab_bytes(class));
-  return heap_refill(part, class);
+  counters_stage(counters_here(), PATH_PURGE);
+  front_reclaim(heap->arena ? SIZE_MAX : slab_bytes(class));
+  return heap_refill(heap, class);
 }
 
-/* A thread without a part gets one, perhaps with a dead thread's lists; else the list is empty, or bad. */
+/* A thread without a heap gets one, perhaps with a dead thread's lists; else the list is empty, or bad. */
 static void *refill(unsigned class, size_t size) {
   struct timing timing;
-  bool is_born = UNLIKELY(current_part == &empty_part);
+  bool is_born = UNLIKELY(current_heap == &empty_heap);
   uint64_t start = is_born ? ticks_now() : 0;
-  if (is_born && !front_part()) return NULL;
+  if (is_born && !front_heap()) return NULL;
   sample_begin(&timing);
   if (UNLIKELY(is_born)) {
     timing.start = start;
-    tally_stage(tally_here(), PATH_BIRTH);
+    counters_stage(counters_here(), PATH_BIRTH);
   }
-  void *block = UNLIKELY(is_born) ? fast_pop(current_part, class, (uintptr_t)pages.base) : NULL;
+  void *block = UNLIKELY(is_born) ? fast_pop(current_heap, class, (uintptr_t)pages.base) : NULL;
   if (LIKELY(!block)) {
-    if (UNLIKELY(current_part->list[class] != CHAIN_END)) give_up_list(class);
+    if (UNLIKELY(current_heap->list[class] != CHAIN_END)) give_up_list(class);
     block = refill_again(class);
   }
-  if (block) scavenger_notice_malloc(current_part);
+  if (block) scavenger_notice_malloc(current_heap);
   sample_end(&timing, size, block ? class_size(class) : 0);
   if (UNLIKELY(is_born)) front_end_call();
   return block;
 }
 
 /* Who needs no refill is seen, too, now and then. */
-static NOINLINE void *take_aside(struct part *part, unsigned class, size_t size) {
-  void *block = sample_aside(part, class, size);
-  if (UNLIKELY(part->sampling.timings == TIMED)) scavenger_notice_malloc(part);
+static NOINLINE void *take_detached(struct heap *heap, unsigned class, size_t size) {
+  void *block = sample_detached(heap, class, size);
+  if (UNLIKELY(heap->sampling.timings == TIMED)) scavenger_notice_malloc(heap);
   return block;
 }
 
-/* The list is empty or bad; or aside, for this call to be timed. */
+/* The list is empty or bad; or detached, for this call to be timed. */
 INLINE void *miss(unsigned class, size_t size) {
-  struct part *part = current_part;
-  void *block = LIKELY(sample_is_due(part, class)) ? take_aside(part, class, size) : NULL; /* the rarer, as if not */
+  struct heap *heap = current_heap;
+  void *block = LIKELY(sample_is_due(heap, class)) ? take_detached(heap, class, size) : NULL; /* the rarer, as if not */
   return LIKELY(block != NULL) ? block : refill(class, size);
 }
 
 static void *large(size_t size, size_t alignment, bool *zero) {
   struct timing timing;
-  bool is_born = UNLIKELY(current_part == &empty_part);
-  if (!front_start() || size > pages_most() || alignment > pages_most() || !front_part()) return NULL;
-  struct part *part = current_part;
+  bool is_born = UNLIKELY(current_heap == &empty_heap);
+  if (!front_start() || size > pages_most() || alignment > pages_most() || !front_heap()) return NULL;
+  struct heap *heap = current_heap;
   sample_begin(&timing);
-  void *block = heap_large_alloc(part, size, alignment, zero);
-  if (UNLIKELY(!block) && !epoch_refuses(part, large_run_bytes(size))) {
-    tally_stage(tally_here(), PATH_PURGE);
-    front_reclaim(part->lifetime ? SIZE_MAX : large_run_bytes(size));
-    block = heap_large_alloc(part, size, alignment, zero);
+  void *block = heap_large_alloc(heap, size, alignment, zero);
+  if (UNLIKELY(!block) && !epoch_refuses(heap, large_run_bytes(size))) {
+    counters_stage(counters_here(), PATH_PURGE);
+    front_reclaim(heap->arena ? SIZE_MAX : large_run_bytes(size));
+    block = heap_large_alloc(heap, size, alignment, zero);
   }
-  if (block) scavenger_notice_malloc(part);
+  if (block) scavenger_notice_malloc(heap);
   sample_end(&timing, size, block ? large_run_bytes(size) : 0);
   if (UNLIKELY(is_born)) front_end_call();
   return block;
 }
 
 static void *small(unsigned class, size_t size) {
-  if (UNLIKELY(current_part == &empty_part)) return refill(class, size);
-  void *block = fast_pop(current_part, class, (uintptr_t)pages.base);
+  if (UNLIKELY(current_heap == &empty_heap)) return refill(class, size);
+  void *block = fast_pop(current_heap, class, (uintptr_t)pages.base);
   return LIKELY(block != NULL) ? block : miss(class, size);
 }
 
 /* Before the process has started the class tables are empty. */
 INLINE unsigned class_for(size_t size) {
-  return LIKELY(current_part != &empty_part) || front_start() ? class_of(size) : 0;
+  return LIKELY(current_heap != &empty_heap) || front_start() ? class_of(size) : 0;
 }
 
 /* By class or as a large block. */
@@ -120,9 +120,9 @@ INLINE void *by_size(size_t size, bool *zero) {
 static void *bump_timed(size_t size) {
   struct timing timing;
   sample_begin(&timing);
-  void *block = bump_refill(current_part, size);
+  void *block = bump_refill(current_heap, size);
   if (!block) return NULL;
-  scavenger_notice_malloc(current_part);
+  scavenger_notice_malloc(current_heap);
   sample_end(&timing, size, round_up(max_size(size, 1), CHUNK_UNIT));
   return block;
 }
@@ -130,36 +130,36 @@ static void *bump_timed(size_t size) {
 /* Inside the scope of an epoch, whose chunk is full, or which has none. */
 static NOINLINE void *malloc_in_scope(size_t size, bool *zero) {
   void *block = bump_timed(size);
-  if (!block && !is_closing(current_part)) block = by_size(size, zero);
-  return block || !is_closing(current_part) ? block : front_malloc_elsewhere(size);
+  if (!block && !is_closing(current_heap)) block = by_size(size, zero);
+  return block || !is_closing(current_heap) ? block : front_malloc_fallback(size);
 }
 
 static NOINLINE void *malloc_otherwise(size_t size) {
   bool zero;
-  void *block = UNLIKELY(current_part->lifetime) ? malloc_in_scope(size, &zero) : by_size(size, &zero);
+  void *block = UNLIKELY(current_heap->arena) ? malloc_in_scope(size, &zero) : by_size(size, &zero);
   return LIKELY(block != NULL) ? block : no_memory();
 }
 
 static NOINLINE void *calloc_otherwise(size_t size) {
   bool zero = false;
-  void *block = UNLIKELY(current_part->lifetime) ? malloc_in_scope(size, &zero) : by_size(size, &zero);
+  void *block = UNLIKELY(current_heap->arena) ? malloc_in_scope(size, &zero) : by_size(size, &zero);
   if (UNLIKELY(!block)) return no_memory();
   return zero ? block : memset(block, 0, size);
 }
 
-/* An epoch's part that bumps comes to these each time: nothing is saved or restored on the way. */
-HOT void *front_malloc_direct(size_t size, struct part *part) {
-  void *block = bump_take(part, size);
+/* An epoch's heap that bumps comes to these each time: nothing is saved or restored on the way. */
+HOT void *front_malloc_direct(size_t size, struct heap *heap) {
+  void *block = bump_take(heap, size);
   return LIKELY(block != NULL) ? block : malloc_otherwise(size);
 }
 
 HOT void *front_malloc(size_t size) {
-  void *block = size <= BUMP_MOST ? bump_take(current_part, size) : NULL;
+  void *block = size <= BUMP_MOST ? bump_take(current_heap, size) : NULL;
   return LIKELY(block != NULL) ? block : malloc_otherwise(size);
 }
 
 HOT void *front_calloc(size_t size) {
-  void *block = size <= BUMP_MOST ? bump_take(current_part, size) : NULL;
+  void *block = size <= BUMP_MOST ? bump_take(current_heap, size) : NULL;
   return LIKELY(block != NULL) ? memset(block, 0, size) : calloc_otherwise(size);
 }
 
@@ -170,16 +170,16 @@ static void *aligned(size_t alignment, size_t size, bool *zero) {
 
 static void *aligned_in_scope(size_t alignment, size_t size) {
   bool zero;
-  struct part *part = current_part;
-  void *block = bump_aligned(part, alignment, size);
-  if (!block && !is_closing(part)) block = aligned(alignment, size, &zero);
-  return block || !is_closing(part) ? block : front_aligned_elsewhere(alignment, size);
+  struct heap *heap = current_heap;
+  void *block = bump_aligned(heap, alignment, size);
+  if (!block && !is_closing(heap)) block = aligned(alignment, size, &zero);
+  return block || !is_closing(heap) ? block : front_aligned_fallback(alignment, size);
 }
 
 void *front_aligned(size_t alignment, size_t size) {
-  bool zero, is_born = current_part == &empty_part;
-  if (!front_part()) return no_memory();
-  void *block = current_part->lifetime ? aligned_in_scope(alignment, size) : aligned(alignment, size, &zero);
+  bool zero, is_born = current_heap == &empty_heap;
+  if (!front_heap()) return no_memory();
+  void *block = current_heap->arena ? aligned_in_scope(alignment, size) : aligned(alignment, size, &zero);
   if (is_born) front_end_call();
   return block ? block : no_memory();
 }
@@ -196,15 +196,15 @@ static struct run *run_of_block(const char *call, void *p) {
   return NULL;
 }
 
-/* A block of the thread's own part of epoch 0, freed inside a scope: nobody else touches that part's lists. */
-static void free_at_home(struct part *own, void *p) {
-  struct part *part = current_part;
-  current_part = own;
-  entry_free(p);
-  current_part = part;
+/* A block of the thread's own heap of epoch 0, freed inside a scope: nobody else touches that heap's lists. */
+static void free_to_own_slab(struct heap *own, void *p) {
+  struct heap *heap = current_heap;
+  current_heap = own;
+  inline_free(p);
+  current_heap = heap;
 }
 
-static void free_large(struct part *own, struct run *run) {
+static void free_large(struct heap *own, struct run *run) {
   struct timing timing;
   if (heap_large_keep(own, run)) return;
   sample_begin_path(&timing);
@@ -212,20 +212,20 @@ static void free_large(struct part *own, struct run *run) {
   sample_end_path(&timing, PATH_LARGE_FREE);
 }
 
-static bool is_home(const struct part *part, const void *p) {
-  return part_class_of(part, LOAD_RACING(pages_homes()[granule_of(p)])) < CLASSES;
+static bool is_owned_by(const struct heap *heap, const void *p) {
+  return heap_class_of(heap, LOAD_RACING(pages_pagemap()[granule_of(p)])) < CLASSES;
 }
 
 static void free_elsewhere(struct run *run, void *p) {
-  struct part *own = current_thread ? current_thread->home : &empty_part;
-  if (own == &empty_part && run->kind == RUN_SLAB) own = front_part_to_free();
+  struct heap *own = current_thread ? current_thread->plain : &empty_heap;
+  if (own == &empty_heap && run->kind == RUN_SLAB) own = front_heap_to_free();
   uint32_t epoch = run->epoch;
   if (run->kind == RUN_LARGE) free_large(own, run);
-  else if (run->kind == RUN_SLAB && own != current_part && is_home(own, p))
-    free_at_home(own, p);
+  else if (run->kind == RUN_SLAB && own != current_heap && is_owned_by(own, p))
+    free_to_own_slab(own, p);
   else if (run->kind == RUN_SLAB) heap_free_remote(own, run, p);
   else if (!bump_free(run, p)) misuse("free", p);
-  if (epoch) ending_after_free(epoch);
+  if (epoch) epoch_after_free(epoch);
 }
 
 NOINLINE void front_free_otherwise(void *p) {
@@ -233,17 +233,17 @@ NOINLINE void front_free_otherwise(void *p) {
   struct run *run = run_of_block("free", p);
   if (!run) return;
   free_elsewhere(run, p);
-  scavenger_notice(current_part);
+  scavenger_notice(current_heap);
 }
 
-/* Returns true if p starts a block of a slab of the part that is not free already. A list would take another pointer,
+/* Returns true if p starts a block of a slab of the heap that is not free already. A list would take another pointer,
  * and tell only when it hands it out; a block that is freed from outside its epoch is told at once. */
-static bool is_live_of(const struct part *part, void *p) {
-  uintptr_t class = part_class_of(part, LOAD_RACING(pages_homes()[granule_of(p)]));
-  return class < CLASSES && class_starts_block((uintptr_t)p, part->inverse[class]) && !block_has_key(p);
+static bool is_live_of(const struct heap *heap, void *p) {
+  uintptr_t class = heap_class_of(heap, LOAD_RACING(pages_pagemap()[granule_of(p)]));
+  return class < CLASSES && class_starts_block((uintptr_t)p, heap->inverse[class]) && !block_has_key(p);
 }
 
-/* A block of the thread's own part of an epoch that is not the current one needs no atomic instruction. */
+/* A block of the thread's own heap of an epoch that is not the current one needs no atomic instruction. */
 static NOINLINE void free_looking(void *p) {
   struct thread *thread = current_thread;
   uint32_t index = pages_run_holding(p)->epoch;
@@ -253,17 +253,17 @@ static NOINLINE void free_looking(void *p) {
     front_free_otherwise(p);
     return;
   }
-  struct part *part = scope_look(thread, e, id), *before = current_part;
-  if (LIKELY(part != NULL)) scope_learn(thread, e, id, part);
-  if (LIKELY(part != NULL) && part != before && is_live_of(part, p)) {
-    scope_stay(thread, part); /* what follows may take locks */
-    current_part = part;
-    entry_free(p);
-    current_part = before;
-    scope_let_go(part, id);
+  struct heap *heap = scope_look(thread, e, id), *before = current_heap;
+  if (LIKELY(heap != NULL)) scope_learn(thread, e, id, heap);
+  if (LIKELY(heap != NULL) && heap != before && is_live_of(heap, p)) {
+    scope_stay(thread, heap); /* what follows may take locks */
+    current_heap = heap;
+    inline_free(p);
+    current_heap = before;
+    scope_let_go(heap, id);
     return;
   }
-  bool freed = LIKELY(part != NULL) && bump_free_current(part, p);
+  bool freed = LIKELY(heap != NULL) && bump_free_current(heap, p);
   scope_look_away(thread, e, id);
   if (UNLIKELY(!freed)) front_free_otherwise(p);
 }
@@ -273,15 +273,15 @@ static COLD void free_seen(const struct named *named, void *p, bool freed) {
   if (!freed) front_free_otherwise(p);
 }
 
-/* The same of an epoch that the thread named before, in a slab of its part. */
+/* The same of an epoch that the thread named before, in a slab of its heap. */
 static NOINLINE void free_named_to_list(struct thread *thread, const struct named *named, void *p) {
-  struct part *part = named->part, *before = current_part;
+  struct heap *heap = named->heap, *before = current_heap;
   unsigned class = 0;
   if (TSLAB_HARDENED) { /* its quarantine takes locks at any time */
     free_looking(p);
     return;
   }
-  if (UNLIKELY(!is_live_of(part, p))) {
+  if (UNLIKELY(!is_live_of(heap, p))) {
     front_free_otherwise(p);
     return;
   }
@@ -290,16 +290,16 @@ static NOINLINE void free_named_to_list(struct thread *thread, const struct name
     free_seen(named, p, false);
     return;
   }
-  current_part = part;
-  enum fast_free done = fast_push(p, &class, &part);
+  current_heap = heap;
+  enum fast_free done = fast_push(p, &class, &heap);
   if (UNLIKELY(done == LIST_FULL)) { /* what takes locks needs it to stay */
-    scope_stay(thread, part);
+    scope_stay(thread, heap);
     front_free_full(p);
-    current_part = before;
-    scope_let_go(part, named->id);
+    current_heap = before;
+    scope_let_go(heap, named->id);
     return;
   }
-  current_part = before;
+  current_heap = before;
   if (UNLIKELY(!scope_look_away_named(thread, named))) free_seen(named, p, true);
 }
 
@@ -318,11 +318,11 @@ HOT static NOINLINE void free_named(void *p) {
     free_looking(p);
     return;
   }
-  if (UNLIKELY(part_class_of(named->part, LOAD_RACING(pages_homes()[granule])) < CLASSES)) {
+  if (UNLIKELY(heap_class_of(named->heap, LOAD_RACING(pages_pagemap()[granule])) < CLASSES)) {
     free_named_to_list(thread, named, p);
     return;
   }
-  bool freed = LIKELY(scope_look_named(thread, named)) && bump_free_current(named->part, p);
+  bool freed = LIKELY(scope_look_named(thread, named)) && bump_free_current(named->heap, p);
   if (UNLIKELY(!scope_look_away_named(thread, named))) {
     free_seen(named, p, freed);
     return;
@@ -330,21 +330,21 @@ HOT static NOINLINE void free_named(void *p) {
   if (UNLIKELY(!freed)) free_looking(p);
 }
 
-HOT void front_free(void *p, struct part *part) {
-  if (!bump_free_current(part, p) && !heap_keep_remote(part, p)) free_named(p);
+HOT void front_free(void *p, struct heap *heap) {
+  if (!bump_free_current(heap, p) && !heap_keep_remote(heap, p)) free_named(p);
 }
 
 void front_free_full(void *p) {
   struct timing timing;
   sample_begin_path(&timing);
-  unsigned class = (unsigned)part_class_of(current_part, LOAD_RACING(pages_homes()[granule_of(p)]));
+  unsigned class = (unsigned)heap_class_of(current_heap, LOAD_RACING(pages_pagemap()[granule_of(p)]));
   if (!class_starts_block((uintptr_t)p, class_inverse(class))) misuse_interior("free", p);
-  bool emptied = heap_overflow(current_part, class, p);
-  scavenger_notice(current_part);
+  bool emptied = heap_overflow(current_heap, class, p);
+  scavenger_notice(current_heap);
   if (emptied) sample_end_path(&timing, PATH_PUT_BY);
 }
 
-void front_free_interior(unsigned class) { misuse_interior("free", current_part->list[class]); }
+void front_free_interior(unsigned class) { misuse_interior("free", current_heap->list[class]); }
 
 /* ---- realloc ----------------------------------------------------------------------------------------------------- */
 
@@ -358,9 +358,9 @@ static void *resize(void *p, size_t size) {
   if (!run || size > PTRDIFF_MAX) return no_memory();
   size_t old = usable_size(run, p);
   if (run->kind == RUN_LARGE && size > SMALL_MAX && size <= pages_most() && run->epoch == 0) {
-    void *block = large_resize(run, size, &tally_here()->large);
+    void *block = large_resize(run, size, &counters_here()->large);
     if (LIKELY(block != NULL)) {
-      scavenger_notice_malloc(current_part);
+      scavenger_notice_malloc(current_heap);
       return block;
     } /* else malloc looks for what other sizes hold free */
   }
@@ -368,7 +368,7 @@ static void *resize(void *p, size_t size) {
   void *block = front_malloc_in(run->epoch, size); /* a block keeps its epoch, whatever scope this is */
   if (!block) return size <= old ? p : NULL;
   memcpy(block, p, min_size(old, size));
-  entry_free(p);
+  inline_free(p);
   return block;
 }
 
@@ -376,16 +376,16 @@ static void *resize(void *p, size_t size) {
 static bool fits_here(void *p, size_t size) {
   size_t granule = granule_of(p);
   if (granule >= LOAD_RACING(pages.count)) return false;
-  uintptr_t class = part_class_of(current_part, LOAD_RACING(pages_homes()[granule]));
+  uintptr_t class = heap_class_of(current_heap, LOAD_RACING(pages_pagemap()[granule]));
   if (class >= CLASSES || block_is_free(p)) return false;
   return size - 1 < class_sizes[class] && size >= class_sizes[class] / 2u &&
-         class_starts_block((uintptr_t)p, current_part->inverse[class]);
+         class_starts_block((uintptr_t)p, current_heap->inverse[class]);
 }
 
 static NOINLINE void *realloc_otherwise(void *p, size_t size) {
-  if (!p) return entry_malloc(size);
+  if (!p) return inline_malloc(size);
   if (size == 0) {
-    if (run_of_block("realloc", p)) entry_free(p);
+    if (run_of_block("realloc", p)) inline_free(p);
     return NULL;
   }
   return resize(p, size);
@@ -400,9 +400,9 @@ void *tslab_reallocarray(void *p, size_t count, size_t size) {
 
 /* ---- the rest of the family -------------------------------------------------------------------------------------- */
 
-HOT void *tslab_malloc(size_t size) { return entry_malloc(size); }
-HOT void tslab_free(void *p) { entry_free(p); }
-void *tslab_calloc(size_t count, size_t size) { return entry_calloc(count, size); }
+HOT void *tslab_malloc(size_t size) { return inline_malloc(size); }
+HOT void tslab_free(void *p) { inline_free(p); }
+void *tslab_calloc(size_t count, size_t size) { return inline_calloc(count, size); }
 
 static void *invalid(void) {
   errno = EINVAL;
@@ -451,7 +451,7 @@ static void free_checked(const char *call, void *p, size_t size) {
     misuse_size(call, p, size, run);
     return;
   }
-  entry_free(p);
+  inline_free(p);
 }
 
 void tslab_free_sized(void *p, size_t size) { free_checked("free_sized", p, size); }

@@ -8,12 +8,12 @@
  * none: then bad_alloc is thrown, by the program's own C++ runtime. */
 #include "front/cxx.h"
 
-#include "front/entry.h"
+#include "front/malloc_inline.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
 static void *allocate(size_t size, size_t alignment) {
-  return alignment <= 16 ? entry_malloc(size) : front_aligned(alignment, size);
+  return alignment <= 16 ? inline_malloc(size) : front_aligned(alignment, size);
 }
 
 /* Calls the handler until there is memory, it throws, or there is none. */
@@ -38,7 +38,7 @@ static COLD void *new_retry(size_t size, size_t alignment) {
   type name parameters
 
 OPERATOR(HOT void *, _Znwm, (size_t size)) {
-  void *block = entry_malloc(size);
+  void *block = inline_malloc(size);
   return LIKELY(block != NULL) ? block : new_retry(size, 16);
 }
 OPERATOR(void *, _ZnwmSt11align_val_t, (size_t size, size_t alignment)) {
@@ -64,7 +64,7 @@ HIDDEN void *own_new_aligned_array(size_t, size_t) __attribute__((alias("_ZnamSt
 
 /* delete. Sizes, and the mark of what goes with a new that may not throw, come in further registers; nobody needs them.
  */
-OPERATOR(HOT void, _ZdlPv, (void *p)) { entry_free(p); }
+OPERATOR(HOT void, _ZdlPv, (void *p)) { inline_free(p); }
 OPERATOR(void, _ZdaPv, (void *p)) { _ZdlPv(p); }
 OPERATOR(void, _ZdlPvm, (void *p)) { _ZdlPv(p); }
 OPERATOR(void, _ZdaPvm, (void *p)) { _ZdaPv(p); }
@@ -74,7 +74,7 @@ OPERATOR(void, _ZdaPvRKSt9nothrow_t, (void *p)) { _ZdaPv(p); }
 /* Of aligned blocks. */
 OPERATOR(void, _ZdlPvSt11align_val_t, (void *p, size_t alignment)) {
   (void)alignment;
-  entry_free(p);
+  inline_free(p);
 }
 OPERATOR(void, _ZdaPvSt11align_val_t, (void *p, size_t alignment)) { _ZdlPvSt11align_val_t(p, alignment); }
 OPERATOR(void, _ZdlPvmSt11align_val_t, (void *p, size_t size, size_t alignment)) {

@@ -1,4 +1,4 @@
-/* cxx: what operator new asks of the program's own C++ runtime.                                      floor: front
+/* cxx: what operator new asks of the program's own C++ runtime.                                     floor: front
  *
  * Twice: a static link must name it, or the linker leaves it out (cxx_static.c); the shared library may not, because a
  * process may have none, or get it with a library that it loads later (cxx_shared.c). Threads: any. */

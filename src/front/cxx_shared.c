@@ -1,4 +1,4 @@
-/* cxx_shared: see cxx.h; in libtslab.so.                                                             floor: front */
+/* cxx_shared: see cxx.h; in libtslab.so.                                                            floor: front */
 #include "front/cxx.h"
 
 #include "base/log.h"

@@ -1,4 +1,4 @@
-/* cxx_static: see cxx.h; in libtslab.a.                                                              floor: front */
+/* cxx_static: see cxx.h; in libtslab.a.                                                             floor: front */
 #include "front/cxx.h"
 
 extern new_handler get_new_handler(void) __asm__("_ZSt15get_new_handlerv");

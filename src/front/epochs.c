@@ -1,10 +1,10 @@
-/* epochs: the C face of epochs and handles.                                                          floor: front */
-#include "front/entry.h"
+/* epochs: the C face of epochs and handles.                                                         floor: front */
+#include "front/malloc_inline.h"
 
-#include "epoch/ending.h"
+#include "epoch/close.h"
 #include "epoch/handle.h"
 #include "epoch/scope.h"
-#include "epoch/spare.h"
+#include "epoch/cache.h"
 #include "epoch/status.h"
 #include "front/scope_misuse.h"
 #include <errno.h>
@@ -17,11 +17,11 @@ _Static_assert(sizeof(tslab_epoch_report) % 128 == 0 && sizeof(tslab_epoch_statu
 
 /* The calling thread, born if need be; NULL without memory. */
 static struct thread *self(void) {
-  if (UNLIKELY(current_part == &empty_part) && !front_part_to_keep()) return NULL;
+  if (UNLIKELY(current_heap == &empty_heap) && !front_heap_to_keep()) return NULL;
   return current_thread;
 }
 
-/* Every call that may have made the thread's part ends with this. */
+/* Every call that may have made the thread's heap ends with this. */
 INLINE void end_call(void) {
   if (UNLIKELY(thread_heap_state != HEAP_IS_KEPT)) front_end_epoch_call();
 }
@@ -52,7 +52,7 @@ tslab_epoch tslab_epoch_open_with(const tslab_epoch_options *options) {
   int error = thread ? check_options(options) : ENOMEM;
   if (error == 0) {
     bool plain = options->parent == 0 && options->budget_bytes == 0 && options->prefault_bytes == 0;
-    if (plain) id = spare_open(thread, options->label, options->flags);
+    if (plain) id = epoch_cache_open(thread, options->label, options->flags);
     if (!id) id = epoch_open(options, &error);
     if (!id && error == ENOMEM && options->prefault_bytes == 0) { /* which a budget may refuse */
       front_reclaim(GRANULE);
@@ -65,7 +65,7 @@ tslab_epoch tslab_epoch_open_with(const tslab_epoch_options *options) {
 }
 
 tslab_epoch tslab_epoch_open(const char *label) {
-  uint64_t id = LIKELY(current_thread != NULL) ? spare_open(current_thread, label, 0) : 0;
+  uint64_t id = LIKELY(current_thread != NULL) ? epoch_cache_open(current_thread, label, 0) : 0;
   if (LIKELY(id != 0)) return id;
   tslab_epoch_options options = {.struct_size = sizeof options, .label = label};
   return tslab_epoch_open_with(&options);
@@ -117,12 +117,12 @@ tslab_epoch tslab_epoch_advance(const char *label, tslab_epoch_report *closed) {
   if (thread_heap_state == HEAP_REVIVED) thread_heap_state = HEAP_IS_KEPT; /* it is in a scope at the end of this */
   if (thread->advanced) {
     scope_leave(thread, thread->advanced); /* not when scopes are open inside it: then it closes with us inside */
-    ending_close(thread->advanced, closed);
+    epoch_close(thread->advanced, closed);
   }
   thread->advanced = tslab_epoch_open(label);
   int error = thread->advanced ? scope_enter(thread, thread->advanced) : errno;
   if (error == 0) return thread->advanced;
-  if (thread->advanced) ending_close(thread->advanced, NULL);
+  if (thread->advanced) epoch_close(thread->advanced, NULL);
   thread->advanced = 0;
   errno = error;
   return 0;
@@ -130,11 +130,11 @@ tslab_epoch tslab_epoch_advance(const char *label, tslab_epoch_report *closed) {
 
 /* ---- allocating in a given epoch --------------------------------------------------------------------------------- */
 
-/* Makes current_part the one of an epoch for one call. */
+/* Makes current_heap the one of an epoch for one call. */
 struct visit {
-  struct part *before;
+  struct heap *before;
   uint64_t id;
-  struct part *part; /* NULL: epoch 0 */
+  struct heap *heap; /* NULL: epoch 0 */
   bool was_visiting;
 };
 
@@ -143,32 +143,32 @@ static bool visit_begin(struct visit *visit, uint64_t id, const char *call, cons
   struct thread *thread = self();
   int error = ENOMEM;
   visit->id = id;
-  visit->part = thread && id ? scope_hold(thread, id, &error) : NULL;
-  if (UNLIKELY(!visit->part && (id || !thread))) {
+  visit->heap = thread && id ? scope_hold(thread, id, &error) : NULL;
+  if (UNLIKELY(!visit->heap && (id || !thread))) {
     errno = call ? scope_misused(call, id, error, site) : error;
     return false;
   }
-  visit->before = current_part;
+  visit->before = current_heap;
   visit->was_visiting = thread->visiting;
   thread->visiting = true;
-  current_part = id ? visit->part : thread->home;
+  current_heap = id ? visit->heap : thread->plain;
   return true;
 }
 
 /* The block, when it was had, and a better reason than memory when it was not. */
 static void *visit_end(const struct visit *visit, void *block) {
-  struct part *part = current_part;
-  current_part = visit->before;
+  struct heap *heap = current_heap;
+  current_heap = visit->before;
   current_thread->visiting = visit->was_visiting;
-  if (UNLIKELY(!block && part->lifetime && lifetime_is_closing(part->lifetime))) errno = ESHUTDOWN;
-  if (visit->part) scope_let_go(visit->part, visit->id);
+  if (UNLIKELY(!block && heap->arena && arena_is_closing(heap->arena))) errno = ESHUTDOWN;
+  if (visit->heap) scope_let_go(visit->heap, visit->id);
   end_call();
   return block;
 }
 
 static NOINLINE void *malloc_in(uint64_t id, size_t size, const char *call, const void *site) {
   struct visit visit;
-  return visit_begin(&visit, id, call, site) ? visit_end(&visit, entry_malloc(size)) : NULL;
+  return visit_begin(&visit, id, call, site) ? visit_end(&visit, inline_malloc(size)) : NULL;
 }
 
 static NOINLINE void *malloc_visiting(tslab_epoch epoch, size_t size, const void *site) {
@@ -176,10 +176,10 @@ static NOINLINE void *malloc_visiting(tslab_epoch epoch, size_t size, const void
 }
 
 /* A block of the current chunk or of a list. NULL where there is more to do. */
-INLINE void *take_at_once(struct part *part, size_t size) {
-  void *block = size <= BUMP_MOST ? bump_take(part, size) : NULL;
+INLINE void *take_at_once(struct heap *heap, size_t size) {
+  void *block = size <= BUMP_MOST ? bump_take(heap, size) : NULL;
   if (LIKELY(block != NULL) || size > DIRECT_MAX) return block;
-  return fast_pop(part, class_tables()->direct[size], (uintptr_t)pages.base);
+  return fast_pop(heap, class_tables()->direct[size], (uintptr_t)pages.base);
 }
 
 /* The thread has a part of the epoch, and that has a block at hand: then there is no need to enter. */
@@ -187,11 +187,11 @@ static NOINLINE void *malloc_looking(tslab_epoch epoch, size_t size, const void 
   struct thread *thread = current_thread;
   struct epoch *e = epoch_slot(epoch);
   if (UNLIKELY(!thread || !e)) return malloc_visiting(epoch, size, site);
-  struct part *part = scope_look(thread, e, epoch);
+  struct heap *heap = scope_look(thread, e, epoch);
   void *block = NULL;
-  if (LIKELY(part != NULL)) {
-    block = take_at_once(part, size);
-    scope_learn(thread, e, epoch, part);
+  if (LIKELY(heap != NULL)) {
+    block = take_at_once(heap, size);
+    scope_learn(thread, e, epoch, heap);
   }
   scope_look_away(thread, e, epoch);
   return LIKELY(block != NULL) ? block : malloc_visiting(epoch, size, site);
@@ -210,7 +210,7 @@ HOT void *tslab_epoch_malloc(tslab_epoch epoch, size_t size) {
   const struct named *named = scope_named(thread, epoch);
   FORGET(named); /* or its index would be kept beside it */
   if (UNLIKELY(named->id != epoch)) return malloc_looking(epoch, size, CALL_SITE);
-  void *block = LIKELY(scope_look_named(thread, named)) ? take_at_once(named->part, size) : NULL;
+  void *block = LIKELY(scope_look_named(thread, named)) ? take_at_once(named->heap, size) : NULL;
   if (UNLIKELY(!scope_look_away_named(thread, named))) return malloc_seen(named, size, block, CALL_SITE);
   return LIKELY(block != NULL) ? block : malloc_visiting(epoch, size, CALL_SITE);
 }
@@ -218,7 +218,7 @@ HOT void *tslab_epoch_malloc(tslab_epoch epoch, size_t size) {
 void *tslab_epoch_calloc(tslab_epoch epoch, size_t count, size_t size) {
   struct visit visit;
   if (!visit_begin(&visit, epoch, "tslab_epoch_calloc", CALL_SITE)) return NULL;
-  return visit_end(&visit, entry_calloc(count, size));
+  return visit_end(&visit, inline_calloc(count, size));
 }
 
 void *tslab_epoch_aligned_alloc(tslab_epoch epoch, size_t alignment, size_t size) {
@@ -233,7 +233,7 @@ void *tslab_epoch_aligned_alloc(tslab_epoch epoch, size_t alignment, size_t size
 
 void *front_malloc_in(uint32_t index, size_t size) {
   int kept = errno;
-  if (index == 0 && !current_part->lifetime) return entry_malloc(size);
+  if (index == 0 && !current_heap->arena) return inline_malloc(size);
   void *block = malloc_in(index ? epoch_id(epoch_at(index)) : 0, size, NULL, NULL);
   if (block || errno != ESHUTDOWN) return block;
   errno = kept;
@@ -242,13 +242,13 @@ void *front_malloc_in(uint32_t index, size_t size) {
 
 /* Whether the call may be served by epoch 0. */
 static bool divert(void) {
-  struct epoch *e = (struct epoch *)(void *)current_part->lifetime;
+  struct epoch *e = (struct epoch *)(void *)current_heap->arena;
   if (current_thread->visiting) return false;
   atomic_fetch_add_explicit(&e->diverted, 1, memory_order_relaxed);
   return true;
 }
 
-void *front_malloc_elsewhere(size_t size) {
+void *front_malloc_fallback(size_t size) {
   struct timing timing;
   if (!divert()) return NULL;
   sample_begin_path(&timing);
@@ -257,7 +257,7 @@ void *front_malloc_elsewhere(size_t size) {
   return block;
 }
 
-void *front_aligned_elsewhere(size_t alignment, size_t size) {
+void *front_aligned_fallback(size_t alignment, size_t size) {
   struct timing timing;
   if (!divert()) return NULL;
   sample_begin_path(&timing);
@@ -274,16 +274,16 @@ static int prepare_report(tslab_epoch id, tslab_epoch_report *out) {
   return self() ? 0 : ENOMEM;
 }
 
-/* After an end. One that left the thread its spare gave nothing up, so that a look now and then is enough. */
+/* After an end. One that left the thread its cached epoch gave nothing up, so that a look now and then is enough. */
 static void notice_end(tslab_epoch epoch) {
-  if (spare_is(current_thread, epoch) && (epoch >> EPOCH_INDEX_BITS) % 64 != 0) return;
-  scavenger_notice(current_part);
+  if (epoch_cache_is(current_thread, epoch) && (epoch >> EPOCH_INDEX_BITS) % 64 != 0) return;
+  scavenger_notice(current_heap);
 }
 
 int tslab_epoch_close(tslab_epoch epoch, tslab_epoch_report *out) {
   int error = prepare_report(epoch, out);
   if (error != 0) return error;
-  error = ending_close(epoch, out);
+  error = epoch_close(epoch, out);
   notice_end(epoch);
   return end_end_with(error, "tslab_epoch_close", epoch, CALL_SITE);
 }
@@ -291,20 +291,20 @@ int tslab_epoch_close(tslab_epoch epoch, tslab_epoch_report *out) {
 int tslab_epoch_close_step(tslab_epoch epoch, uint64_t max_ns, tslab_epoch_report *out) {
   int error = prepare_report(epoch, out);
   if (error != 0) return error;
-  return end_end_with(ending_close_step(epoch, max_ns, out), "tslab_epoch_close_step", epoch, CALL_SITE);
+  return end_end_with(epoch_close_step(epoch, max_ns, out), "tslab_epoch_close_step", epoch, CALL_SITE);
 }
 
 int tslab_epoch_destroy(tslab_epoch epoch, tslab_epoch_report *out) {
   int error = prepare_report(epoch, out);
   if (error != 0) return error;
-  error = ending_destroy(epoch, out);
+  error = epoch_destroy(epoch, out);
   notice_end(epoch);
   return end_end_with(error, "tslab_epoch_destroy", epoch, CALL_SITE);
 }
 
 int tslab_epoch_reset(tslab_epoch epoch, tslab_epoch_report *out) {
   int error = prepare_report(epoch, out);
-  return error ? error : end_end_with(ending_reset(epoch, out), "tslab_epoch_reset", epoch, CALL_SITE);
+  return error ? error : end_end_with(epoch_reset(epoch, out), "tslab_epoch_reset", epoch, CALL_SITE);
 }
 
 /* ---- asking ------------------------------------------------------------------------------------------------------ */
@@ -320,7 +320,7 @@ int tslab_epoch_info(tslab_epoch epoch, tslab_epoch_status *out) {
 }
 
 int tslab_epoch_each(int (*visit)(const tslab_epoch_status *, void *), void *arg) {
-  for (uint32_t i = 1; i <= lifetimes_made(); i++) {
+  for (uint32_t i = 1; i <= arenas_made(); i++) {
     tslab_epoch_status status;
     uint64_t id = epoch_id(epoch_at(i));
     if (id == 0 || tslab_epoch_info(id, &status) != 0) continue;
@@ -337,11 +337,11 @@ tslab_handle tslab_handle_alloc(tslab_epoch epoch, size_t size, void **block) {
   *block = NULL;
   if (!visit_begin(&visit, epoch, "tslab_handle_alloc", CALL_SITE)) return 0;
   /* Still inside: a destroy in between would leave the handle to the slot's next epoch. */
-  void *made = entry_malloc(size);
+  void *made = inline_malloc(size);
   tslab_handle handle = made ? handle_make(pages_run_of(made)->epoch, made) : 0;
   *block = visit_end(&visit, made);
   if (handle || !made) return handle;
-  entry_free(*block);
+  inline_free(*block);
   *block = NULL;
   errno = ENOMEM;
   return 0;
@@ -353,7 +353,7 @@ bool tslab_handle_free(tslab_handle handle) {
   uint32_t index;
   void *block = handle_claim(handle, &index);
   if (!block) return false;
-  entry_free(block);
+  inline_free(block);
   handle_freed(index);
   return true;
 }

@@ -1,4 +1,4 @@
-/* fork: what a child has of its parent's heap.                                                       floor: front
+/* fork: what a child has of its parent's heap.                                                      floor: front
  *
  * The kernel copies the address space at one moment: every other thread's writes are in the copy up to some instruction
  * of that thread, together with all that these writes rest on, and then the thread does not exist. So what a lock
@@ -28,16 +28,16 @@
  *   loses is counted.
  * vfork(), posix_spawn(), clone() with CLONE_VM:  no copy. The child is its parent's heap's user like any thread.
  *
- * Invariant: in a child every lock is free, and no part is live or entered but the forking thread's own. */
+ * Invariant: in a child every lock is free, and no heap is live or entered but the forking thread's own. */
 #include "front/front.h"
 
 #include "base/log.h"
 #include "base/options.h"
-#include "epoch/ending.h"
+#include "epoch/close.h"
 #include "epoch/handle.h"
 #include "front/publish.h"
 #include "heap/label.h"
-#include "heap/lifetime.h"
+#include "heap/arena.h"
 #include "os/os.h"
 #include <pthread.h>
 #include <string.h>
@@ -48,7 +48,7 @@
 #define NS_OF_MS     UINT64_C(1000000)
 #define COPY_MOST_MS 10000 /* a handler of the program's own may spin instead of sleep */
 
-enum { WIPED, SETTLED, SETTLING /* and more: this and the id of the thread that does it */ };
+enum { WIPED, REPAIRED, REPAIRING /* and more: this and the id of the thread that does it */ };
 
 /* Every lock is held by a thread that forks, or was until a waiter released them all. */
 enum { NOT_HELD, HELD, BREAKING, BROKEN };
@@ -73,7 +73,7 @@ static bool end_one(uint8_t *bits) {
 }
 
 /* Visits every lock of ours, outermost first, but those of publication and of rounds, which guard no memory. What a
- * visit to one lock finds behind it must not change any more: so parts come after parts_lock. */
+ * visit to one lock finds behind it must not change any more: so heaps come after heaps_lock. */
 static void each_lock(void (*visit)(struct lock *)) {
   for (unsigned i = 0; i < EPOCH_GATES; i++) visit(&epoch_gates[i].lock);
   visit(&start_lock);
@@ -84,12 +84,12 @@ static void each_lock(void (*visit)(struct lock *)) {
   visit(&threads_lock);
   visit(&handles_zero_lock);
   visit(&handles_lock);
-  visit(&parts_lock);
-  for (struct part *p = parts_first_of_epochs(); p; p = parts_next_of_epochs(p)) visit(&p->lock);
-  for (struct part *p = atomic_load_explicit(&active_parts, memory_order_acquire); p; p = p->next_active)
-    if (p != &common_part) visit(&p->lock);
-  if (common_begun) visit(&common_part.lock); /* after every other part's; it guards all settled parts */
-  for (unsigned i = 0; i < LIFETIME_LOCKS; i++) visit(&lifetime_locks[i].lock);
+  visit(&heaps_lock);
+  for (struct heap *p = heaps_first_of_epochs(); p; p = heaps_next_of_epochs(p)) visit(&p->lock);
+  for (struct heap *p = atomic_load_explicit(&active_heaps, memory_order_acquire); p; p = p->next_active)
+    if (p != &common_heap) visit(&p->lock);
+  if (common_begun) visit(&common_heap.lock); /* after every other heap's; it guards all folded heaps */
+  for (unsigned i = 0; i < ARENA_LOCKS; i++) visit(&arena_locks[i].lock);
   visit(&reserve_lock);
   visit(&pages_lock);
 }
@@ -116,20 +116,20 @@ static void begin_anew(void) {
   publish_after_fork(true);
   scavenger_after_fork_child();
   if (current_thread) {
-    current_thread->home->sampling.timings = 0; /* the parent's thread counts them */
-    tally_is_of_this_thread(current_part->tally);
+    current_thread->plain->sampling.timings = 0; /* the parent's thread counts them */
+    counters_are_of_this_thread(current_heap->counters);
   }
   options.stats_at_exit = NULL; /* the file is the parent's */
 }
 
 /* Of a copy that is whole, every lock free. */
-static void settle(void) {
-  lifetimes_after_fork();
-  heap_bury_others();
+static void repair(void) {
+  arenas_after_fork();
+  heap_retire_others();
   handles_after_fork();
-  scopes_bury_others();
+  scopes_retire_others();
   epochs_after_fork();
-  endings_go_on();
+  epochs_close_on();
   heap_count_leaked();
   begin_anew();
 }
@@ -143,42 +143,42 @@ static void freeze(bool knows_its_thread) {
   begin_anew();
 }
 
-static bool is_settling; /* a signal handler that forks now has a child of a copy that is settled in part */
+static bool is_repairing; /* a signal handler that forks now has a child of a copy that is repaired in part */
 
 /* The state of the locks tells whether the copy is whole; `forked_here`: this thread made the fork. A thread that forks
  * and holds every lock does nothing under them. */
-static void settle_by_locks(bool forked_here) {
+static void repair_by_locks(bool forked_here) {
   uint32_t seen = atomic_load_explicit(&hold, memory_order_relaxed);
-  found_held = !forked_here || is_settling || seen == BREAKING;
-  is_settling = true;
+  found_held = !forked_here || is_repairing || seen == BREAKING;
+  is_repairing = true;
   if (seen != HELD) each_lock(look_whether_held);
   each_lock(lock_reset);
   if (found_held) freeze(forked_here);
-  else settle();
-  is_settling = false;
+  else repair();
+  is_repairing = false;
 }
 
-static _Atomic bool is_settled; /* since this process began, and it has made no fork since then */
+static _Atomic bool is_repaired; /* since this process began, and it has made no fork since then */
 
 /* Once in a child, by its first thread to come here. Others wait. Nobody can come first where the kernel does not wipe
  * the witness. */
-static void settle_once(uint32_t self, bool forked_here) {
+static void repair_once(uint32_t self, bool forked_here) {
   uint32_t seen = WIPED;
-  if (!atomic_compare_exchange_strong(lock_witness, &seen, SETTLING + self)) {
-    if (seen == SETTLING + self) return;
-    while (atomic_load_explicit(lock_witness, memory_order_acquire) != SETTLED) os_rest();
+  if (!atomic_compare_exchange_strong(lock_witness, &seen, REPAIRING + self)) {
+    if (seen == REPAIRING + self) return;
+    while (atomic_load_explicit(lock_witness, memory_order_acquire) != REPAIRED) os_rest();
     return;
   }
-  settle_by_locks(forked_here);
-  atomic_store_explicit(&is_settled, true, memory_order_relaxed);
-  atomic_store_explicit(lock_witness, SETTLED, memory_order_release); /* pairs with lock_look */
+  repair_by_locks(forked_here);
+  atomic_store_explicit(&is_repaired, true, memory_order_relaxed);
+  atomic_store_explicit(lock_witness, REPAIRED, memory_order_release); /* pairs with lock_look */
 }
 
 /* The first thread of such a child to take a lock calls this, and holds none. It may be another than the one that
- * forked, which then is in none of our slow paths: whose the live parts are is not known. */
-static COLD void settle_unseen(void) {
+ * forked, which then is in none of our slow paths: whose the live heaps are is not known. */
+static COLD void repair_unseen(void) {
   uint32_t self = os_thread_id();
-  settle_once(self, self == os_process_id());
+  repair_once(self, self == os_process_id());
 }
 
 /* ---- glibc's list of streams ------------------------------------------------------------------------------------- */
@@ -220,13 +220,13 @@ static void reset_streams(void) {
 
 /* ---- the hold ---------------------------------------------------------------------------------------------------- */
 
-/* The list of parts does not change as long as parts_lock is held, so that one is released last. */
+/* The list of heaps does not change as long as heaps_lock is held, so that one is released last. */
 static void release(struct lock *lock) {
-  if (lock != &parts_lock) lock_release(lock);
+  if (lock != &heaps_lock) lock_release(lock);
 }
 
 static void release_for(struct lock *lock) {
-  if (lock != &parts_lock) lock_release_for(lock);
+  if (lock != &heaps_lock) lock_release_for(lock);
 }
 
 /* Under publication's lock: how many of the locks the forking thread has, and whether one could not be had. */
@@ -252,7 +252,7 @@ static void take(struct lock *lock) {
 static void release_taken(struct lock *lock) {
   if (taken == 0) return;
   taken--;
-  if (lock == &parts_lock) has_given_up = false; /* it is to be released last */
+  if (lock == &heaps_lock) has_given_up = false; /* it is to be released last */
   else lock_release(lock);
 }
 
@@ -264,7 +264,7 @@ static bool hold_all(void) {
   each_lock(take);
   if (has_given_up) {
     each_lock(release_taken);
-    if (!has_given_up) lock_release(&parts_lock);
+    if (!has_given_up) lock_release(&heaps_lock);
     return false;
   }
   atomic_store_explicit(&held_since_ns, os_now_coarse_ns(), memory_order_relaxed);
@@ -278,7 +278,7 @@ static void end_hold(unsigned held_before) {
   uint32_t seen = HELD;
   if (atomic_compare_exchange_strong(&hold, &seen, NOT_HELD)) {
     each_lock(release);
-    lock_release(&parts_lock);
+    lock_release(&heaps_lock);
     return;
   }
   while (atomic_load_explicit(&hold, memory_order_acquire) == BREAKING) os_wait(&hold, BREAKING, 1);
@@ -322,7 +322,7 @@ static void release_all_for_it(void) {
   sigset_t before = os_block_signals();
   if (atomic_compare_exchange_strong(&hold, &held, BREAKING)) {
     each_lock(release_for);
-    lock_release_for(&parts_lock);
+    lock_release_for(&heaps_lock);
     atomic_store_explicit(&hold, BROKEN, memory_order_release); /* pairs with end_hold */
   }
   os_restore_signals(&before);
@@ -341,7 +341,7 @@ static void break_hold(void) {
 
 static void before_fork(void) {
   lock_look(); /* from here on only a child can set what follows */
-  atomic_store_explicit(&is_settled, false, memory_order_relaxed);
+  atomic_store_explicit(&is_repaired, false, memory_order_relaxed);
   bool is_bare = locks_held != 0;
   take_streams(is_bare); /* by every fork before libc's other locks, or two forks would wait for each other */
   if (!is_bare) is_bare = !publish_before_fork();
@@ -360,19 +360,19 @@ static void after_fork_parent(void) {
   release_streams();
 }
 
-/* Handlers that ran before this one may have taken locks, or started threads that did: then the child is settled. */
+/* Handlers that ran before this one may have taken locks, or started threads that did: then the child is repaired. */
 static void after_fork_child(void) {
   end_one(&forks_of_this_thread.are_bare);
   reset_streams();
-  settle_once(os_thread_id(), true);
-  if (!atomic_load_explicit(&is_settled, memory_order_relaxed)) settle_by_locks(true);
+  repair_once(os_thread_id(), true);
+  if (!atomic_load_explicit(&is_repaired, memory_order_relaxed)) repair_by_locks(true);
 }
 
 void fork_start(void) {
   process = os_process_id();
   _Atomic uint32_t *witness = os_fork_witness();
   if (witness) lock_witness = witness;
-  lock_on_copy = settle_unseen;
+  lock_on_copy = repair_unseen;
   lock_on_stall = break_hold;
   pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }

@@ -1,18 +1,18 @@
-/* front: what stands between the callers and the heap: threads, start, fork, the scavenger.          floor: front */
+/* front: what stands between the callers and the heap: threads, start, fork, the scavenger.         floor: front */
 #ifndef TSLAB_FRONT_FRONT_H
 #define TSLAB_FRONT_FRONT_H
 
 #include "epoch/scope.h"
 #include "heap/fast.h"
-#include "heap/heap.h"
+#include "heap/refill.h"
 #include "heap/misuse.h"
 #include "heap/sample.h"
 #include "slab/large.h"
 
-/* ---- the slow paths that the inlined fast ones leave to; api.h -------------------------------------------------- */
+/* ---- the slow paths that the inlined fast ones leave to; api.h --------------------------------------------------- */
 HIDDEN void *front_malloc(size_t size);
-HIDDEN void *front_malloc_direct(size_t size, struct part *part); /* current_part; at most DIRECT_MAX */
-HIDDEN void front_free(void *p, struct part *part); /* in a granule that is not home to that, current_part */
+HIDDEN void *front_malloc_direct(size_t size, struct heap *heap); /* current_heap; at most DIRECT_MAX */
+HIDDEN void front_free(void *p, struct heap *heap); /* in a granule that is not owner to that, current_heap */
 HIDDEN void front_free_otherwise(void *p);
 HIDDEN void front_free_full(void *p);
 HIDDEN COLD void front_free_interior(unsigned class);
@@ -28,24 +28,24 @@ HIDDEN void *front_malloc_in(uint32_t index, size_t size);
 
 /* What malloc and its aligned kin do when the current epoch is closing: inside its scope epoch 0 serves, and it is
  * counted; a call that names the epoch fails. */
-HIDDEN COLD void *front_malloc_elsewhere(size_t size);
-HIDDEN COLD void *front_aligned_elsewhere(size_t alignment, size_t size);
+HIDDEN COLD void *front_malloc_fallback(size_t size);
+HIDDEN COLD void *front_aligned_fallback(size_t alignment, size_t size);
 
 /* ---- threads; thread.c ------------------------------------------------------------------------------------------- */
 
-/* This thread's part, made at its first call; the process is started by the first thread's. NULL without memory. A call
- * that had no part before ends with front_end_call: a thread whose heap has ended gives the part up again. */
-HIDDEN struct part *front_part(void);
+/* This thread's heap, made at its first call; the process is started by the first thread's. NULL without memory. A call
+ * that had no heap before ends with front_end_call: a thread whose heap has ended gives the heap up again. */
+HIDDEN struct heap *front_heap(void);
 HIDDEN COLD void front_end_call(void);
 
-/* The same for calls of epochs, which end with front_end_epoch_call: the part of a thread whose heap has ended stays
+/* The same for calls of epochs, which end with front_end_epoch_call: the heap of a thread whose heap has ended stays
  * until the thread is in no scope. */
-HIDDEN COLD struct part *front_part_to_keep(void);
+HIDDEN COLD struct heap *front_heap_to_keep(void);
 HIDDEN COLD void front_end_epoch_call(void);
 
-/* For a free of another thread's block: the part of this thread, which has no struct thread. Gives birth to a thread
- * that goes on freeing. Returns empty_part without memory, for the first few frees, and after the thread's death. */
-HIDDEN struct part *front_part_to_free(void);
+/* For a free of another thread's block: the heap of this thread, which has no struct thread. Gives birth to a thread
+ * that goes on freeing. Returns empty_heap without memory, for the first few frees, and after the thread's death. */
+HIDDEN struct heap *front_heap_to_free(void);
 
 /* Returns true while this thread's birth is under way. A free may have caused it, under a lock of libc's. */
 HIDDEN bool front_is_giving_birth(void);
@@ -64,11 +64,11 @@ HIDDEN bool front_is_ready(void);
 /* ---- the scavenger; scavenger.c ---------------------------------------------------------------------------------- */
 
 /* At the end of a slow path, no lock held: starts or wakes the scavenger when enough lies free. */
-HIDDEN void scavenger_notice(const struct part *part);
-HIDDEN void scavenger_notice_malloc(const struct part *part); /* may also start it to publish */
+HIDDEN void scavenger_notice(const struct heap *heap);
+HIDDEN void scavenger_notice_malloc(const struct heap *heap); /* may also start it to publish */
 HIDDEN void scavenger_notice_thread(void); /* another thread is about to be made, and no lock of libc's held */
 HIDDEN void scavenger_notice_start(void); /* a heap that grew before threads could be made may never call again */
-HIDDEN void scavenger_notice_death(const struct part *part); /* the lists, too, lie free then */
+HIDDEN void scavenger_notice_death(const struct heap *heap); /* the lists, too, lie free then */
 
 /* When the last thread that allocated ends: waits until the scavenger is gone, for a process whose main thread left by
  * pthread_exit ends with its last thread, and the scavenger must not be it. */

@@ -43,7 +43,7 @@ __attribute__((constructor(101))) static void find_next(void) {
   (void)NEXT(next_fork, "fork"); /* a signal handler may be the first to fork */
 }
 
-static bool is_in_scope(void) { return current_part->lifetime != NULL; }
+static bool is_in_scope(void) { return current_heap->arena != NULL; }
 
 /* Past TSLAB_SCOPES the call is made in the scope's epoch after all. */
 static bool enter_default(void) { return scope_enter(current_thread, 0) == 0; }
@@ -109,7 +109,7 @@ SHOWN int __cxa_atexit(void (*handler)(void *), void *argument, void *library) {
   return error;
 }
 
-/* ---- limits of address space ------------------------------------------------------------------------------------ */
+/* ---- limits of address space ------------------------------------------------------------------------------------- */
 
 /* RLIMIT_AS counts reserved addresses. So these give back all that no block can lie in yet before the limit falls; what
  * the heap needs later it maps then, as far as the limit lets it. A vfork child's limit is not its parent's, whose heap

@@ -1,4 +1,4 @@
-/* json: all figures as one JSON object; docs/observability.md has the schema.                         floor: front */
+/* json: all statistics as one JSON object; docs/observability.md has the schema.                    floor: front */
 #include "base/log.h"
 #include "front/front.h"
 #include "front/tables.h"
@@ -92,7 +92,7 @@ static void put_row(struct json *to, const struct statistics *table, const void 
 static int put_table(struct json *to, const struct statistics *table) {
   char *rows = table_room(table);
   if (!rows) return ENOMEM;
-  size_t count = table->gather(rows, table->most);
+  size_t count = table->collect(rows, table->most);
   bool one = table->most == 1;
   if (table == &tables[TABLE_PROCESS]) ((tslab_stats_global *)(void *)rows)->resident_bytes = os_resident_bytes();
   const char *plural = one ? "" : table->name[strlen(table->name) - 1] == 's' ? "es" : "s";

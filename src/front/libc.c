@@ -1,5 +1,5 @@
 /* libc: the C library's names for what api.c defines. Left out of libtslab_prefixed.a.              floor: front */
-#include "front/entry.h"
+#include "front/malloc_inline.h"
 
 #include "tslab/tslab.h"
 #include <malloc.h>
@@ -7,9 +7,9 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-EXPORT HOT void *malloc(size_t size) { return entry_malloc(size); }
-EXPORT HOT void free(void *p) { entry_free(p); }
-EXPORT HOT void *calloc(size_t count, size_t size) { return entry_calloc(count, size); }
+EXPORT HOT void *malloc(size_t size) { return inline_malloc(size); }
+EXPORT HOT void free(void *p) { inline_free(p); }
+EXPORT HOT void *calloc(size_t count, size_t size) { return inline_calloc(count, size); }
 EXPORT void *realloc(void *p, size_t size) { return tslab_realloc(p, size); }
 EXPORT void *reallocarray(void *p, size_t count, size_t size) { return tslab_reallocarray(p, count, size); }
 EXPORT void *aligned_alloc(size_t alignment, size_t size) { return tslab_aligned_alloc(alignment, size); }

@@ -333,7 +333,7 @@ static bool publish_table(unsigned index, char *snapshot) {
   char *rows = snapshot + segment.layout.table[index];
   size_t offset = (size_t)(rows - segment.base), count;
   if (!have(offset, (size_t)room * table->row_bytes)) return false;
-  while ((count = table->gather(rows, room)) == room && room < table->most) {
+  while ((count = table->collect(rows, room)) == room && room < table->most) {
     uint32_t more = (uint32_t)min_size((size_t)room * 2, table->most);
     if (!have(offset, (size_t)more * table->row_bytes)) break;
     room = more;
@@ -353,7 +353,7 @@ static bool publish_snapshot(void) {
     if (!publish_table(i, at)) return false;
   head->monotonic_ns = os_now_ns();
   head->realtime_ns = os_now_real_ns();
-  head->gather_ns = head->monotonic_ns - began;
+  head->collect_ns = head->monotonic_ns - began;
   atomic_store_explicit(&head->number, number, memory_order_release);
   struct segment_header *header = (void *)segment.base;
   atomic_store_explicit(&header->latest, number, memory_order_release);

@@ -1,8 +1,8 @@
-/* publish: puts the figures into shared memory, for readers outside the process.                    floor: front
+/* publish: puts the statistics into shared memory, for readers outside the process.                 floor: front
  *
  * The scavenger does all of it, every tick while it is busy, and so once before it falls asleep. Slow paths wake it
  * when the last publication is older than a second; those of malloc have it made when the process has lived for one.
- * So the figures are never more than 1.25 s (and what the machine keeps the scavenger waiting) older than the last
+ * So the statistics are never more than 1.25 s (and what the machine keeps the scavenger waiting) older than the last
  * visit of a slow path that came by scavenger_notice; in a process that came by none since, nothing changed but what
  * fast paths count.
  * A process that ends within its first second and frees little has no segment, no scavenger and makes no call for one.
@@ -19,7 +19,7 @@
 
 #if TSLAB_TELEMETRY
 
-/* TSLAB_PUBLISH, and no set-user-id program: its figures are not for who started it, nor its files. */
+/* TSLAB_PUBLISH, and no set-user-id program: its statistics are not for who started it, nor its files. */
 HIDDEN bool publish_is_wanted(void);
 
 /* By the scavenger, no lock held. False when there is no segment and none can be made. */

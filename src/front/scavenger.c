@@ -1,12 +1,12 @@
-/* scavenger: gives memory back without waiting for the next malloc.                                  floor: front
+/* scavenger: gives memory back without waiting for the next malloc.                                 floor: front
  *
  * A thread of its own, born when more than NOTICE bytes lie free for the first time, or, in a process of several
- * threads, when it holds more than HELD_NOTICE; asleep when a second long nothing was to do. Every tick, for each part
- * that did something or has something to give (part_notice): what its depot held all the time since the last tick goes
- * to the slabs, slabs that stood still are retired or their holes purged, and what a dead thread left is settled; then
- * free runs older than AGE go back to the kernel. So what is not used again within about a second is returned, and
- * threads at rest, dead threads and blank parts of epochs cost nothing, however many they are. It takes the locks that
- * slow paths take, one at a time and for a moment, and through a whole round one that only those take who gather all
+ * threads, when it holds more than HELD_NOTICE; asleep when a second long nothing was to do. Every tick, for each heap
+ * that did something or has something to give (heap_notice): what its magazines held all the time since the last tick
+ * goes to the slabs, slabs that stood still are retired or their holes purged, and what a dead thread left is folded;
+ * then free runs older than AGE go back to the kernel. So what is not used again within about a second is returned, and
+ * threads at rest, dead threads and blank heaps of epochs cost nothing, however many they are. It takes the locks that
+ * slow paths take, one at a time and for a moment, and through a whole round one that only those take who collect all
  * there is. Where no thread can be made, slow paths purge when more than INLINE_NOTICE lies free, and one of them tries
  * again a minute later.
  *
@@ -17,13 +17,13 @@
  *     A heap that grew before the library's constructor is looked at there.
  *   - While the thread is awake it publishes at every tick, and stays awake as long as slow paths run.
  *   - Before it sleeps it says so (ASLEEP) and then publishes once more. A slow path that did not see ASLEEP is in
- *     those figures; one that sees it wakes the thread.
+ *     those statistics; one that sees it wakes the thread.
  * For `due` slow paths read the time stamp counter, not libc's clocks, whose pages a small process has not touched. */
 #include "front/front.h"
 
 #include "base/options.h"
-#include "epoch/ending.h"
-#include "epoch/spare.h"
+#include "epoch/close.h"
+#include "epoch/cache.h"
 #include "front/publish.h"
 #include "heap/chunk_cache.h"
 #include "heap/large_cache.h"
@@ -40,8 +40,8 @@
 #include <unistd.h>
 
 #define NOTICE        (512 * KiB)
-#define DEPOT_NOTICE  (256 * KiB)
-#define DEAD_NOTICE   16        /* dead threads' parts that wait for it, or */
+#define MAGAZINE_NOTICE  (256 * KiB)
+#define DEAD_NOTICE   16        /* dead threads' heaps that wait for it, or */
 #define SLABS_NOTICE  (4 * MiB) /* what one has in slabs */
 #define INLINE_NOTICE (32 * MiB)
 #define HELD_NOTICE   (2 * MiB) /* what frees may leave behind where they start no scavenger */
@@ -50,7 +50,7 @@
 #define IDLE_TICKS    4
 #define PUBLISH_S     1  /* a smaller heap is published by the first slow path after so many seconds */
 #define PUBLISH_LEAST (1 * MiB)
-#define PUBLISH_SHARE 50 /* so many times as long as gathering took, nothing is gathered: two parts of a hundred */
+#define PUBLISH_SHARE 50 /* so many times as long as collecting took, nothing is collected: two parts of a hundred */
 #define RETRY_S       60 /* where it is not possible; for making the thread, too */
 #define STACK_BYTES   (256 * KiB) /* static TLS of every loaded library lies in it too */
 
@@ -65,104 +65,104 @@ static _Atomic uint64_t due; /* ticks; 0: not known yet; UINT64_MAX: never */
 static _Atomic uint64_t inherited; /* in a fork child: heap_bytes() at its birth, or less if it was less since */
 static _Atomic uint64_t try_again_ns; /* when IMPOSSIBLE, on the coarse clock; 0: never */
 
-/* Outermost of all. A round over all parts has a slab, or blocks of a depot, in its hands for moments, which another
- * round at that time would miss: what is free would stay, or a call be refused. A fork does not wait for it. */
+/* Outermost of all. A round over all heaps has a slab, or blocks of a magazines, in its hands for moments, which
+ * another round at that time would miss: what is free would stay, or a call be refused. A fork does not wait for it. */
 static struct lock round_lock;
 
-static void look_for_visits(struct part *part) {
-  lock_take(&part->lock);
-  uint64_t visits = __atomic_load_n(&part->visits, __ATOMIC_RELAXED);
-  visited |= part->live && visits != part->seen_visits;
-  part->seen_visits = visits;
-  lock_release(&part->lock);
+static void look_for_visits(struct heap *heap) {
+  lock_take(&heap->lock);
+  uint64_t visits = __atomic_load_n(&heap->visits, __ATOMIC_RELAXED);
+  visited |= heap->live && visits != heap->seen_visits;
+  heap->seen_visits = visits;
+  lock_release(&heap->lock);
 }
 
-static bool is_dead(struct part *part) {
-  if (part == &common_part) return false;
-  lock_take(&part->lock);
-  bool dead = !part->live;
-  lock_release(&part->lock);
+static bool is_dead(struct heap *heap) {
+  if (heap == &common_heap) return false;
+  lock_take(&heap->lock);
+  bool dead = !heap->live;
+  lock_release(&heap->lock);
   return dead;
 }
 
-static bool keeps_chunks(const struct part_store *store) {
-  return store->chunks.claimed != 0 || store->chunks.spare_of != 0;
+static bool keeps_chunks(const struct heap_store *store) {
+  return store->chunks.claimed != 0 || store->chunks.cached_epoch != 0;
 }
 
-/* Notices a part that the next round must look at again. */
-static void notice_again(struct part *part) {
-  if (LOAD_RACING(part->settled)) return;
-  lock_take(&part->lock);
-  const struct part_store *store = part->store;
-  bool dies = !part->live && !part->of_epochs && part != &common_part;
-  if (dies || store->restless_slabs || part->depot_bytes || store->large.count || keeps_chunks(store))
-    part_notice(part);
-  lock_release(&part->lock);
+/* Notices a heap that the next round must look at again. */
+static void notice_again(struct heap *heap) {
+  if (LOAD_RACING(heap->folded)) return;
+  lock_take(&heap->lock);
+  const struct heap_store *store = heap->store;
+  bool dies = !heap->live && !heap->of_epochs && heap != &common_heap;
+  if (dies || store->restless_slabs || heap->magazine_bytes || store->large.count || keeps_chunks(store))
+    heap_notice(heap);
+  lock_release(&heap->lock);
 }
 
 /* By the epoch's owner: a thread that counts its blocks, or destroys it, must find each on a list or in its slab; and
- * what comes free last here ends it. The part, which had a store, may serve another epoch or none before this thread is
+ * what comes free last here ends it. The heap, which had a store, may serve another epoch or none before this thread is
  * the owner. */
-static size_t tidy_of_epoch(struct part *part, bool now) {
-  struct lifetime *lifetime = __atomic_load_n(&part->lifetime, __ATOMIC_ACQUIRE); /* pairs with part_take_blank */
-  struct epoch *e = (struct epoch *)(void *)lifetime;
+static size_t tidy_of_epoch(struct heap *heap, bool now) {
+  struct arena *arena = __atomic_load_n(&heap->arena, __ATOMIC_ACQUIRE); /* pairs with heap_take_blank */
+  struct epoch *e = (struct epoch *)(void *)arena;
   size_t freed = 0;
   if (!e) return 0;
   struct lock *gate = epoch_take(e);
-  if (__atomic_load_n(&part->lifetime, __ATOMIC_RELAXED) == lifetime && part_has_store(part)) {
-    if (!now) look_for_visits(part);
-    freed += heap_flush_dead(part);
-    freed += now ? heap_flush_depot(part, SIZE_MAX) : heap_flush_stale(part);
-    freed += heap_trim(part, now);
-    notice_again(part);
+  if (__atomic_load_n(&heap->arena, __ATOMIC_RELAXED) == arena && heap_has_store(heap)) {
+    if (!now) look_for_visits(heap);
+    freed += heap_flush_dead(heap);
+    freed += now ? heap_flush_magazines(heap, SIZE_MAX) : heap_flush_stale(heap);
+    freed += heap_trim(heap, now);
+    notice_again(heap);
   }
-  ending_finish_if_done(e, gate);
+  epoch_finish_if_done(e, gate);
   return freed;
 }
 
-static size_t tidy_of_thread(struct part *part, bool now) {
-  size_t freed = chunk_cache_flush(part, now);
-  spare_settle_claim(part);
-  if (!now) look_for_visits(part);
-  if (is_dead(part)) return freed + heap_settle_dead(part);
-  if (part == &common_part) freed += heap_flush_dead(part);
-  freed += now ? heap_flush_depot(part, SIZE_MAX) : heap_flush_stale(part);
-  freed += heap_trim(part, now) + large_cache_flush(part, now);
-  if (!options.scavenger && is_dead(part)) freed += heap_settle_dead(part); /* which its thread could not beside us */
+static size_t tidy_of_thread(struct heap *heap, bool now) {
+  size_t freed = chunk_cache_flush(heap, now);
+  epoch_cache_update_claim(heap);
+  if (!now) look_for_visits(heap);
+  if (is_dead(heap)) return freed + heaps_fold_dead(heap);
+  if (heap == &common_heap) freed += heap_flush_dead(heap);
+  freed += now ? heap_flush_magazines(heap, SIZE_MAX) : heap_flush_stale(heap);
+  freed += heap_trim(heap, now) + large_cache_flush(heap, now);
+  if (!options.scavenger && is_dead(heap)) freed += heaps_fold_dead(heap); /* which its thread could not beside us */
   return freed;
 }
 
-static size_t tidy_noticed_one(struct part *part) {
-  if (part->of_epochs) return tidy_of_epoch(part, false);
-  size_t freed = LOAD_RACING(part->settled) ? 0 : tidy_of_thread(part, false);
-  notice_again(part);
+static size_t tidy_noticed_one(struct heap *heap) {
+  if (heap->of_epochs) return tidy_of_epoch(heap, false);
+  size_t freed = LOAD_RACING(heap->folded) ? 0 : tidy_of_thread(heap, false);
+  notice_again(heap);
   return freed;
 }
 
-/* Only the parts that were noticed since the last round. */
+/* Only the heaps that were noticed since the last round. */
 static size_t tidy_noticed(void) {
   size_t freed = 0;
   struct notice *notice = atomic_exchange_explicit(&notices, NULL, memory_order_acquire), *next;
   for (; notice; notice = next) {
     next = notice->next;
-    atomic_store_explicit(&notice->is_given, false, memory_order_release); /* pairs with part_notice_first */
-    struct part *part = notice_part(notice);
-    if (part) freed += tidy_noticed_one(part);
+    atomic_store_explicit(&notice->is_given, false, memory_order_release); /* pairs with heap_notice_first */
+    struct heap *heap = notice_heap(notice);
+    if (heap) freed += tidy_noticed_one(heap);
   }
   return freed;
 }
 
-/* Every part that may hold something. */
+/* Every heap that may hold something. */
 static size_t tidy_all(void) {
-  part_begin_common();
-  size_t freed = tidy_of_thread(&common_part, true);
+  heap_begin_common();
+  size_t freed = tidy_of_thread(&common_heap, true);
   for (struct stored *s = stored_first(); s; s = s->next) {
-    struct part *part = stored_part(s);
-    if (part) freed += tidy_of_epoch(part, true);
+    struct heap *heap = stored_heap(s);
+    if (heap) freed += tidy_of_epoch(heap, true);
   }
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
-    if (!LOAD_RACING(p->settled)) freed += tidy_of_thread(p, true);
-  return freed + tidy_of_thread(&common_part, true);
+  for (struct heap *p = atomic_load_explicit(&all_heaps, memory_order_acquire); p; p = p->next_heap)
+    if (!LOAD_RACING(p->folded)) freed += tidy_of_thread(p, true);
+  return freed + tidy_of_thread(&common_heap, true);
 }
 
 #define CHUNKS_A_TICK 64 /* of an epoch, whose lock is held meanwhile */
@@ -170,10 +170,10 @@ static size_t tidy_all(void) {
 /* An epoch owns nothing, or is at its place in the table: so this needs no lock of the epoch's. */
 static size_t purge_dead_pages(void) {
   size_t freed = 0;
-  for (uint32_t i = 1, made = lifetimes_made(); i <= made; i++) {
-    struct lifetime *lifetime = lifetime_at(i);
-    if (atomic_load_explicit(&lifetime->own, memory_order_relaxed) > GRANULE)
-      freed += bump_purge_dead(lifetime, CHUNKS_A_TICK);
+  for (uint32_t i = 1, made = arenas_made(); i <= made; i++) {
+    struct arena *arena = arena_at(i);
+    if (atomic_load_explicit(&arena->own, memory_order_relaxed) > GRANULE)
+      freed += bump_purge_dead(arena, CHUNKS_A_TICK);
   }
   return freed;
 }
@@ -182,10 +182,10 @@ static size_t tick_once(void) {
   lock_take(&round_lock);
   size_t freed = reserve_trim(++tick);
   visited = false;
-  spares_age(false);
+  epoch_caches_age(false);
   pages_set_tick(tick);
   freed += tidy_noticed();
-  freed += parts_trim(false) + stores_trim(false);
+  freed += heaps_trim(false) + stores_trim(false);
   freed += purge_dead_pages();
   freed += pages_purge(tick - AGE + 1, SIZE_MAX);
   lock_release(&round_lock);
@@ -198,12 +198,12 @@ static uint64_t ticks_after(uint64_t now, uint64_t seconds) {
   return scale ? now + seconds * ((UINT64_C(1000000000) << 32) / scale) : 0;
 }
 
-/* Returns true if figures were published. */
+/* Returns true if statistics were published. */
 static bool publish_and_time(uint64_t *not_before) {
   uint64_t start = ticks_now();
   bool done = publish_now();
   uint64_t end = ticks_now();
-  *not_before = end + (end - start) * PUBLISH_SHARE; /* where there is much to gather */
+  *not_before = end + (end - start) * PUBLISH_SHARE; /* where there is much to collect */
   atomic_store_explicit(&due, ticks_after(end, done ? PUBLISH_S : RETRY_S), memory_order_relaxed);
   return done;
 }
@@ -306,12 +306,12 @@ static bool create_thread(void) {
   pthread_attr_t attributes;
   if (pthread_attr_init(&attributes) != 0) return false;
   pthread_attr_setstacksize(&attributes, STACK_BYTES);
-  struct tally *tally = tally_here(); /* a slow call is under way, and making a thread calls malloc, too */
-  uint32_t stages = tally->stages;
-  uint64_t waited = tally->waited;
+  struct counters *counters = counters_here(); /* a slow call is under way, and making a thread calls malloc, too */
+  uint32_t stages = counters->stages;
+  uint64_t waited = counters->waited;
   bool done = pthread_create(&scavenger, &attributes, run, NULL) == 0;
-  tally->stages = stages;
-  tally->waited = waited;
+  counters->stages = stages;
+  counters->waited = waited;
   pthread_attr_destroy(&attributes);
   return done;
 }
@@ -325,8 +325,8 @@ static bool is_due(void) {
   return when != 0 && now >= when;
 }
 
-static size_t slab_bytes_of(const struct part *part) {
-  return (size_t)atomic_load_explicit(&part->slab_granules, memory_order_relaxed) << GRANULE_SHIFT;
+static size_t slab_bytes_of(const struct heap *heap) {
+  return (size_t)atomic_load_explicit(&heap->slab_granules, memory_order_relaxed) << GRANULE_SHIFT;
 }
 
 /* Bytes that the program has, or could take without a slow path: of slabs, the blocks that ever left them. The granules
@@ -334,14 +334,14 @@ static size_t slab_bytes_of(const struct part *part) {
 static size_t heap_bytes(void) {
   struct pages_totals totals = pages_totals();
   size_t bytes = totals.committed - totals.free_clean - totals.free_dirty;
-  size_t used = LOAD_RACING(stores_folded.first_use_bytes), slabs = slab_bytes_of(&common_part);
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part) {
+  size_t used = LOAD_RACING(stores_folded.first_use_bytes), slabs = slab_bytes_of(&common_heap);
+  for (struct heap *p = atomic_load_explicit(&all_heaps, memory_order_acquire); p; p = p->next_heap) {
     slabs += slab_bytes_of(p);
     used += LOAD_RACING(p->store->first_use_bytes);
   }
   for (struct stored *s = stored_first(); s; s = s->next) {
-    const struct part *part = stored_part(s);
-    if (part) slabs += slab_bytes_of(part);
+    const struct heap *heap = stored_heap(s);
+    if (heap) slabs += slab_bytes_of(heap);
     used += LOAD_RACING(s->store->first_use_bytes);
   }
   return bytes - min_size(slabs, bytes) + min_size(used, slabs);
@@ -363,23 +363,23 @@ static COLD bool is_wanted(void) {
 }
 
 static void purge_inline(void) {
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_acquire); p; p = p->next_part)
-    if (!LOAD_RACING(p->settled)) large_cache_flush(p, true);
+  for (struct heap *p = atomic_load_explicit(&all_heaps, memory_order_acquire); p; p = p->next_heap)
+    if (!LOAD_RACING(p->folded)) large_cache_flush(p, true);
   pages_purge(UINT64_MAX, pages_free_dirty());
 }
 
 /* STARTING before the thread exists: the creation itself allocates, and so comes to notice(). */
 static void start_now(uint32_t seen) {
-  struct part *part = current_part;
+  struct heap *heap = current_heap;
   if (!atomic_compare_exchange_strong(&state, &seen, STARTING)) return;
-  current_part = current_thread->home; /* the thread outlives every scope */
+  current_heap = current_thread->plain; /* the thread outlives every scope */
   if (create_thread()) {
     atomic_store(&state, BUSY);
   } else {
     atomic_store(&try_again_ns, os_now_coarse_ns() + RETRY_S * UINT64_C(1000000000));
     atomic_store(&state, IMPOSSIBLE);
   }
-  current_part = part;
+  current_heap = heap;
 }
 
 /* Without signals: the child of a signal handler that forks is UNBORN, and goes on here when the handler returns. By a
@@ -399,7 +399,7 @@ static void start(uint32_t seen) {
 static void do_without(void) {
   uint64_t now = ticks_now(), when = atomic_load_explicit(&try_again_ns, memory_order_relaxed);
   atomic_store_explicit(&due, when ? ticks_after(now, RETRY_S) : UINT64_MAX, memory_order_relaxed);
-  if (atomic_load_explicit(&unsettled_parts, memory_order_relaxed) >= DEAD_NOTICE && lock_try(&round_lock)) {
+  if (atomic_load_explicit(&unfolded_heaps, memory_order_relaxed) >= DEAD_NOTICE && lock_try(&round_lock)) {
     tidy_noticed(); /* else nobody would find what all but the last dead thread left */
     lock_release(&round_lock);
   }
@@ -445,7 +445,7 @@ static COLD void ask_for_memory(void) {
   if (atomic_compare_exchange_strong(&state, &busy, ASKED)) os_wake(&state, 1);
 }
 
-static void notice(size_t depot_bytes, enum caller caller) {
+static void notice(size_t magazine_bytes, enum caller caller) {
   uint32_t seen = atomic_load_explicit(&state, memory_order_relaxed);
   if (LIKELY(seen == BUSY) && caller == BY_MALLOC && UNLIKELY(pages_growth_is_foreseen())) ask_for_memory();
   if (LIKELY(seen == BUSY) || seen == ASKED || seen == STARTING || thread_heap_state != HEAP_IS_KEPT) return;
@@ -453,27 +453,27 @@ static void notice(size_t depot_bytes, enum caller caller) {
   if (is_locked && (caller == BY_FREE || front_is_giving_birth())) return;
   bool publishes = seen == UNBORN ? caller == BY_MALLOC && (is_due() || has_grown()) : is_due();
   publishes = publishes && is_wanted();
-  bool enough = depot_bytes > DEPOT_NOTICE || pages_free_dirty() + large_cache_total() + reserve_bytes() > NOTICE;
+  bool enough = magazine_bytes > MAGAZINE_NOTICE || pages_free_dirty() + large_cache_total() + reserve_bytes() > NOTICE;
   if (!publishes && !enough && !(is_locked && holds_much())) return;
   if (front_is_ready()) start_or_wake(seen);
 }
 
-static size_t depot_bytes_of(const struct part *part) { return __atomic_load_n(&part->depot_bytes, __ATOMIC_RELAXED); }
+static size_t magazine_bytes_of(const struct heap *heap) { return __atomic_load_n(&heap->magazine_bytes, __ATOMIC_RELAXED); }
 
-void scavenger_notice(const struct part *part) { notice(depot_bytes_of(part), BY_FREE); }
+void scavenger_notice(const struct heap *heap) { notice(magazine_bytes_of(heap), BY_FREE); }
 
-void scavenger_notice_malloc(const struct part *part) { notice(depot_bytes_of(part), BY_MALLOC); }
+void scavenger_notice_malloc(const struct heap *heap) { notice(magazine_bytes_of(heap), BY_MALLOC); }
 
 /* Not where the heap is small: its second begins with its first slow path. */
 void scavenger_notice_start(void) {
   if (has_grown()) notice(0, BY_MALLOC);
 }
 
-void scavenger_notice_death(const struct part *part) {
-  size_t slabs = slab_bytes_of(part);
-  unsigned waiting = atomic_load_explicit(&unsettled_parts, memory_order_relaxed);
+void scavenger_notice_death(const struct heap *heap) {
+  size_t slabs = slab_bytes_of(heap);
+  unsigned waiting = atomic_load_explicit(&unfolded_heaps, memory_order_relaxed);
   bool much = waiting >= DEAD_NOTICE || slabs > SLABS_NOTICE;
-  notice(much ? SIZE_MAX : part->granted_bytes + depot_bytes_of(part), BY_MALLOC);
+  notice(much ? SIZE_MAX : heap->granted_bytes + magazine_bytes_of(heap), BY_MALLOC);
 }
 
 void scavenger_notice_thread(void) {
@@ -519,19 +519,19 @@ void scavenger_after_fork_child(void) {
 }
 
 /* Under round_lock. */
-static void gather_free(void) {
-  if (current_part != &empty_part) heap_flush_lists(current_part);
-  for (int turn = 0; turn < 2; turn++) tidy_all(); /* what one part held may be the last of another's slab */
-  spares_age(true);
+static void collect_free(void) {
+  if (current_heap != &empty_heap) heap_flush_lists(current_heap);
+  for (int turn = 0; turn < 2; turn++) tidy_all(); /* what one heap held may be the last of another's slab */
+  epoch_caches_age(true);
   reserve_empty();
-  parts_trim(true);
+  heaps_trim(true);
   stores_trim(true);
 }
 
 void front_reclaim(size_t wanted) {
   if (wanted <= large_cache_total()) large_cache_suspend(); /* else they are not why */
   lock_take(&round_lock);
-  gather_free();
+  collect_free();
   lock_release(&round_lock);
 }
 
@@ -539,7 +539,7 @@ size_t front_purge(void) {
   if (!front_has_started()) return 0;
   lock_take(&round_lock);
   size_t before = pages_totals().returned;
-  gather_free();
+  collect_free();
   pages_purge(UINT64_MAX, pages_free_dirty()); /* what others free meanwhile is theirs: they may go on for ever */
   if (TSLAB_CHECK_LEVEL >= 2) pages_check();
   size_t returned = pages_totals().returned - before;

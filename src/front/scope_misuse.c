@@ -1,4 +1,4 @@
-/* scope_misuse: see scope_misuse.h.                                                                  floor: front */
+/* scope_misuse: see scope_misuse.h.                                                                 floor: front */
 #include "front/scope_misuse.h"
 
 #include "base/bits.h"

@@ -1,4 +1,4 @@
-/* segment: how the figures lie in shared memory, for readers outside the process.                    floor: front
+/* segment: how the statistics lie in shared memory, for readers outside the process.                floor: front
  *
  *   [ header | tables | fields | bounds | strings | snapshot 0 | snapshot 1 ]
  *
@@ -57,7 +57,7 @@ struct segment_field {
 struct segment_snapshot {
   _Atomic uint64_t number; /* 0 while it is being written */
   uint64_t monotonic_ns, realtime_ns;
-  uint64_t gather_ns; /* what it took to gather */
+  uint64_t collect_ns; /* what it took to collect */
   uint64_t rows[SEGMENT_TABLES];
 };
 

@@ -1,10 +1,10 @@
-/* stats: the figures for the process itself: structs, lines of text, and glibc's reports.             floor: front
+/* stats: the statistics for the process itself: structs, lines of text, and glibc's reports.        floor: front
  *
  * front/tables.c names them; every text form is a walk over its tables. */
 #include "front/front.h"
 
 #include "base/log.h"
-#include "front/gather.h"
+#include "front/collect.h"
 #include "front/tables.h"
 #include "os/os.h"
 #include <errno.h>
@@ -29,7 +29,7 @@ static bool is_struct(const void *out, size_t struct_size) {
 
 /* With what /proc says, which the scavenger, who publishes, does not ask: a filter of system calls may forbid it. */
 static void look(tslab_stats_global *stats) {
-  gather_global(stats);
+  collect_global(stats);
   stats->resident_bytes = os_resident_bytes();
 }
 
@@ -46,7 +46,7 @@ int tslab_stats_class(unsigned index, tslab_class_stats *out, size_t struct_size
   if (index >= CLASSES) return ERANGE;
   tslab_class_stats stats;
   lock_look();
-  gather_class(index, &stats);
+  collect_class(index, &stats);
   return hand_out(out, struct_size, &stats, sizeof stats);
 }
 
@@ -54,21 +54,21 @@ int tslab_stats_path(unsigned index, tslab_path_stats *out, size_t struct_size) 
   if (!is_struct(out, struct_size)) return EINVAL;
   tslab_path_stats stats;
   lock_look();
-  return gather_path(index, &stats) ? hand_out(out, struct_size, &stats, sizeof stats) : ERANGE;
+  return collect_path(index, &stats) ? hand_out(out, struct_size, &stats, sizeof stats) : ERANGE;
 }
 
 int tslab_stats_label(unsigned index, tslab_label_stats *out, size_t struct_size) {
   if (!is_struct(out, struct_size)) return EINVAL;
   tslab_label_stats stats;
   lock_look();
-  return gather_label(index, &stats) ? hand_out(out, struct_size, &stats, sizeof stats) : ERANGE;
+  return collect_label(index, &stats) ? hand_out(out, struct_size, &stats, sizeof stats) : ERANGE;
 }
 
 int tslab_stats_lock(unsigned index, tslab_lock_stats *out, size_t struct_size) {
   if (!is_struct(out, struct_size)) return EINVAL;
   tslab_lock_stats kinds[LOCK_KINDS];
   lock_look();
-  bool has = index < gather_locks(kinds, LOCK_KINDS);
+  bool has = index < collect_locks(kinds, LOCK_KINDS);
   return has ? hand_out(out, struct_size, &kinds[index], sizeof kinds[index]) : ERANGE;
 }
 
@@ -76,7 +76,7 @@ int tslab_stats_thread(tslab_thread_stats *out, size_t struct_size) {
   tslab_thread_stats row;
   if (!is_struct(out, struct_size)) return EINVAL;
   lock_look();
-  gather_this_thread(&row);
+  collect_this_thread(&row);
   return hand_out(out, struct_size, &row, sizeof row);
 }
 
@@ -99,7 +99,7 @@ static int subtract(const tslab_epoch_status *other, void *from) {
 
 void stats_of_default_epoch(tslab_epoch_status *out) {
   tslab_stats_global s;
-  gather_global(&s);
+  collect_global(&s);
   *out = (tslab_epoch_status){
       .state = TSLAB_EPOCH_OPEN,
       .threads_inside = s.threads,
@@ -152,7 +152,7 @@ static void print_lines(struct sink *to) {
     print(to, "%s %zu\n", process->fields[i].name, statistic_value(&global, &process->fields[i], 0));
   for (unsigned index = 0; index < CLASSES; index++) {
     tslab_class_stats row;
-    gather_class(index, &row);
+    collect_class(index, &row);
     if (row.allocations == 0) continue;
     print(to, "class %zu", row.object_size);
     for (size_t i = 1; i < class->count; i++)
@@ -195,7 +195,7 @@ void stats_write_file(const char *path) {
 
 struct tslab_mallinfo tslab_mallinfo2(void) {
   tslab_stats_global s;
-  gather_global(&s);
+  collect_global(&s);
   return (struct tslab_mallinfo){
       .arena = s.in_use_bytes + s.free_dirty_bytes,
       .ordblks = s.cached_blocks,
@@ -219,7 +219,7 @@ int tslab_malloc_info(int options, FILE *stream) {
           statistic_value(&global, &process->fields[i], 0));
   for (unsigned index = 0; index < CLASSES; index++) {
     tslab_class_stats row;
-    gather_class(index, &row);
+    collect_class(index, &row);
     if (row.allocations == 0) continue;
     print(&to, "<class");
     for (size_t i = 0; i < class->count; i++)

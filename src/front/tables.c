@@ -1,8 +1,8 @@
-/* tables: see tables.h.                                                                              floor: front */
+/* tables: see tables.h.                                                                             floor: front */
 #include "front/tables.h"
 
 #include "front/front.h"
-#include "front/gather.h"
+#include "front/collect.h"
 #include "os/os.h"
 #include "slab/classes.h"
 
@@ -31,7 +31,7 @@ static const struct statistic process[] = {
     P(slabs_born, COUNTER, NONE, "slabs made"),
     P(slabs_retired, COUNTER, NONE, "slabs given up when they were empty"),
     P(threads, GAUGE, NONE, "threads that have allocated, and live"),
-    P(parts, GAUGE, NONE, "thread-epoch pairs ever held at a time"),
+    P(heaps, GAUGE, NONE, "thread-epoch pairs ever held at a time"),
     P(misuses, COUNTER, NONE, "misuses reported and survived, TSLAB_ON_MISUSE=report"),
     P(leaked_at_fork, COUNTER, NONE, "threads of the parent whose lists a fork child gave up"),
     P(free_clean_bytes, GAUGE, BYTES, "free runs that the operating system has back, or never gave"),
@@ -48,7 +48,7 @@ static const struct statistic process[] = {
     P(epochs_ended, COUNTER, NONE, "epochs ended"),
     P(bytes_recycled, COUNTER, BYTES, "kept ready for the next epoch, by ends of epochs"),
     P(bytes_returned, COUNTER, BYTES, "given to the operating system, by ends of epochs"),
-    P(clock_ns, GAUGE, NANOSECONDS, "CLOCK_MONOTONIC when this was gathered"),
+    P(clock_ns, GAUGE, NANOSECONDS, "CLOCK_MONOTONIC when this was collected"),
     P(clock_raw_ns, GAUGE, NANOSECONDS, "CLOCK_MONOTONIC_RAW then: what the two gained on each other was adjusted"),
     P(leaked_blocks, GAUGE, NONE, "blocks of classes that a fork child lost with the lists of its parent's threads"),
     P(leaked_bytes, GAUGE, BYTES, "bytes of these"),
@@ -70,9 +70,9 @@ static const struct statistic class[] = {
     C(slabs_retired, COUNTER, NONE, "slabs given up when they were empty"),
     C(refills, COUNTER, NONE, "visits of malloc's slow path"),
     C(overflows, COUNTER, NONE, "visits of free's slow path"),
-    C(remote_frees, COUNTER, NONE, "frees of a block whose slab belongs to another part"),
+    C(remote_frees, COUNTER, NONE, "frees of a block whose slab belongs to another heap"),
     C(from_list, COUNTER, NONE, "allocations that the fast path served"),
-    C(from_depot, COUNTER, NONE, "served by the thread's put-by lists"),
+    C(from_magazine, COUNTER, NONE, "served by the thread's magazines"),
     C(from_slab, COUNTER, NONE, "served by blocks that came back to one of the thread's slabs"),
     C(from_remote, COUNTER, NONE, "the same, among them blocks that other threads freed"),
     C(from_fresh, COUNTER, NONE, "served by pages of a slab that were not in use before, or were given back"),
@@ -81,14 +81,14 @@ static const struct statistic class[] = {
     C(from_run, COUNTER, NONE, "served by a new slab in memory that was free"),
     C(from_map, COUNTER, NONE, "served by a new slab for which address space had to be made writable"),
     C(slabs_recycled, COUNTER, NONE, "of the slabs retired, those kept ready for the next epoch"),
-    C(lock_fast_acquire, COUNTER, NONE, "locks of parts taken for this class at the first try"),
-    C(lock_contended, COUNTER, NONE, "locks of parts taken for this class not at the first try"),
-    C(bitmap_alloc_attempts, COUNTER, NONE, "takings of a slab's free blocks by malloc's slow path, one CAS each"),
-    C(bitmap_alloc_cas_retries, COUNTER, NONE, "CAS that failed there"),
-    C(bitmap_free_attempts, COUNTER, NONE, "pushes of freed blocks to slabs of other parts, one CAS each"),
-    C(bitmap_free_cas_retries, COUNTER, NONE, "CAS that failed there"),
-    C(current_partial_cas_attempts, COUNTER, NONE, "tries to take over a partial slab that a dead thread left"),
-    C(current_partial_cas_failures, COUNTER, NONE, "those that found another thread at it, or nothing left"),
+    C(lock_fast_acquire, COUNTER, NONE, "locks of heaps taken for this class at the first try"),
+    C(lock_contended, COUNTER, NONE, "locks of heaps taken for this class not at the first try"),
+    C(slab_take_attempts, COUNTER, NONE, "takings of a slab's free blocks by malloc's slow path, one CAS each"),
+    C(slab_take_cas_retries, COUNTER, NONE, "CAS that failed there"),
+    C(slab_push_attempts, COUNTER, NONE, "pushes of freed blocks to slabs of other heaps, one CAS each"),
+    C(slab_push_cas_retries, COUNTER, NONE, "CAS that failed there"),
+    C(slab_adopt_attempts, COUNTER, NONE, "tries to take over a partial slab that a dead thread left"),
+    C(slab_adopt_failures, COUNTER, NONE, "those that found another thread at it, or nothing left"),
     C(samples, COUNTER, NONE, "allocations of this class timed end to end"),
     C(sampled_requested_bytes, COUNTER, BYTES, "what the sampled allocations asked for"),
     C(sampled_requested_squares, COUNTER, NONE, "the squares of that, for its error"),
@@ -164,10 +164,10 @@ static const struct statistic label[] = {
     L(cpu_ns_sum, COUNTER, NANOSECONDS, "thread time"),
     L(wait_ns_sum, COUNTER, NANOSECONDS, "wall - thread time"),
     L(slow_allocations, COUNTER, NONE, "allocations that no bump of a pointer or list served"),
-    L(lock_fast_acquire, COUNTER, NONE, "locks of their parts taken at the first try"),
-    L(lock_contended, COUNTER, NONE, "locks of their parts taken not at the first try"),
-    L(bitmap_alloc_cas_retries, COUNTER, NONE, "CAS that failed when a slab's free blocks were taken"),
-    L(bitmap_free_cas_retries, COUNTER, NONE, "CAS that failed when blocks were pushed to slabs of other parts"),
+    L(lock_fast_acquire, COUNTER, NONE, "locks of their heaps taken at the first try"),
+    L(lock_contended, COUNTER, NONE, "locks of their heaps taken not at the first try"),
+    L(slab_take_cas_retries, COUNTER, NONE, "CAS that failed when a slab's free blocks were taken"),
+    L(slab_push_cas_retries, COUNTER, NONE, "CAS that failed when blocks were pushed to slabs of other heaps"),
 };
 
 #define E(name, kind, unit, help) FIELD(tslab_epoch_status, name, kind, unit, help)
@@ -217,20 +217,20 @@ static const struct statistic sample_fields[] = {
 
 const struct statistics tables[TABLES] = {
     [TABLE_PROCESS] = {"process", "the process as a whole, all epochs included", FIELDS(process),
-                       sizeof(tslab_stats_global), 1, gather_process},
+                       sizeof(tslab_stats_global), 1, collect_process},
     [TABLE_CLASS] = {"class", "one size class, in all epochs", FIELDS(class), sizeof(tslab_class_stats), CLASSES,
-                     gather_classes},
+                     collect_classes},
     [TABLE_PATH] = {"path", "a way that calls take, and how long they took", FIELDS(path), sizeof(tslab_path_stats),
-                    PATHS, gather_paths},
+                    PATHS, collect_paths},
     [TABLE_THREAD] = {"thread", "one thread", FIELDS(thread), sizeof(tslab_thread_stats), TABLE_THREADS_MOST,
-                      gather_threads},
+                      collect_threads},
     [TABLE_LABEL] = {"label", "all epochs of one label, those that ended included", FIELDS(label),
-                     sizeof(tslab_label_stats), TABLE_LABELS_MOST, gather_labels},
+                     sizeof(tslab_label_stats), TABLE_LABELS_MOST, collect_labels},
     [TABLE_EPOCH] = {"epoch", "one epoch that is open or closing: the oldest ones and the largest", FIELDS(epoch),
-                     sizeof(tslab_epoch_status), TABLE_EPOCHS_MOST, gather_epochs},
-    [TABLE_LOCK] = {"lock", "the locks of one kind", FIELDS(lock), sizeof(tslab_lock_stats), LOCK_KINDS, gather_locks},
+                     sizeof(tslab_epoch_status), TABLE_EPOCHS_MOST, collect_epochs},
+    [TABLE_LOCK] = {"lock", "the locks of one kind", FIELDS(lock), sizeof(tslab_lock_stats), LOCK_KINDS, collect_locks},
     [TABLE_SAMPLE] = {"sample", "one allocation timed end to end, the newest ones", FIELDS(sample_fields),
-                      sizeof(struct sample), TABLE_SAMPLES_MOST, gather_samples},
+                      sizeof(struct sample), TABLE_SAMPLES_MOST, collect_samples},
 };
 
 static size_t room_of(const struct statistics *table) {

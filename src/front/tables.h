@@ -1,4 +1,4 @@
-/* tables: every figure, by name.                                                                     floor: front */
+/* tables: every statistic, by name.                                                                 floor: front */
 #ifndef TSLAB_FRONT_TABLES_H
 #define TSLAB_FRONT_TABLES_H
 
@@ -15,7 +15,7 @@ HIDDEN extern const struct statistics tables[TABLES];
 #define TABLE_EPOCHS_MOST  64
 #define TABLE_SAMPLES_MOST 512 /* the newest */
 
-/* Room for the rows of a table, which no figure counts, and its end. NULL without memory. */
+/* Room for the rows of a table, which no statistic counts, and its end. NULL without memory. */
 HIDDEN void *table_room(const struct statistics *table);
 HIDDEN void table_room_end(const struct statistics *table, void *room);
 

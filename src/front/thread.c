@@ -1,4 +1,4 @@
-/* thread: a thread's birth and death here, the process's start and end.                              floor: front
+/* thread: a thread's birth and death here, the process's start and end.                             floor: front
  *
  * A thread gets its heap at its first malloc or at its FREES_BEFORE_BIRTH-th free, both of which take a slow path in a
  * thread without one, and gives it up in the destructor of a pthread key. Destructors of other keys may run later, and
@@ -28,30 +28,30 @@ bool front_has_started(void) { return atomic_load_explicit(&started, memory_orde
 
 bool front_is_ready(void) { return atomic_load_explicit(&ready, memory_order_relaxed); }
 
-/* A thread whose only free is that of its argument is not worth a part. A consumer, which goes on freeing, is: without
- * a part each of its frees is an atomic operation on a slab that other threads use. */
+/* A thread whose only free is that of its argument is not worth a heap. A consumer, which goes on freeing, is: without
+ * a heap each of its frees is an atomic operation on a slab that other threads use. */
 #define FREES_BEFORE_BIRTH 16
 
 /* The last heap of the process ends here, and the scavenger with it: that may be the heap of one malloc in a
  * destructor, for while it lives, no other thread's heap is the last. */
-static void end_heap(struct part *part) {
+static void end_heap(struct heap *heap) {
   thread_release(current_thread);
-  current_part = &empty_part;
+  current_heap = &empty_heap;
   current_thread = NULL;
-  heap_leave(part);
-  part_release(part);
-  if (atomic_load_explicit(&live_parts, memory_order_relaxed) == 0) scavenger_stop();
+  heap_leave(heap);
+  heap_release(heap);
+  if (atomic_load_explicit(&live_heaps, memory_order_relaxed) == 0) scavenger_stop();
 }
 
 void front_end_call(void) {
-  if (thread_heap_state == HEAP_ENDED && current_thread) end_heap(current_thread->home);
+  if (thread_heap_state == HEAP_ENDED && current_thread) end_heap(current_thread->plain);
 }
 
 void front_end_epoch_call(void) {
   if (thread_heap_state != HEAP_REVIVED || !current_thread || scope_is_in_any(current_thread)) return;
   if (has_key) pthread_setspecific(key, NULL);
   thread_heap_state = HEAP_ENDED;
-  end_heap(current_thread->home);
+  end_heap(current_thread->plain);
 }
 
 /* A library that stands in for pthread_create may have allocated in the thread already. */
@@ -59,15 +59,15 @@ void front_keep_no_heap(void) {
   thread_heap_state = HEAP_ENDED;
   if (!current_thread) return;
   if (has_key) pthread_setspecific(key, NULL);
-  end_heap(current_thread->home);
+  end_heap(current_thread->plain);
 }
 
-static void thread_dies(void *part) {
+static void thread_dies(void *heap) {
   lock_look(); /* what follows waits for the scavenger, which a child may not have */
-  scavenger_notice_death(part);
+  scavenger_notice_death(heap);
   if (UNLIKELY(current_thread && current_thread->depth != 0)) scope_misused_at_exit();
   thread_heap_state = HEAP_ENDED;
-  end_heap(part);
+  end_heap(heap);
 }
 
 /* The first malloc of the process, perhaps from the dynamic loader: no libc function that may allocate. */
@@ -91,55 +91,55 @@ static COLD void expect_no_end(void) {
   if (thread_heap_state == HEAP_IS_KEPT) thread_heap_state = HEAP_ENDED;
 }
 
-static struct part *be_born(void) {
-  struct part *part = part_acquire();
-  if (!part) return NULL;
-  struct thread *thread = thread_acquire(part);
+static struct heap *be_born(void) {
+  struct heap *heap = heap_acquire();
+  if (!heap) return NULL;
+  struct thread *thread = thread_acquire(heap);
   if (!thread) {
-    part_release(part);
+    heap_release(heap);
     return NULL;
   }
-  part->thread = thread;
-  current_part = part; /* before setspecific, which may allocate */
+  heap->thread = thread;
+  current_heap = heap; /* before setspecific, which may allocate */
   bool is_kept = has_key && thread_heap_state != HEAP_ENDED;
-  bool will_end = !is_kept || pthread_setspecific(key, part) == 0;
+  bool will_end = !is_kept || pthread_setspecific(key, heap) == 0;
   current_thread = thread; /* after it, for front_is_giving_birth */
-  if (LIKELY(will_end)) return part;
-  end_heap(part); /* without memory; nobody would end it later */
+  if (LIKELY(will_end)) return heap;
+  end_heap(heap); /* without memory; nobody would end it later */
   return NULL;
 }
 
 bool front_heap_will_end(void) { return has_key && current_thread; }
 
-bool front_is_giving_birth(void) { return current_part != &empty_part && !current_thread; }
+bool front_is_giving_birth(void) { return current_heap != &empty_heap && !current_thread; }
 
-struct part *front_part_to_free(void) {
-  if (current_part != &empty_part) return current_part; /* setspecific came here */
+struct heap *front_heap_to_free(void) {
+  if (current_heap != &empty_heap) return current_heap; /* setspecific came here */
   if (UNLIKELY(!has_key)) expect_no_end();
-  if (thread_heap_state != HEAP_IS_KEPT) return &empty_part;
+  if (thread_heap_state != HEAP_IS_KEPT) return &empty_heap;
   if (thread_frees_unborn < FREES_BEFORE_BIRTH - 1) {
     thread_frees_unborn++;
-    return &empty_part;
+    return &empty_heap;
   }
-  struct part *part = be_born();
-  return part ? part : &empty_part;
+  struct heap *heap = be_born();
+  return heap ? heap : &empty_heap;
 }
 
-struct part *front_part(void) {
-  struct part *part = current_part;
-  if (LIKELY(part != &empty_part)) return part;
+struct heap *front_heap(void) {
+  struct heap *heap = current_heap;
+  if (LIKELY(heap != &empty_heap)) return heap;
   if (!front_start()) return NULL;
   if (UNLIKELY(!has_key)) expect_no_end();
-  part = be_born();
-  if (LIKELY(part != NULL)) return part;
+  heap = be_born();
+  if (LIKELY(heap != NULL)) return heap;
   front_reclaim(GRANULE); /* what others keep free may be all that is missing */
   return be_born();
 }
 
-struct part *front_part_to_keep(void) {
+struct heap *front_heap_to_keep(void) {
   if (front_start() && UNLIKELY(!has_key)) expect_no_end();
   if (thread_heap_state == HEAP_ENDED) thread_heap_state = HEAP_REVIVED;
-  return front_part();
+  return front_heap();
 }
 
 /* The process's, as a constructor finds it. glibc hands it to each, to ours before it knows of it itself; musl hands
@@ -153,7 +153,7 @@ struct part *front_part_to_keep(void) {
 /* A preloaded library may find that the program has a malloc of its own. It then reserves nothing unless an epoch is
  * opened: a sanitizer's runtime, which starts after this constructor, needs the addresses for its shadow. */
 static void start_if_needed(void) {
-  if (!front_is_malloc || front_is_malloc()) front_part();
+  if (!front_is_malloc || front_is_malloc()) front_heap();
 }
 
 /* Runs before other libraries' constructors (-z initfirst), and those of the program that has us linked in (101, the
@@ -178,7 +178,7 @@ __attribute__((destructor)) static void process_ends(void) {
   lock_look(); /* a child that took no lock does not know yet that it is one */
   bool is_interrupted = locks_held != 0; /* a signal handler calls exit, and this thread has a lock itself */
   publish_at_exit();
-  if (!is_interrupted && current_part != &empty_part) heap_tell_double(current_part);
+  if (!is_interrupted && current_heap != &empty_heap) heap_tell_double(current_heap);
   if (!is_interrupted && options.stats_at_exit) stats_write_file(options.stats_at_exit);
   pthread_setcancelstate(before, &before);
 }

@@ -1,19 +1,19 @@
-/* bins: see bins.h.                                                                                  floor: heap */
+/* bins: see bins.h.                                                                                 floor: heap */
 #include "heap/bins.h"
 
 #include "heap/label.h"
-#include "heap/lists.h"
+#include "heap/tcache.h"
 #include "heap/misuse.h"
 #include "heap/sample.h"
 #include <string.h>
 
-/* ---- a bin's list of slabs; all under part->lock ----------------------------------------------------------------- */
+/* ---- a bin's list of slabs; all under heap->lock ----------------------------------------------------------------- */
 
 static struct run *slab_at(uint32_t granule) { return pages.runs + granule; }
 
 static uint64_t word_of(struct run *slab) { return atomic_load_explicit(&slab->word, memory_order_relaxed); }
 
-static struct part *part_of(struct run *slab) { return atomic_load_explicit(&slab->part, memory_order_relaxed); }
+static struct heap *heap_of(struct run *slab) { return atomic_load_explicit(&slab->heap, memory_order_relaxed); }
 
 /* Atomic for adopt's look without the lock. */
 static void set_first(struct bin *bin, uint32_t granule) { __atomic_store_n(&bin->first, granule, __ATOMIC_RELAXED); }
@@ -47,16 +47,16 @@ static void unlink_slab(struct bin *bin, struct run *slab) {
   bin->listed--;
 }
 
-static void give_home(struct part *part, struct run *slab) {
-  atomic_store_explicit(&slab->part, part, memory_order_relaxed);
-  slab_set_home(slab, part_home(part, slab->class));
-  STORE_RACING(part->bins[slab->class].slabs, part->bins[slab->class].slabs + 1);
-  atomic_fetch_add_explicit(&part->slab_granules, slab->granules, memory_order_relaxed);
+static void set_owner(struct heap *heap, struct run *slab) {
+  atomic_store_explicit(&slab->heap, heap, memory_order_relaxed);
+  slab_set_owner(slab, heap_entry(heap, slab->class));
+  STORE_RACING(heap->bins[slab->class].slabs, heap->bins[slab->class].slabs + 1);
+  atomic_fetch_add_explicit(&heap->slab_granules, slab->granules, memory_order_relaxed);
 }
 
-static void lose(struct part *part, struct run *slab) {
-  STORE_RACING(part->bins[slab->class].slabs, part->bins[slab->class].slabs - 1);
-  atomic_fetch_sub_explicit(&part->slab_granules, slab->granules, memory_order_relaxed);
+static void lose(struct heap *heap, struct run *slab) {
+  STORE_RACING(heap->bins[slab->class].slabs, heap->bins[slab->class].slabs - 1);
+  atomic_fetch_sub_explicit(&heap->slab_granules, slab->granules, memory_order_relaxed);
 }
 
 /* ---- taking ------------------------------------------------------------------------------------------------------ */
@@ -71,14 +71,14 @@ static bool unlist(struct run *slab) {
   return true;
 }
 
-/* By the part's own thread. */
-static void count_take(const struct part *part, unsigned class, struct slab_how how) {
-  struct refill_tally *tally = &part->tally->refills[class];
-  tally_stage(part->tally, how.remote ? PATH_REMOTE : PATH_SLAB);
-  tally_add(&tally->take_attempts, 1);
+/* By the heap's own thread. */
+static void count_take(const struct heap *heap, unsigned class, struct slab_how how) {
+  struct refill_counters *counters = &heap->counters->refills[class];
+  counters_stage(heap->counters, how.remote ? PATH_REMOTE : PATH_SLAB);
+  counter_add(&counters->take_attempts, 1);
   if (LIKELY(how.retries == 0)) return;
-  tally_add(&tally->take_retries, how.retries);
-  if (part->lifetime) shared_add(&labels[part->lifetime->label].take_retries, how.retries);
+  counter_add(&counters->take_retries, how.retries);
+  if (heap->arena) shared_add(&labels[heap->arena->label].take_retries, how.retries);
 }
 
 /* So many blocks of memory that was not in use before are had at a time, or a page of them: each new page is a fault,
@@ -87,16 +87,16 @@ static void count_take(const struct part *part, unsigned class, struct slab_how 
 
 /* What the first slab of the list has: its free blocks if any, else a unit more. A slab that keeps unlinked units stays
  * in the list, behind those with free blocks, so that touched pages are used up first. */
-static struct chain take_from(struct part *part, struct bin *bin, struct run *slab, unsigned wanted) {
+static struct chain take_from(struct heap *heap, struct bin *bin, struct run *slab, unsigned wanted) {
   bool stays = slab->unlinked != 0;
   struct slab_how how = {0};
   struct chain chain = slab_take(slab, stays, &how);
   slab->seen = 0; /* its word may come to be what it was, with other blocks free */
-  count_take(part, slab->class, how);
+  count_take(heap, slab->class, how);
   if (chain.count == 0 && stays) {
-    tally_stage(part->tally, PATH_FRESH);
+    counters_stage(heap->counters, PATH_FRESH);
     chain = slab_link(slab, (unsigned)min_size(wanted, FRESH));
-    STORE_RACING(part->store->first_use_bytes, part->store->first_use_bytes + chain.count * class_size(slab->class));
+    STORE_RACING(heap->store->first_use_bytes, heap->store->first_use_bytes + chain.count * class_size(slab->class));
     stays = slab->unlinked != 0 || !unlist(slab);
   }
   unlink_slab(bin, slab);
@@ -104,56 +104,56 @@ static struct chain take_from(struct part *part, struct bin *bin, struct run *sl
   return chain;
 }
 
-static struct chain take_own(struct part *part, unsigned class, unsigned wanted) {
-  struct bin *bin = &part->bins[class];
+static struct chain take_own(struct heap *heap, unsigned class, unsigned wanted) {
+  struct bin *bin = &heap->bins[class];
   struct chain chain = EMPTY_CHAIN;
-  while (chain.count == 0 && bin->first) chain = take_from(part, bin, slab_at(bin->first), wanted);
+  while (chain.count == 0 && bin->first) chain = take_from(heap, bin, slab_at(bin->first), wanted);
   return chain;
 }
 
-/* A listed slab becomes another part's. Its blocks that are still live are now freed remotely by the threads that they
+/* A listed slab becomes another heap's. Its blocks that are still live are now freed remotely by the threads that they
  * were local to, which is correct, only slower. Under both locks. */
-static void change_owner(struct part *from, struct part *to, struct run *slab) {
+static void change_owner(struct heap *from, struct heap *to, struct run *slab) {
   unlink_slab(&from->bins[slab->class], slab);
   lose(from, slab);
-  give_home(to, slab);
-  if (slab_count(word_of(slab)) && to == &common_part) insert_first(&to->bins[slab->class], slab);
+  set_owner(to, slab);
+  if (slab_count(word_of(slab)) && to == &common_heap) insert_first(&to->bins[slab->class], slab);
   else insert_last(&to->bins[slab->class], slab);
 }
 
-/* Takes the first listed slab of a part that no thread has. */
-static bool adopt_from(struct part *from, struct part *part, unsigned class) {
-  struct class_tally *tally = &part->tally->classes[class];
-  if (__atomic_load_n(&part_bin(from, class)->first, __ATOMIC_RELAXED) == 0) return false;
+/* Takes the first listed slab of a heap that no thread has. */
+static bool adopt_from(struct heap *from, struct heap *heap, unsigned class) {
+  struct class_counters *counters = &heap->counters->classes[class];
+  if (__atomic_load_n(&heap_bin(from, class)->first, __ATOMIC_RELAXED) == 0) return false;
   struct bin *bin = &from->bins[class];
-  tally_add(&tally->adopt_attempts, 1);
-  bool locked = from == &common_part || lock_try(&from->lock), adopted = false;
-  if (from == &common_part) tally_wait(part->tally, lock_take(&from->lock));
+  counter_add(&counters->adopt_attempts, 1);
+  bool locked = from == &common_heap || lock_try(&from->lock), adopted = false;
+  if (from == &common_heap) counters_wait(heap->counters, lock_take(&from->lock));
   if (locked) {
-    adopted = bin->first && !from->live && !from->lifetime;
-    if (adopted) change_owner(from, part, slab_at(bin->first));
+    adopted = bin->first && !from->live && !from->arena;
+    if (adopted) change_owner(from, heap, slab_at(bin->first));
     lock_release(&from->lock);
   }
-  if (adopted) tally_stage(part->tally, PATH_ADOPTED);
-  else tally_add(&tally->adopt_failures, 1);
+  if (adopted) counters_stage(heap->counters, PATH_ADOPTED);
+  else counter_add(&counters->adopt_failures, 1);
   return adopted;
 }
 
-/* A slab of dead threads: what they left is in common_part, but for the thread that died last, until the scavenger's
+/* A slab of dead threads: what they left is in common_heap, but for the thread that died last, until the scavenger's
  * next look. However many are dead, these two are all that is asked. */
-static bool adopt(struct part *part, unsigned class) {
-  if (part->lifetime) return false;
-  if (adopt_from(&common_part, part, class)) return true;
-  struct part *dead = atomic_load_explicit(&last_dead_part, memory_order_acquire);
-  return dead && adopt_from(dead, part, class);
+static bool adopt(struct heap *heap, unsigned class) {
+  if (heap->arena) return false;
+  if (adopt_from(&common_heap, heap, class)) return true;
+  struct heap *dead = atomic_load_explicit(&last_dead_heap, memory_order_acquire);
+  return dead && adopt_from(dead, heap, class);
 }
 
-static struct run *new_slab(struct lifetime *lifetime, unsigned class, struct pages_how *how) {
-  if (!lifetime) return slab_new(class, 0, how);
-  if (lifetime_is_closing(lifetime) || !lifetime_charge(lifetime, slab_bytes(class))) return NULL;
-  struct run *slab = slab_new(class, lifetime->index, how);
-  if (slab) lifetime_add(lifetime, slab);
-  else lifetime_discharge(lifetime, slab_bytes(class));
+static struct run *new_slab(struct arena *arena, unsigned class, struct pages_how *how) {
+  if (!arena) return slab_new(class, 0, how);
+  if (arena_is_closing(arena) || !arena_charge(arena, slab_bytes(class))) return NULL;
+  struct run *slab = slab_new(class, arena->index, how);
+  if (slab) arena_add(arena, slab);
+  else arena_discharge(arena, slab_bytes(class));
   return slab;
 }
 
@@ -161,35 +161,35 @@ static struct run *new_slab(struct lifetime *lifetime, unsigned class, struct pa
  * there may be many with little in each slab, nor in the hardened build, where guards lie between slabs. */
 #define GROWS_FROM 4
 
-static void note_growth(const struct part *part, const struct run *slab) {
-  bool fills = !part->lifetime && part->bins[slab->class].born > GROWS_FROM;
+static void note_growth(const struct heap *heap, const struct run *slab) {
+  bool fills = !heap->arena && heap->bins[slab->class].born > GROWS_FROM;
   if (fills && !TSLAB_HARDENED) pages_note_growth(slab->granules);
 }
 
-static bool make_slab(struct part *part, unsigned class) {
+static bool make_slab(struct heap *heap, unsigned class) {
   struct pages_how how = {0};
-  struct run *slab = new_slab(part->lifetime, class, &how);
-  tally_stage(part->tally, how.mapped ? PATH_MAP : how.ready ? PATH_RESERVE : PATH_RUN);
-  tally_wait(part->tally, how.waited);
+  struct run *slab = new_slab(heap->arena, class, &how);
+  counters_stage(heap->counters, how.mapped ? PATH_MAP : how.ready ? PATH_RESERVE : PATH_RUN);
+  counters_wait(heap->counters, how.waited);
   if (!slab) return false;
   atomic_fetch_or_explicit(&slab->word, SLAB_LISTED, memory_order_relaxed);
-  give_home(part, slab);
-  STORE_RACING(part->bins[class].born, part->bins[class].born + 1);
-  note_growth(part, slab);
-  insert_last(&part->bins[class], slab);
+  set_owner(heap, slab);
+  STORE_RACING(heap->bins[class].born, heap->bins[class].born + 1);
+  note_growth(heap, slab);
+  insert_last(&heap->bins[class], slab);
   return true;
 }
 
-struct chain bins_take(struct part *part, unsigned class, unsigned wanted) {
-  struct chain chain = take_own(part, class, wanted);
-  if (chain.count == 0 && (adopt(part, class) || make_slab(part, class))) chain = take_own(part, class, wanted);
+struct chain bins_take(struct heap *heap, unsigned class, unsigned wanted) {
+  struct chain chain = take_own(heap, class, wanted);
+  if (chain.count == 0 && (adopt(heap, class) || make_slab(heap, class))) chain = take_own(heap, class, wanted);
   return chain;
 }
 
-/* The first blocks of common_part's list, up to one that is damaged: the thread that gets that one tells, and what
+/* The first blocks of common_heap's list, up to one that is damaged: the thread that gets that one tells, and what
  * follows it is lost. */
 static struct chain cut_shared(unsigned class, unsigned most) {
-  struct chain all = list_chain(&common_part, class), first = {all.head, 1};
+  struct chain all = tcache_chain(&common_heap, class), first = {all.head, 1};
   void *last = all.head;
   while (first.count < most && first.count < all.count && block_is_intact(last)) {
     last = block_next(last);
@@ -200,19 +200,19 @@ static struct chain cut_shared(unsigned class, unsigned most) {
     if (first.count < all.count) rest = (struct chain){block_next(last), all.count - first.count};
     block_link(last, CHAIN_END);
   }
-  list_set(&common_part, class, rest);
+  tcache_set(&common_heap, class, rest);
   return first;
 }
 
-struct chain bins_take_shared(struct part *part, unsigned class, unsigned most) {
+struct chain bins_take_shared(struct heap *heap, unsigned class, unsigned most) {
   struct chain chain = EMPTY_CHAIN;
-  tally_wait(part->tally, lock_take(&common_part.lock));
-  common_part.tally = part->tally; /* which counts what this takes */
-  if (common_part.list[class] == CHAIN_END) list_set(&common_part, class, bins_take(&common_part, class, most));
-  if (common_part.list[class] != CHAIN_END) chain = cut_shared(class, most);
-  common_part.tally = &nobodys_tally;
-  part_notice(&common_part);
-  lock_release(&common_part.lock);
+  counters_wait(heap->counters, lock_take(&common_heap.lock));
+  common_heap.counters = heap->counters; /* which counts what this takes */
+  if (common_heap.list[class] == CHAIN_END) tcache_set(&common_heap, class, bins_take(&common_heap, class, most));
+  if (common_heap.list[class] != CHAIN_END) chain = cut_shared(class, most);
+  common_heap.counters = &shared_counters;
+  heap_notice(&common_heap);
+  lock_release(&common_heap.lock);
   return chain;
 }
 
@@ -235,35 +235,35 @@ struct pushes {
 };
 
 static void count_push(unsigned class, uint32_t epoch, struct slab_how how) {
-  struct class_tally *tally = &tally_here()->classes[class];
-  if (how.remote) tally_add(&tally->push_attempts, 1);
+  struct class_counters *counters = &counters_here()->classes[class];
+  if (how.remote) counter_add(&counters->push_attempts, 1);
   if (LIKELY(how.retries == 0)) return;
-  tally_add(&tally->push_retries, how.retries);
-  if (epoch) shared_add(&labels[LOAD_RACING(lifetime_at(epoch)->label)].push_retries, how.retries);
+  counter_add(&counters->push_retries, how.retries);
+  if (epoch) shared_add(&labels[LOAD_RACING(arena_at(epoch)->label)].push_retries, how.retries);
 }
 
-/* Whether the caller must settle the slab. */
+/* Whether the caller must relist the slab. */
 static bool push_group(struct lock *gate, const struct group *group) {
   struct run *slab = group->slab;
-  struct slab_how how = {.remote = gate != &part_of(slab)->lock};
+  struct slab_how how = {.remote = gate != &heap_of(slab)->lock};
   unsigned class = slab->class; /* once pushed it may be another's, or gone */
   uint32_t epoch = slab->epoch;
-  bool settle = slab_push(slab, group->head, group->tail, group->count, &how);
+  bool relist = slab_push(slab, group->head, group->tail, group->count, &how);
   count_push(class, epoch, how);
-  return settle;
+  return relist;
 }
 
-/* Under the lock, although a push needs none: fork waits for it, so that a child finds each block that left a part in
- * its slab. A block from a thread without a part is on its own, and at worst that one is lost to the child. */
+/* Under the lock, although a push needs none: fork waits for it, so that a child finds each block that left a heap in
+ * its slab. A block from a thread without a heap is on its own, and at worst that one is lost to the child. */
 static void push_all(struct lock *gate, struct pushes *pushes) {
-  struct run *settle[GROUPS];
-  unsigned settling = 0;
+  struct run *relist[GROUPS];
+  unsigned relisting = 0;
   if (pushes->count == 0) return;
-  if (gate) tally_wait(tally_here(), lock_take(gate));
+  if (gate) counters_wait(counters_here(), lock_take(gate));
   for (unsigned i = 0; i < pushes->count; i++)
-    if (push_group(gate, &pushes->groups[i])) settle[settling++] = pushes->groups[i].slab;
+    if (push_group(gate, &pushes->groups[i])) relist[relisting++] = pushes->groups[i].slab;
   if (gate) lock_release(gate);
-  for (unsigned i = 0; i < settling; i++) bins_settle(settle[i]);
+  for (unsigned i = 0; i < relisting; i++) bins_relist(relist[i]);
 }
 
 static void start_pushes(struct pushes *pushes) {
@@ -330,10 +330,10 @@ void bins_return(struct lock *gate, struct chain chain) {
 }
 
 /* The free was counted when it was made. */
-static COLD void refuse_freed(struct part *part, const struct run *run, void *block) {
+static COLD void refuse_freed(struct heap *heap, const struct run *run, void *block) {
   unsigned class = !run ? CLASSES : run->kind == RUN_SLAB ? run->class : run->was - 1u;
-  struct bin *bin = class < CLASSES ? &part->bins[class] : NULL;
-  if (bin && bin->remote_frees > 0) bump(&bin->remote_frees, (uint64_t)-1);
+  struct bin *bin = class < CLASSES ? &heap->bins[class] : NULL;
+  if (bin && bin->remote_frees > 0) counter_add_release(&bin->remote_frees, (uint64_t)-1);
   if (TSLAB_HARDENED) misuse_freed(block);
   else misuse_batch(block);
 }
@@ -373,7 +373,7 @@ INLINE bool was_in_use(const struct place *place, void *block) {
   return (const char *)block <= place->last && !(place->unlinked >> unit & 1) && !block_has_key(block);
 }
 
-void bins_return_batch(struct part *part, void *const *blocks, unsigned count) {
+void bins_return_batch(struct heap *heap, void *const *blocks, unsigned count) {
   struct pushes pushes;
   struct place place = {.granule = SIZE_MAX};
   start_pushes(&pushes);
@@ -381,55 +381,55 @@ void bins_return_batch(struct part *part, void *const *blocks, unsigned count) {
     void *block = blocks[i];
     struct run *run = granule_of(block) == place.granule ? place.slab : find_place(&place, block);
     if (UNLIKELY(!was_in_use(&place, block))) {
-      refuse_freed(part, run, block);
+      refuse_freed(heap, run, block);
       continue;
     }
-    if (!place.group) place.group = group_of(&part->lock, &pushes, place.slab);
+    if (!place.group) place.group = group_of(&heap->lock, &pushes, place.slab);
     block_mark_free(block);
     join_group(place.group, block);
   }
-  push_all(&part->lock, &pushes);
+  push_all(&heap->lock, &pushes);
 }
 
-/* ---- settling ---------------------------------------------------------------------------------------------------- */
+/* ---- relisting --------------------------------------------------------------------------------------------------- */
 
-static struct part *lock_part_of(struct run *slab, struct lock **guard) {
+static struct heap *lock_heap_of(struct run *slab, struct lock **guard) {
   for (;;) {
-    struct part *part = part_of(slab);
-    *guard = part_lock(part);
-    if (part_of(slab) == part) return part;
+    struct heap *heap = heap_of(slab);
+    *guard = heap_lock(heap);
+    if (heap_of(slab) == heap) return heap;
     lock_release(*guard); /* it was adopted in between */
   }
 }
 
-static void retire(struct part *part, struct run *slab) {
-  struct bin *bin = &part->bins[slab->class];
+static void retire(struct heap *heap, struct run *slab) {
+  struct bin *bin = &heap->bins[slab->class];
   if (word_of(slab) & SLAB_LISTED) unlink_slab(bin, slab);
-  lose(part, slab);
+  lose(heap, slab);
   STORE_RACING(bin->retired, bin->retired + 1);
   unsigned class = slab->class;
-  bool clean = slab_bury(slab);
-  if (!part->lifetime) pages_free(slab, clean);
-  else if (lifetime_release(part->lifetime, slab, clean)) tally_add(&tally_here()->classes[class].recycled, 1);
+  bool clean = slab_retire(slab);
+  if (!heap->arena) pages_free(slab, clean);
+  else if (arena_release(heap->arena, slab, clean)) counter_add(&counters_here()->classes[class].recycled, 1);
 }
 
 /* One empty slab may stay listed while its epoch is open, or a thread at a slab's border would make and retire one all
  * the time. */
-static bool is_spare(const struct part *part, const struct bin *bin, struct run *slab) {
+static bool is_cached(const struct heap *heap, const struct bin *bin, struct run *slab) {
   uint32_t g = (uint32_t)run_index(slab);
-  return !part->closing && (bin->first == 0 || bin->first == g) && (bin->last == 0 || bin->last == g);
+  return !heap->closing && (bin->first == 0 || bin->first == g) && (bin->last == 0 || bin->last == g);
 }
 
 /* Under the lock. Ends PENDING; true when the slab is gone. */
-static bool settle_locked(struct part *part, struct run *slab, bool spare_may_stay) {
-  struct bin *bin = &part->bins[slab->class];
-  INVARIANT(1, !part->settled); /* which lists nothing, and this lock would not guard it */
+static bool relist_locked(struct heap *heap, struct run *slab, bool empty_may_stay) {
+  struct bin *bin = &heap->bins[slab->class];
+  INVARIANT(1, !heap->folded); /* which lists nothing, and this lock would not guard it */
   for (uint64_t old = word_of(slab);;) {
-    if (slab_all_free(old) && !(spare_may_stay && is_spare(part, bin, slab))) {
+    if (slab_all_free(old) && !(empty_may_stay && is_cached(heap, bin, slab))) {
       /* Every block is here and none can leave without the lock: the word stands still. Acquire pairs with the
        * pushes. */
       (void)atomic_load_explicit(&slab->word, memory_order_acquire);
-      retire(part, slab);
+      retire(heap, slab);
       return true;
     }
     bool worth_listing = slab_count(old) >= slab->threshold || slab->unlinked || slab_all_free(old);
@@ -444,24 +444,24 @@ static bool settle_locked(struct part *part, struct run *slab, bool spare_may_st
   }
 }
 
-void bins_settle(struct run *slab) {
+void bins_relist(struct run *slab) {
   if (UNLIKELY(pages_is_frozen(slab))) return; /* it stays PENDING, so nobody comes by again */
   struct lock *guard;
-  struct part *part = lock_part_of(slab, &guard);
-  if (UNLIKELY(part->settled)) { /* the slab was full; now others may have it: the guard is common_part's lock */
-    settled_slabs[slab->class]--;
-    lose(part, slab);
-    give_home(&common_part, slab);
-    part = &common_part;
+  struct heap *heap = lock_heap_of(slab, &guard);
+  if (UNLIKELY(heap->folded)) { /* the slab was full; now others may have it: the guard is common_heap's lock */
+    folded_slabs[slab->class]--;
+    lose(heap, slab);
+    set_owner(&common_heap, slab);
+    heap = &common_heap;
   }
-  settle_locked(part, slab, true);
-  part_notice(part);
+  relist_locked(heap, slab, true);
+  heap_notice(heap);
   lock_release(guard);
 }
 
 void bins_after_fork(void) {
   for (struct run *run = pages_first_run(); run; run = pages_next_run(run))
-    if (run->kind == RUN_SLAB && (word_of(run) & SLAB_PENDING)) bins_settle(run);
+    if (run->kind == RUN_SLAB && (word_of(run) & SLAB_PENDING)) bins_relist(run);
 }
 
 void bins_count_used(uint64_t used[CLASSES]) {
@@ -471,52 +471,52 @@ void bins_count_used(uint64_t used[CLASSES]) {
 
 #define SLABS_A_LOCK 32 /* looked at before another thread gets a chance */
 
-static void count_slab(struct part *part, unsigned *looked) {
+static void count_slab(struct heap *heap, unsigned *looked) {
   if (++*looked < SLABS_A_LOCK) return;
   lock_count_steps(*looked);
   *looked = 0;
-  lock_release(&part->lock);
-  lock_take(&part->lock);
+  lock_release(&heap->lock);
+  lock_take(&heap->lock);
 }
 
 /* Turns each list round, so that no position need be remembered while the lock is free, and the next call goes on where
  * this one stopped. */
-unsigned bins_retire_empty(struct part *part, unsigned most) {
+unsigned bins_retire_empty(struct heap *heap, unsigned most) {
   unsigned retired = 0, looked = 0;
-  lock_take(&part->lock);
+  lock_take(&heap->lock);
   for (unsigned class = 0; class < CLASSES; class++) {
-    struct bin *bin = &part->bins[class];
-    for (uint32_t left = bin->listed; left > 0 && bin->first && retired < most; left--, count_slab(part, &looked)) {
+    struct bin *bin = &heap->bins[class];
+    for (uint32_t left = bin->listed; left > 0 && bin->first && retired < most; left--, count_slab(heap, &looked)) {
       struct run *slab = slab_at(bin->first);
       unlink_slab(bin, slab);
       insert_last(bin, slab);
       if (!slab_all_free(word_of(slab))) continue;
       if (!(atomic_fetch_or_explicit(&slab->word, SLAB_PENDING, memory_order_relaxed) & SLAB_PENDING))
-        retired += settle_locked(part, slab, false);
+        retired += relist_locked(heap, slab, false);
     }
   }
-  lock_release(&part->lock);
+  lock_release(&heap->lock);
   return retired;
 }
 
 /* ---- trimming ---------------------------------------------------------------------------------------------------- */
 
 /* Holes are purged without the lock: the slab is off the list and PENDING, so nobody takes from it or retires it. */
-static size_t purge_one(struct part *part, struct run *slab) {
-  unlink_slab(&part->bins[slab->class], slab);
-  part->store->unlisted_slabs++; /* so that the part is not settled meanwhile */
-  lock_release(&part->lock);
+static size_t purge_one(struct heap *heap, struct run *slab) {
+  unlink_slab(&heap->bins[slab->class], slab);
+  heap->store->unlisted_slabs++; /* so that the heap is not folded meanwhile */
+  lock_release(&heap->lock);
   struct slab_purge purge = slab_purge_holes(slab);
   if (purge.damaged) misuse_freed(purge.damaged);
-  lock_take(&part->lock);
-  part->store->unlisted_slabs--;
-  if (settle_locked(part, slab, false)) return purge.bytes;
+  lock_take(&heap->lock);
+  heap->store->unlisted_slabs--;
+  if (relist_locked(heap, slab, false)) return purge.bytes;
   uint64_t word = word_of(slab);
   bool is_all = slab->moved && slab_count(word) == purge.kept; /* else some came back meanwhile */
   slab->seen = is_all ? word : ~word;
   if (word & SLAB_LISTED) { /* behind those that the turn has not come to */
-    unlink_slab(&part->bins[slab->class], slab);
-    insert_last(&part->bins[slab->class], slab);
+    unlink_slab(&heap->bins[slab->class], slab);
+    insert_last(&heap->bins[slab->class], slab);
   }
   return purge.bytes;
 }
@@ -524,7 +524,7 @@ static size_t purge_one(struct part *part, struct run *slab) {
 /* A slab is left alone until its word stood still from one look to the next, and purged once for each time that it did:
  * `seen` is the word that it was purged at, or the complement of the one at the last look. At the look after that it
  * becomes QUIET, and costs nothing until its next block comes back. */
-static size_t trim_slab(struct part *part, struct run *slab, bool now) {
+static size_t trim_slab(struct heap *heap, struct run *slab, bool now) {
   uint64_t word = word_of(slab);
   if (word & SLAB_QUIET) return 0;
   bool purged = slab->seen == word, still = purged || slab->seen == ~word;
@@ -534,50 +534,50 @@ static size_t trim_slab(struct part *part, struct run *slab, bool now) {
                                                 memory_order_relaxed))
       return 0;
   }
-  part->store->restless_slabs++;
+  heap->store->restless_slabs++;
   if (!(now || still) || (purged && !slab_all_free(word))) return 0;
   if (atomic_fetch_or_explicit(&slab->word, SLAB_PENDING, memory_order_relaxed) & SLAB_PENDING) return 0;
-  if (!slab_all_free(word_of(slab))) return purge_one(part, slab);
+  if (!slab_all_free(word_of(slab))) return purge_one(heap, slab);
   size_t bytes = run_bytes(slab);
-  return settle_locked(part, slab, false) ? bytes : 0;
+  return relist_locked(heap, slab, false) ? bytes : 0;
 }
 
-void bins_leave(struct part *part) {
+void bins_leave(struct heap *heap) {
   for (bool more = true; more;) {
     unsigned moved = 0;
-    lock_take(&part->lock);
-    for (unsigned class = 0; class < CLASSES && !part->live && moved < SLABS_A_LOCK; class++) {
-      struct bin *bin = &part->bins[class];
+    lock_take(&heap->lock);
+    for (unsigned class = 0; class < CLASSES && !heap->live && moved < SLABS_A_LOCK; class++) {
+      struct bin *bin = &heap->bins[class];
       if (!bin->first) continue;
-      lock_take(&common_part.lock);
-      for (; bin->first && moved < SLABS_A_LOCK; moved++) change_owner(part, &common_part, slab_at(bin->first));
-      part_notice(&common_part);
-      lock_release(&common_part.lock);
+      lock_take(&common_heap.lock);
+      for (; bin->first && moved < SLABS_A_LOCK; moved++) change_owner(heap, &common_heap, slab_at(bin->first));
+      heap_notice(&common_heap);
+      lock_release(&common_heap.lock);
     }
     more = moved == SLABS_A_LOCK;
-    lock_release(&part->lock);
+    lock_release(&heap->lock);
   }
 }
 
 /* Turns the list once round, so that its order stays and no position need be remembered while the lock is free. */
-static size_t trim_bin(struct part *part, struct bin *bin, bool now) {
+static size_t trim_bin(struct heap *heap, struct bin *bin, bool now) {
   size_t freed = 0;
   unsigned looked = 0;
   for (uint32_t left = bin->listed; left > 0 && bin->first; left--) {
     struct run *slab = slab_at(bin->first);
     unlink_slab(bin, slab);
     insert_last(bin, slab);
-    freed += trim_slab(part, slab, now);
-    count_slab(part, &looked);
+    freed += trim_slab(heap, slab, now);
+    count_slab(heap, &looked);
   }
   return freed;
 }
 
-size_t bins_trim(struct part *part, bool now) {
+size_t bins_trim(struct heap *heap, bool now) {
   size_t freed = 0;
-  lock_take(&part->lock);
-  part->store->restless_slabs = 0;
-  for (unsigned class = 0; class < CLASSES; class++) freed += trim_bin(part, &part->bins[class], now);
-  lock_release(&part->lock);
+  lock_take(&heap->lock);
+  heap->store->restless_slabs = 0;
+  for (unsigned class = 0; class < CLASSES; class++) freed += trim_bin(heap, &heap->bins[class], now);
+  lock_release(&heap->lock);
   return freed;
 }

@@ -1,4 +1,4 @@
-/* bump: see bump.h.                                                                                  floor: heap */
+/* bump: see bump.h.                                                                                 floor: heap */
 #include "heap/bump.h"
 
 #include "base/options.h"
@@ -9,15 +9,15 @@
 static size_t used_of(const struct bump *bump) { return (size_t)(bump->at - run_start(bump->chunk)); }
 
 /* Release, for who finds that it has none and looks how much room it has. */
-static void set_part(struct run *chunk, struct part *part) {
-  atomic_store_explicit(&chunk->part, part, memory_order_release);
+static void set_heap(struct run *chunk, struct heap *heap) {
+  atomic_store_explicit(&chunk->heap, heap, memory_order_release);
 }
 
 /* Where blocks end: the chunk's end, or, when one is to be a sample, somewhere in the next `within` bytes: any of those
  * that are likely to be used is as likely to be in it. */
-static void set_end(struct bump *bump, const struct tally *tally, uint32_t within) {
+static void set_end(struct bump *bump, const struct counters *counters, uint32_t within) {
   char *end = bump->start + CHUNK_CAPACITY;
-  bump->armed = options.sample && tally->bump_countdown <= 0;
+  bump->armed = options.sample && counters->bump_countdown <= 0;
   if (UNLIKELY(bump->armed)) {
     size_t most = min_size(sample_below(within), (size_t)(end - bump->at));
     end = bump->at + round_down(most, CHUNK_UNIT);
@@ -34,15 +34,15 @@ static void disarm(struct bump *bump) {
                                 __ATOMIC_RELAXED);
 }
 
-static void make_current(struct part *part, struct run *chunk, size_t used) {
-  struct bump *bump = &part->bump;
+static void make_current(struct heap *heap, struct run *chunk, size_t used) {
+  struct bump *bump = &heap->bump;
   STORE_RACING(bump->chunk, chunk);
   uintptr_t words = (uintptr_t)run_start(chunk) / (64 * CHUNK_UNIT);
   bump->starts = (uintptr_t)chunk_starts(chunk) - words * sizeof(struct chunk_starts);
   bump->freed = (uintptr_t)chunk_freed(chunk) - words * sizeof(struct chunk_freed);
   bump->start = run_start(chunk);
   bump->at = run_start(chunk) + used;
-  set_end(bump, part->tally, part->tally->bump_used);
+  set_end(bump, heap->counters, heap->counters->bump_used);
 }
 
 static void stop(struct bump *bump) {
@@ -52,12 +52,12 @@ static void stop(struct bump *bump) {
   __atomic_store_n(&bump->end, NULL, __ATOMIC_RELAXED);
 }
 
-void bump_start(struct part *part) {
-  struct bump *bump = &part->bump;
+void bump_start(struct heap *heap) {
+  struct bump *bump = &heap->bump;
   stop(bump);
   STORE_RACING(bump->count, 0);
   bump->gone = 0;
-  bump->off = part->lifetime && part->lifetime->by_slabs;
+  bump->off = heap->arena && heap->arena->by_slabs;
 }
 
 /* ---- emptying ---------------------------------------------------------------------------------------------------- */
@@ -67,22 +67,22 @@ static uint64_t freed_elsewhere(struct run *chunk) {
   return -atomic_load_explicit(&chunk->word, memory_order_acquire); /* pairs with the last of these frees */
 }
 
-bool bump_has_live(const struct part *part) {
-  const struct bump *bump = &part->bump;
+bool bump_has_live(const struct heap *heap) {
+  const struct bump *bump = &heap->bump;
   return bump->chunk && bump->count != bump->gone + freed_elsewhere(bump->chunk);
 }
 
 /* What the current chunk handed out counts there from now on. */
-INLINE void hand_over(struct part *part, uint64_t *to) {
-  part_begin_chunk_change(part);
-  __atomic_store_n(to, *to + part->bump.count, __ATOMIC_RELEASE);
-  __atomic_store_n(&part->bump.count, 0, __ATOMIC_RELEASE);
-  part_end_change(part);
+INLINE void hand_over(struct heap *heap, uint64_t *to) {
+  heap_begin_chunk_change(heap);
+  __atomic_store_n(to, *to + heap->bump.count, __ATOMIC_RELEASE);
+  __atomic_store_n(&heap->bump.count, 0, __ATOMIC_RELEASE);
+  heap_end_change(heap);
 }
 
-void bump_empty(struct part *part) {
-  struct bump *bump = &part->bump;
-  struct tally *tally = part->tally;
+void bump_empty(struct heap *heap) {
+  struct bump *bump = &heap->bump;
+  struct counters *counters = heap->counters;
   struct chunk_starts *starts = bump_starts(bump->starts, (uintptr_t)bump->start);
   size_t used = (size_t)(bump->at - bump->start);
   chunk_clear_starts(starts, used);
@@ -91,32 +91,32 @@ void bump_empty(struct part *part) {
   if (bump->gone != 0 || others_freed || bump->chunk->class == CHUNK_HAS_GAPS)
     chunk_clear_freed(chunk_freed(bump->chunk), used);
   if (others_freed) atomic_store_explicit(&bump->chunk->word, 0, memory_order_relaxed);
-  tally->bump_countdown -= bump->count;
-  hand_over(part, &bump->allocations);
+  counters->bump_countdown -= bump->count;
+  hand_over(heap, &bump->allocations);
   bump->gone = 0;
-  tally->bump_used = (uint32_t)used;
+  counters->bump_used = (uint32_t)used;
   bump->at = bump->start;
-  set_end(bump, tally, (uint32_t)used);
+  set_end(bump, counters, (uint32_t)used);
 }
 
-void bump_bury(struct run *chunk) {
-  set_part(chunk, NULL);
+void bump_retire(struct run *chunk) {
+  set_heap(chunk, NULL);
   chunk_clear_starts(chunk_starts(chunk), chunk->size);
   chunk_clear_freed(chunk_freed(chunk), chunk->size);
   chunk->was = CHUNK_WAS;
 }
 
 static void release(struct run *chunk) {
-  struct lifetime *lifetime = lifetime_at(chunk->epoch);
-  atomic_fetch_add_explicit(&lifetime->freed, 1, memory_order_relaxed);
-  bump_bury(chunk);
-  lifetime_release(lifetime, chunk, false);
+  struct arena *arena = arena_at(chunk->epoch);
+  atomic_fetch_add_explicit(&arena->freed, 1, memory_order_relaxed);
+  bump_retire(chunk);
+  arena_release(arena, chunk, false);
 }
 
 unsigned bump_blocks(const struct run *chunk) {
-  const struct part *part = atomic_load_explicit(&chunk->part, memory_order_relaxed);
-  bool current = part && __atomic_load_n(&part->bump.chunk, __ATOMIC_RELAXED) == chunk;
-  return current ? LOAD_RACING(part->bump.count) : LOAD_RACING(chunk->capacity);
+  const struct heap *heap = atomic_load_explicit(&chunk->heap, memory_order_relaxed);
+  bool current = heap && __atomic_load_n(&heap->bump.chunk, __ATOMIC_RELAXED) == chunk;
+  return current ? LOAD_RACING(heap->bump.count) : LOAD_RACING(chunk->capacity);
 }
 
 /* The look ends at the last block that was handed out. */
@@ -124,123 +124,123 @@ struct chunk_live bump_live(const struct run *chunk) { return chunk_live_of_firs
 
 uint64_t bump_allocations(void) {
   lock_take(&walk_lock);
-  uint64_t sum = parts_folded_bumped;
-  for (struct part *p = parts_first_of_epochs(); p; p = parts_next_of_epochs(p)) sum += part_bumped(p);
+  uint64_t sum = heaps_folded_bumped;
+  for (struct heap *p = heaps_first_of_epochs(); p; p = heaps_next_of_epochs(p)) sum += heap_bumped(p);
   lock_release(&walk_lock);
   return sum;
 }
 
 /* ---- chunks come and go ------------------------------------------------------------------------------------------ */
 
-static void count_blocks(struct lifetime *lifetime, uint64_t bumped, uint64_t freed) {
-  atomic_fetch_add_explicit(&lifetime->bumped, bumped, memory_order_relaxed);
-  atomic_fetch_add_explicit(&lifetime->freed, freed, memory_order_relaxed);
+static void count_blocks(struct arena *arena, uint64_t bumped, uint64_t freed) {
+  atomic_fetch_add_explicit(&arena->bumped, bumped, memory_order_relaxed);
+  atomic_fetch_add_explicit(&arena->freed, freed, memory_order_relaxed);
 }
 
 /* From now on the chunk's live blocks are counted in its word. True when there are none: then nobody else will find
  * out. */
-static bool seal(struct part *part) {
-  struct bump *bump = &part->bump;
+static bool seal(struct heap *heap) {
+  struct bump *bump = &heap->bump;
   struct run *chunk = bump->chunk;
   STORE_RACING(chunk->capacity, (uint16_t)bump->count);
   chunk->size = used_of(bump);
-  tally_here()->bump_used = (uint32_t)chunk->size;
+  counters_here()->bump_used = (uint32_t)chunk->size;
   chunk->gone = bump->gone;
-  count_blocks(part->lifetime, bump->count, bump->gone + freed_elsewhere(chunk));
+  count_blocks(heap->arena, bump->count, bump->gone + freed_elsewhere(chunk));
   uint64_t added = CHUNK_SEALED + bump->count - bump->gone;
-  tally_here()->bump_countdown -= bump->count;
-  hand_over(part, &bump->sealed);
+  counters_here()->bump_countdown -= bump->count;
+  hand_over(heap, &bump->sealed);
   bump->gone = 0;
   return atomic_fetch_add_explicit(&chunk->word, added, memory_order_acq_rel) + added == CHUNK_SEALED;
 }
 
 /* The reverse, for a chunk that has room. False when it lost its last block meanwhile and is being released, and for
  * one that a thread which did not survive fork left as it was. */
-static bool unseal(struct part *part, struct run *chunk) {
-  struct bump *bump = &part->bump;
+static bool unseal(struct heap *heap, struct run *chunk) {
+  struct bump *bump = &heap->bump;
   uint64_t word = atomic_load_explicit(&chunk->word, memory_order_relaxed), handed_out = chunk->capacity - chunk->gone;
   do {
     if (word <= CHUNK_SEALED || (int64_t)word < 0) return false;
   } while (!atomic_compare_exchange_weak_explicit(&chunk->word, &word, word - CHUNK_SEALED - handed_out,
                                                   memory_order_acq_rel, memory_order_relaxed));
-  tally_here()->bump_countdown += chunk->capacity;
-  part_begin_chunk_change(part);
+  counters_here()->bump_countdown += chunk->capacity;
+  heap_begin_chunk_change(heap);
   __atomic_store_n(&bump->sealed, bump->sealed - chunk->capacity, __ATOMIC_RELEASE); /* it may wrap, in a sum */
   __atomic_store_n(&bump->count, chunk->capacity, __ATOMIC_RELEASE);
-  part_end_change(part);
+  heap_end_change(heap);
   bump->gone = (uint32_t)chunk->gone;
-  STORE_RACING(chunk->class, CHUNK_HAS_GAPS); /* in a fork child it may be: heap/part.c */
+  STORE_RACING(chunk->class, CHUNK_HAS_GAPS); /* in a fork child it may be: heap/heap.c */
   return true;
 }
 
 #define CONTINUE_LEAST (4 * KiB) /* less room is not worth a look */
 #define CONTINUE_LOOK  8         /* runs, the newest ones */
 
-/* A chunk of the epoch that a thread left behind with room in it becomes this part's. */
-static bool continue_one(struct part *part, size_t size) {
+/* A chunk of the epoch that a thread left behind with room in it becomes this heap's. */
+static bool continue_one(struct heap *heap, size_t size) {
   bool done = false;
   unsigned looked = 0;
-  lifetime_lock(part->lifetime);
-  for (struct run *run = lifetime_first(part->lifetime); run && !done && looked++ < CONTINUE_LOOK;
-       run = lifetime_next(run)) {
-    if (run->kind != RUN_CHUNK || atomic_load_explicit(&run->part, memory_order_acquire)) continue;
-    if (run->size + max_size(size, CONTINUE_LEAST) > CHUNK_CAPACITY || !unseal(part, run)) continue;
-    make_current(part, run, run->size);
-    set_part(run, part);
+  arena_lock(heap->arena);
+  for (struct run *run = arena_first(heap->arena); run && !done && looked++ < CONTINUE_LOOK;
+       run = arena_next(run)) {
+    if (run->kind != RUN_CHUNK || atomic_load_explicit(&run->heap, memory_order_acquire)) continue;
+    if (run->size + max_size(size, CONTINUE_LEAST) > CHUNK_CAPACITY || !unseal(heap, run)) continue;
+    make_current(heap, run, run->size);
+    set_heap(run, heap);
     done = true;
   }
-  lifetime_unlock(part->lifetime);
+  arena_unlock(heap->arena);
   return done;
 }
 
-static bool new_chunk(struct part *part, size_t size) {
-  struct lifetime *lifetime = part->lifetime;
+static bool new_chunk(struct heap *heap, size_t size) {
+  struct arena *arena = heap->arena;
   struct pages_how how = {0};
-  tally_stage(part->tally, PATH_SLAB); /* if it is not more */
-  if (atomic_load_explicit(&lifetime->own, memory_order_relaxed) != 0 && continue_one(part, size)) return true;
-  struct run *chunk = lifetime_take_ready(lifetime, RUN_CHUNK);
+  counters_stage(heap->counters, PATH_SLAB); /* if it is not more */
+  if (atomic_load_explicit(&arena->own, memory_order_relaxed) != 0 && continue_one(heap, size)) return true;
+  struct run *chunk = arena_take_ready(arena, RUN_CHUNK);
   if (chunk) {
     chunk_begin(chunk_starts(chunk));
   } else {
-    if (!lifetime_charge(lifetime, GRANULE)) return false;
-    chunk = chunk_cache_take(part);
+    if (!arena_charge(arena, GRANULE)) return false;
+    chunk = chunk_cache_take(heap);
     how.ready = chunk != NULL;
-    if (chunk) chunk->epoch = lifetime->index;
-    else chunk = chunk_new(lifetime->index, &how);
-    tally_stage(part->tally, how.mapped ? PATH_MAP : how.ready ? PATH_RESERVE : PATH_RUN);
-    tally_wait(part->tally, how.waited);
+    if (chunk) chunk->epoch = arena->index;
+    else chunk = chunk_new(arena->index, &how);
+    counters_stage(heap->counters, how.mapped ? PATH_MAP : how.ready ? PATH_RESERVE : PATH_RUN);
+    counters_wait(heap->counters, how.waited);
     if (!chunk) {
-      lifetime_discharge(lifetime, GRANULE);
+      arena_discharge(arena, GRANULE);
       return false;
     }
   }
-  set_part(chunk, part); /* before others can find it, and think that it was left behind */
-  lifetime_add(lifetime, chunk);
-  make_current(part, chunk, 0);
+  set_heap(chunk, heap); /* before others can find it, and think that it was left behind */
+  arena_add(arena, chunk);
+  make_current(heap, chunk, 0);
   return true;
 }
 
 /* Over a quarter of the blocks of full chunks freed: the epoch reuses memory. */
-static bool reuses(const struct lifetime *lifetime) {
-  return atomic_load_explicit(&lifetime->freed, memory_order_relaxed) * 4 >
-         atomic_load_explicit(&lifetime->bumped, memory_order_relaxed);
+static bool reuses(const struct arena *arena) {
+  return atomic_load_explicit(&arena->freed, memory_order_relaxed) * 4 >
+         atomic_load_explicit(&arena->bumped, memory_order_relaxed);
 }
 
 /* Room for blocks, or false. */
-static bool refill(struct part *part, size_t size) {
-  struct bump *bump = &part->bump;
-  if (!part->lifetime || bump->off || size > BUMP_MOST || lifetime_is_closing(part->lifetime)) return false;
-  if (!bump->chunk) return new_chunk(part, round_up(size, CHUNK_UNIT));
+static bool refill(struct heap *heap, size_t size) {
+  struct bump *bump = &heap->bump;
+  if (!heap->arena || bump->off || size > BUMP_MOST || arena_is_closing(heap->arena)) return false;
+  if (!bump->chunk) return new_chunk(heap, round_up(size, CHUNK_UNIT));
   struct run *full = bump->chunk;
-  if (!bump_has_live(part)) {
-    bump_empty(part);
+  if (!bump_has_live(heap)) {
+    bump_empty(heap);
     return true;
   }
-  bool drained = seal(part);
+  bool drained = seal(heap);
   stop(bump);
   if (drained) release(full);
-  bump->off = part->lifetime->novel || reuses(part->lifetime);
-  return !bump->off && new_chunk(part, round_up(size, CHUNK_UNIT));
+  bump->off = heap->arena->first_of_label || reuses(heap->arena);
+  return !bump->off && new_chunk(heap, round_up(size, CHUNK_UNIT));
 }
 
 static bool has_room(const struct bump *bump, size_t size) {
@@ -248,67 +248,67 @@ static bool has_room(const struct bump *bump, size_t size) {
   return bump->chunk && end >= bump->at && size <= (size_t)(end - bump->at);
 }
 
-/* The block that the part is armed for. NULL when it does not fit. */
-static void *take_sample(struct part *part, size_t size) {
-  struct tally *tally = tally_here();
-  disarm(&part->bump);
-  void *block = sample_bump(part, size);
+/* The block that the heap is armed for. NULL when it does not fit. */
+static void *take_sample(struct heap *heap, size_t size) {
+  struct counters *counters = counters_here();
+  disarm(&heap->bump);
+  void *block = sample_bump(heap, size);
   if (!block) return NULL;
-  tally->bump_countdown += sample_draw(part);
-  if (tally->bump_countdown <= 0) set_end(&part->bump, tally, 0);
+  counters->bump_countdown += sample_draw(heap);
+  if (counters->bump_countdown <= 0) set_end(&heap->bump, counters, 0);
   return block;
 }
 
-/* A slow call is none of those that are drawn from: when the part is armed just here, it is for the next one. */
-static void *take_after_refill(struct part *part, size_t size) {
-  void *block = bump_take(part, size);
-  if (LIKELY(block != NULL) || !part->bump.armed) return block;
-  disarm(&part->bump);
-  block = bump_take(part, size);
-  set_end(&part->bump, part->tally, 0);
+/* A slow call is none of those that are drawn from: when the heap is armed just here, it is for the next one. */
+static void *take_after_refill(struct heap *heap, size_t size) {
+  void *block = bump_take(heap, size);
+  if (LIKELY(block != NULL) || !heap->bump.armed) return block;
+  disarm(&heap->bump);
+  block = bump_take(heap, size);
+  set_end(&heap->bump, heap->counters, 0);
   return block;
 }
 
-/* What was stored to `end` on the way may have come after a halt. The fence pairs with lifetime->closing, which is set
+/* What was stored to `end` on the way may have come after a halt. The fence pairs with arena->closing, which is set
  * before bump_halt: either it is seen here, or the halt comes last. */
-static void *unless_halted(struct part *part, void *block) {
+static void *unless_halted(struct heap *heap, void *block) {
   FENCE_ALL();
-  if (UNLIKELY(lifetime_is_closing(part->lifetime))) bump_halt(part);
+  if (UNLIKELY(arena_is_closing(heap->arena))) bump_halt(heap);
   return block;
 }
 
-void *bump_refill(struct part *part, size_t size) {
+void *bump_refill(struct heap *heap, size_t size) {
   size = max_size(size, 1);
   if (size > BUMP_MOST) return NULL;
-  if (UNLIKELY(part->bump.armed)) {
-    void *block = take_sample(part, size);
-    if (block) return unless_halted(part, block);
+  if (UNLIKELY(heap->bump.armed)) {
+    void *block = take_sample(heap, size);
+    if (block) return unless_halted(heap, block);
   }
-  if (!has_room(&part->bump, round_up(size, CHUNK_UNIT)) && !refill(part, size)) return NULL;
-  return unless_halted(part, take_after_refill(part, size));
+  if (!has_room(&heap->bump, round_up(size, CHUNK_UNIT)) && !refill(heap, size)) return NULL;
+  return unless_halted(heap, take_after_refill(heap, size));
 }
 
-void *bump_aligned(struct part *part, size_t alignment, size_t size) {
-  struct bump *bump = &part->bump;
+void *bump_aligned(struct heap *heap, size_t alignment, size_t size) {
+  struct bump *bump = &heap->bump;
   if (size > BUMP_MOST || alignment > BUMP_MOST) return NULL;
   size_t most = max_size(size, 1) + alignment;
   if (bump->armed) disarm(bump);
-  if (!has_room(bump, round_up(most, CHUNK_UNIT)) && !refill(part, most)) return NULL;
+  if (!has_room(bump, round_up(most, CHUNK_UNIT)) && !refill(heap, most)) return NULL;
   if (bump->armed) disarm(bump);
   char *at = (char *)round_up((uintptr_t)bump->at, alignment);
   if (at != bump->at) chunk_skip(bump->chunk, bump->at, at);
   bump->at = at;
-  return unless_halted(part, bump_take(part, max_size(size, 1)));
+  return unless_halted(heap, bump_take(heap, max_size(size, 1)));
 }
 
 /* ---- freeing ----------------------------------------------------------------------------------------------------- */
 
 static void forget_one(struct run *chunk) {
-  struct lifetime *lifetime = lifetime_at(chunk->epoch);
+  struct arena *arena = arena_at(chunk->epoch);
   uint64_t before = atomic_fetch_sub_explicit(&chunk->word, 1, memory_order_acq_rel);
   if ((int64_t)before <= 0) return; /* counted when it is sealed */
   if (before == CHUNK_SEALED + 1) release(chunk);
-  else atomic_fetch_add_explicit(&lifetime->freed, 1, memory_order_relaxed);
+  else atomic_fetch_add_explicit(&arena->freed, 1, memory_order_relaxed);
 }
 
 bool bump_free(struct run *chunk, void *p) {
@@ -369,19 +369,19 @@ static bool is_time(struct run *chunk) {
   return true;
 }
 
-size_t bump_purge_dead(struct lifetime *lifetime, unsigned most) {
+size_t bump_purge_dead(struct arena *arena, unsigned most) {
   size_t purged = 0;
-  struct lifetime_walk walk;
+  struct arena_walk walk;
   unsigned steps = 0;
   /* A chunk in the list is not used for anything else, even if its last block goes meanwhile. */
-  for (struct run *run = lifetime_walk(&walk, lifetime); run; run = lifetime_walk_on(&walk, steps)) {
+  for (struct run *run = arena_walk(&walk, arena); run; run = arena_walk_on(&walk, steps)) {
     if (most == 0) {
-      lifetime_walk_end(&walk);
+      arena_walk_end(&walk);
       break;
     }
     steps = 1;
     if (run->kind != RUN_CHUNK || !is_time(run)) continue;
-    steps = LIFETIME_CALLS_STEPS;
+    steps = ARENA_CALLS_STEPS;
     struct live_pages live = {run_start(run), 0};
     chunk_each_live(run, mark_live, &live);
     uint32_t dead = pages_of(0, GRANULE) & ~live.mask & ~run->threshold;
@@ -391,32 +391,32 @@ size_t bump_purge_dead(struct lifetime *lifetime, unsigned most) {
   return purged;
 }
 
-void bump_forsake(struct part *part) {
-  struct run *chunk = part_chunk(part);
+void bump_orphan(struct heap *heap) {
+  struct run *chunk = heap_chunk(heap);
   if (chunk) {
-    if (part->bump.count) chunk->capacity = (uint16_t)part->bump.count;
-    hand_over(part, &part->bump.sealed);
+    if (heap->bump.count) chunk->capacity = (uint16_t)heap->bump.count;
+    hand_over(heap, &heap->bump.sealed);
     chunk->size = CHUNK_CAPACITY;
     chunk->class = CHUNK_HAS_GAPS;
-    set_part(chunk, NULL);
+    set_heap(chunk, NULL);
   }
-  bump_start(part);
+  bump_start(heap);
 }
 
-void bump_halt(struct part *part) { __atomic_store_n(&part->bump.end, NULL, __ATOMIC_RELAXED); }
+void bump_halt(struct heap *heap) { __atomic_store_n(&heap->bump.end, NULL, __ATOMIC_RELAXED); }
 
-void bump_leave(struct part *part, bool to_continue) {
-  struct bump *bump = &part->bump;
+void bump_leave(struct heap *heap, bool to_continue) {
+  struct bump *bump = &heap->bump;
   struct run *current = bump->chunk;
   /* Full, so that nobody continues it: said before it is sealed, for then whoever frees its last block releases it. */
   if (current && !to_continue) {
     bump->at = bump->start + CHUNK_CAPACITY;
     STORE_RACING(current->class, CHUNK_HAS_GAPS);
   }
-  bool drained = current && seal(part);
+  bool drained = current && seal(heap);
   stop(bump);
-  struct lifetime_walk walk;
-  for (struct run *run = lifetime_walk(&walk, part->lifetime); run; run = lifetime_walk_on(&walk, 1))
-    if (run->kind == RUN_CHUNK && atomic_load_explicit(&run->part, memory_order_relaxed) == part) set_part(run, NULL);
+  struct arena_walk walk;
+  for (struct run *run = arena_walk(&walk, heap->arena); run; run = arena_walk_on(&walk, 1))
+    if (run->kind == RUN_CHUNK && atomic_load_explicit(&run->heap, memory_order_relaxed) == heap) set_heap(run, NULL);
   if (drained) release(current);
 }

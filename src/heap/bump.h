@@ -1,16 +1,16 @@
-/* bump: how an epoch's part allocates until it is seen to reuse memory.                              floor: heap
+/* bump: how an epoch's heap allocates until it is seen to reuse memory.                             floor: heap
  *
- * A part of an epoch puts blocks of up to BUMP_MOST bytes one after the other into chunks (slab/chunk.h), so that a
+ * A heap of an epoch puts blocks of up to BUMP_MOST bytes one after the other into chunks (slab/chunk.h), so that a
  * request touches few pages and its end is O(1) for each chunk. Its lists stay empty meanwhile, and malloc and free
- * are the same instructions as ever: malloc finds an empty list, free no home, and both come here.
- * When a chunk is full and over a quarter of the epoch's blocks are free, the part turns to slabs. So it does when no
+ * are the same instructions as ever: malloc finds an empty list, free no owner, and both come here.
+ * When a chunk is full and over a quarter of the epoch's blocks are free, the heap turns to slabs. So it does when no
  * epoch of the label is known to have ended: this one may be there for good (docs/decisions/0021).
  *
- * Threads: a part's bump belongs to the thread whose part it is; free of a sealed chunk to anyone. */
+ * Threads: a heap's bump belongs to the thread whose heap it is; free of a sealed chunk to anyone. */
 #ifndef TSLAB_HEAP_BUMP_H
 #define TSLAB_HEAP_BUMP_H
 
-#include "heap/part.h"
+#include "heap/heap.h"
 #include "slab/chunk.h"
 
 #define BUMP_MOST (16 * KiB)
@@ -24,19 +24,19 @@ INLINE struct chunk_freed *bump_freed(uintptr_t freed, uintptr_t p) {
   return (struct chunk_freed *)(freed + p / (64 * CHUNK_UNIT) * sizeof(struct chunk_freed));
 }
 
-/* A block of `size` bytes, up to BUMP_MOST, at least one; NULL where the chunk is full, and for parts that do not bump.
+/* A block of `size` bytes, up to BUMP_MOST, at least one; NULL where the chunk is full, and for heaps that do not bump.
  * What compilers are told to forget they would compute in four instructions more. */
-INLINE void *bump_take(struct part *part, size_t size) {
-  uintptr_t at = (uintptr_t)part->bump.at;
+INLINE void *bump_take(struct heap *heap, size_t size) {
+  uintptr_t at = (uintptr_t)heap->bump.at;
   KEEP_FOR_RETURN(at);
   uintptr_t next = at + size + (CHUNK_UNIT - 1);
   FORGET(next);
   next = round_down(next + (size == 0), CHUNK_UNIT);
-  if (UNLIKELY(next > (uintptr_t)LOAD_RACING(part->bump.end))) return NULL; /* as of a part that has no chunk */
+  if (UNLIKELY(next > (uintptr_t)LOAD_RACING(heap->bump.end))) return NULL; /* as of a heap that has no chunk */
   if (at == 0) __builtin_unreachable(); /* so that the caller need not ask for NULL */
-  part->bump.at = (char *)next;
-  STORE_RACING(part->bump.count, part->bump.count + 1);
-  uintptr_t starts = part->bump.starts;
+  heap->bump.at = (char *)next;
+  STORE_RACING(heap->bump.count, heap->bump.count + 1);
+  uintptr_t starts = heap->bump.starts;
   const struct chunk_starts *from = bump_starts(starts, next);
   uint64_t word = __atomic_load_n(&from->word, __ATOMIC_RELAXED);
   FORGET(starts);
@@ -46,67 +46,67 @@ INLINE void *bump_take(struct part *part, size_t size) {
   return (void *)at;
 }
 
-/* Frees a live block of the part's current chunk. False: p is something else, and nothing happened. */
-INLINE bool bump_free_current(struct part *part, const void *p) {
-  struct bump *bump = &part->bump;
+/* Frees a live block of the heap's current chunk. False: p is something else, and nothing happened. */
+INLINE bool bump_free_current(struct heap *heap, const void *p) {
+  struct bump *bump = &heap->bump;
   uintptr_t at = (uintptr_t)p;
   if (UNLIKELY(at >= (uintptr_t)bump->at || at < (uintptr_t)bump->start || at % CHUNK_UNIT != 0)) return false;
   struct chunk_freed *freed = bump_freed(bump->freed, at);
-  uint64_t here = freed->here, gone = here | __atomic_load_n(&freed->elsewhere, __ATOMIC_RELAXED);
+  uint64_t here = freed->local, gone = here | __atomic_load_n(&freed->remote, __ATOMIC_RELAXED);
   uint64_t live = bump_starts(bump->starts, at)->word & ~gone;
   uint64_t bit = chunk_bit(at);
   if (UNLIKELY(!(live & bit))) return false;
-  __atomic_store_n(&freed->here, here | bit, __ATOMIC_RELAXED);
+  __atomic_store_n(&freed->local, here | bit, __ATOMIC_RELAXED);
   bump->gone++;
   return true;
 }
 
-/* As above after it failed, from a new chunk if need be. NULL when the part does not bump, the size is above BUMP_MOST,
+/* As above after it failed, from a new chunk if need be. NULL when the heap does not bump, the size is above BUMP_MOST,
  * or there is no memory or budget. */
-HIDDEN void *bump_refill(struct part *part, size_t size);
-HIDDEN void *bump_aligned(struct part *part, size_t alignment, size_t size);
+HIDDEN void *bump_refill(struct heap *heap, size_t size);
+HIDDEN void *bump_aligned(struct heap *heap, size_t alignment, size_t size);
 
 /* A block of any chunk, by any thread. False: p is no live block, and nothing happened. */
 HIDDEN bool bump_free(struct run *chunk, void *p);
 
-/* The part has a new epoch, or none of its chunks any more: starts over. */
-HIDDEN void bump_start(struct part *part);
+/* The heap has a new epoch, or none of its chunks any more: starts over. */
+HIDDEN void bump_start(struct heap *heap);
 
-/* Whatever thread the part serves finds its chunk full at the next malloc. From any thread, under the epoch's lock. */
-HIDDEN void bump_halt(struct part *part);
+/* Whatever thread the heap serves finds its chunk full at the next malloc. From any thread, under the epoch's lock. */
+HIDDEN void bump_halt(struct heap *heap);
 
 /* In a fork child, of a thread that is not there: its current chunk, whose counts may be torn, is never released. */
-HIDDEN void bump_forsake(struct part *part);
+HIDDEN void bump_orphan(struct heap *heap);
 
-/* The part gives up its chunks, which stay with the epoch: from now on their frees are everybody's. The current one may
- * be continued by another part when `to_continue`. By the part's thread, or when it cannot run here. */
-HIDDEN void bump_leave(struct part *part, bool to_continue);
+/* The heap gives up its chunks, which stay with the epoch: from now on their frees are everybody's. The current one may
+ * be continued by another heap when `to_continue`. By the heap's thread, or when it cannot run here. */
+HIDDEN void bump_leave(struct heap *heap, bool to_continue);
 
-/* Whether the epoch holds nothing but the part's current chunk and slabs. What it owns is asked first: a slab that is
- * being retired is taken off the part before it is off the epoch, and may never stand for something else. */
-INLINE bool bump_is_all(const struct part *part) {
-  size_t own = atomic_load_explicit(&part->lifetime->own, memory_order_acquire); /* pairs with discharge */
-  size_t granules = atomic_load_explicit(&part->slab_granules, memory_order_relaxed) + (part->bump.chunk != NULL);
+/* Whether the epoch holds nothing but the heap's current chunk and slabs. What it owns is asked first: a slab that is
+ * being retired is taken off the heap before it is off the epoch, and may never stand for something else. */
+INLINE bool bump_is_all(const struct heap *heap) {
+  size_t own = atomic_load_explicit(&heap->arena->own, memory_order_acquire); /* pairs with discharge */
+  size_t granules = atomic_load_explicit(&heap->slab_granules, memory_order_relaxed) + (heap->bump.chunk != NULL);
   return own == granules * GRANULE;
 }
 
-HIDDEN bool bump_has_live(const struct part *part); /* in the current chunk */
+HIDDEN bool bump_has_live(const struct heap *heap); /* in the current chunk */
 
 /* The current chunk, whose blocks are all free or given up, is as new, in time proportional to what was used. By the
- * part's thread. */
-HIDDEN void bump_empty(struct part *part);
+ * heap's thread. */
+HIDDEN void bump_empty(struct heap *heap);
 
 /* A sealed chunk whose blocks are all free, or given up, leads nowhere any more; its run is the caller's. */
-HIDDEN void bump_bury(struct run *chunk);
+HIDDEN void bump_retire(struct run *chunk);
 
 /* Gives pages of full chunks on which no block lives back to the kernel, in at most `most` chunks. Returns bytes. */
-HIDDEN size_t bump_purge_dead(struct lifetime *lifetime, unsigned most);
+HIDDEN size_t bump_purge_dead(struct arena *arena, unsigned most);
 
-/* Handed out since it was empty; under the epoch's lifetime_lock. */
+/* Handed out since it was empty; under the epoch's arena_lock. */
 HIDDEN unsigned bump_blocks(const struct run *chunk);
 
 /* Blocks handed out in chunks, ever. */
-HIDDEN struct chunk_live bump_live(const struct run *chunk); /* from any thread, its lifetime locked */
+HIDDEN struct chunk_live bump_live(const struct run *chunk); /* from any thread, its arena locked */
 HIDDEN uint64_t bump_allocations(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* chunk_cache: see chunk_cache.h.                                                                    floor: heap */
+/* chunk_cache: see chunk_cache.h.                                                                   floor: heap */
 #include "heap/chunk_cache.h"
 
 #include "slab/chunk.h"
@@ -38,11 +38,11 @@ static struct run *take_oldest(struct chunk_cache *cache, size_t count) {
   return first;
 }
 
-static struct run *claim(struct chunk_cache *cache, size_t chunks, size_t spare) {
-  size_t before = cache->claimed + cache->spare;
+static struct run *claim(struct chunk_cache *cache, size_t chunks, size_t epoch_cache) {
+  size_t before = cache->claimed + cache->epoch_granules;
   STORE_RACING(cache->claimed, (uint32_t)chunks);
-  STORE_RACING(cache->spare, (uint32_t)spare);
-  return before == chunks + spare ? NULL : reserve_claim(before, chunks + spare);
+  STORE_RACING(cache->epoch_granules, (uint32_t)epoch_cache);
+  return before == chunks + epoch_cache ? NULL : reserve_claim(before, chunks + epoch_cache);
 }
 
 /* No lock may be held but an epoch's. */
@@ -54,8 +54,8 @@ static size_t give_back(struct run *chunks, struct run *excess) {
   return r.returned;
 }
 
-struct run *chunk_cache_take(struct part *part) {
-  struct part *plain = part->plain;
+struct run *chunk_cache_take(struct heap *heap) {
+  struct heap *plain = heap->plain;
   struct chunk_cache *cache = &plain->store->chunks;
   if (LOAD_RACING(cache->count) == 0) return NULL;
   lock_take(&plain->lock);
@@ -68,7 +68,7 @@ struct run *chunk_cache_take(struct part *part) {
   return chunk;
 }
 
-/* As new; bump_bury saw to the rest. */
+/* As new; bump_retire saw to the rest. */
 static void clear(struct run *chunk) {
   atomic_store_explicit(&chunk->word, 0, memory_order_relaxed);
   chunk->gone = 0;
@@ -80,73 +80,73 @@ static void clear(struct run *chunk) {
   STORE_RACING(chunk->kind, RUN_RESERVED);
 }
 
-/* One granule is the spare's, which is kept after the chunks. */
+/* One granule is the cached epoch's, which is kept after the chunks. */
 static bool has_room(const struct chunk_cache *cache) {
-  return cache->count + max_size(cache->spare, 1) < reserve_most();
+  return cache->count + max_size(cache->epoch_granules, 1) < reserve_most();
 }
 
-bool chunk_cache_put(struct part *part, struct run *chunk) {
-  struct part *plain = part->plain;
+bool chunk_cache_put(struct heap *heap, struct run *chunk) {
+  struct heap *plain = heap->plain;
   struct chunk_cache *cache = &plain->store->chunks;
   struct run *excess = NULL;
   lock_take(&plain->lock); /* here a child finds out that it is one, and that its memory is frozen */
   bool room = !pages_is_frozen(chunk) && has_room(cache);
   if (room) {
-    if (cache->count == cache->claimed) excess = claim(cache, cache->claimed + 1u, cache->spare);
+    if (cache->count == cache->claimed) excess = claim(cache, cache->claimed + 1u, cache->epoch_granules);
     clear(chunk);
     link_newest(cache, chunk);
-    part_notice(plain);
+    heap_notice(plain);
   }
   lock_release(&plain->lock);
   if (UNLIKELY(excess != NULL)) give_back(NULL, excess);
   return room;
 }
 
-size_t chunk_cache_flush(struct part *plain, bool all) {
+size_t chunk_cache_flush(struct heap *plain, bool all) {
   struct chunk_cache *cache = &plain->store->chunks;
   if (LOAD_RACING(cache->claimed) == 0) return 0;
   lock_take(&plain->lock);
   struct run *going = take_oldest(cache, all ? cache->count : cache->least);
   cache->least = cache->count;
-  struct run *excess = claim(cache, cache->count, cache->spare);
+  struct run *excess = claim(cache, cache->count, cache->epoch_granules);
   lock_release(&plain->lock);
   return give_back(going, excess);
 }
 
-bool chunk_cache_claim_spare(struct part *plain, uint32_t index, size_t granules) {
+bool chunk_cache_claim_epoch(struct heap *plain, uint32_t index, size_t granules) {
   struct chunk_cache *cache = &plain->store->chunks;
   size_t most = reserve_most();
   if (granules > most) return false;
   lock_take(&plain->lock);
   size_t left = min_size(cache->claimed, most - granules);
   struct run *going = take_oldest(cache, cache->count - min_size(cache->count, left));
-  STORE_RACING(cache->spare_of, index);
+  STORE_RACING(cache->cached_epoch, index);
   struct run *excess = claim(cache, left, granules);
-  part_notice(plain);
+  heap_notice(plain);
   lock_release(&plain->lock);
   give_back(going, excess);
   return true;
 }
 
-void chunk_cache_drop_spare(struct part *plain, uint32_t index) {
+void chunk_cache_drop_epoch(struct heap *plain, uint32_t index) {
   struct chunk_cache *cache = &plain->store->chunks;
   struct run *excess = NULL;
-  if (LOAD_RACING(cache->spare_of) != index) return;
+  if (LOAD_RACING(cache->cached_epoch) != index) return;
   lock_take(&plain->lock);
-  if (cache->spare_of == index) {
+  if (cache->cached_epoch == index) {
     excess = claim(cache, cache->claimed, 0);
-    STORE_RACING(cache->spare_of, 0);
+    STORE_RACING(cache->cached_epoch, 0);
   }
   lock_release(&plain->lock);
   give_back(NULL, excess);
 }
 
-void chunk_cache_end(struct part *plain) {
+void chunk_cache_end(struct heap *plain) {
   struct chunk_cache *cache = &plain->store->chunks;
   struct returning r = {0};
   lock_take(&plain->lock);
   struct run *chunk = take_oldest(cache, cache->count), *excess = claim(cache, 0, 0);
-  STORE_RACING(cache->spare_of, 0);
+  STORE_RACING(cache->cached_epoch, 0);
   lock_release(&plain->lock);
   for (struct run *next; chunk; chunk = next) {
     next = run_at(chunk->next);

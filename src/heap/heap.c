@@ -1,537 +1,716 @@
-/* heap: see heap.h.                                                                                  floor: heap */
+/* heap: see heap.h.                                                                                 floor: heap */
 #include "heap/heap.h"
 
 #include "base/options.h"
-#include "heap/bins.h"
-#include "heap/depot.h"
 #include "heap/fast.h"
-#include "heap/label.h"
+#include "heap/refill.h"
 #include "heap/large_cache.h"
-#include "heap/lists.h"
-#include "heap/misuse.h"
+#include "heap/tcache.h"
+#include "heap/quarantine.h"
 #include "heap/sample.h"
 #include "heap/store.h"
-#include "slab/large.h"
-#include <limits.h>
+#include "os/os.h"
+#include <string.h>
 
-static void count_lock(const struct part *part, unsigned class, uint64_t waited) {
-  tally_lock(part->tally, class, waited);
-  if (!part->lifetime) return;
-  struct label *label = &labels[part->lifetime->label];
-  shared_add(waited ? &label->lock_contended : &label->lock_fast, 1);
+const struct bin no_bin;
+struct heap empty_heap = {.list = {[0 ... CLASSES - 1] = CHAIN_END}, .counters = &shared_counters, .plain = &empty_heap};
+__thread struct heap *current_heap = &empty_heap;
+/* Beside current_heap, with the smaller ones behind both: so static TLS is 24 bytes, without a hole. */
+__thread struct thread *current_thread __attribute__((section(".tdata.current_thread"))) = NULL;
+__thread uint8_t thread_heap_state;
+__thread uint8_t thread_frees_unborn;
+struct heap common_heap;
+bool common_begun;
+uint32_t folded_slabs[CLASSES];
+struct heap *_Atomic all_heaps, *_Atomic active_heaps, *_Atomic last_dead_heap;
+struct notice *_Atomic notices;
+_Atomic uint32_t heaps_here;
+_Atomic unsigned unfolded_heaps, live_heaps;
+unsigned heaps_given_up;
+
+static struct {
+  struct heap *pool;  /* dead threads' */
+  struct cuttings cuttings, spans;
+  uint32_t generation; /* of processes: counts forks */
+  struct span *roomy;  /* with a heap that is blank, or was not cut yet */
+  struct span *empty;  /* without a heap in use */
+  struct span *purged; /* without memory */
+  unsigned empties, least_empties; /* of `empty`, now and since the last trim */
+  char *granules;      /* had at once, for spans, and how many are left */
+  uint32_t granules_had, granules_left;
+  uint32_t made;
+} state;
+
+_Static_assert(sizeof(struct heap) <= GRANULE / 4, "several parts to a granule");
+
+/* ---- the lists of heaps ------------------------------------------------------------------------------------------ */
+
+static void link_active(struct heap *heap) {
+  struct heap *head = atomic_load_explicit(&active_heaps, memory_order_relaxed);
+  heap->next_active = head;
+  heap->previous_active = NULL;
+  if (head) head->previous_active = heap;
+  atomic_store_explicit(&active_heaps, heap, memory_order_release); /* pairs with every walk of the list */
 }
 
-/* The class has let pass the mallocs that it drew: its list goes aside, so that the next one comes by, or, after some
- * frees, the first that finds none of these left. Not COLD: compilers would take its callers' usual path for cold. */
-static NOINLINE void arm(struct part *part, unsigned class, unsigned held) {
-  struct bin *bin = &part->bins[class];
-  if (!options.sample) {
-    bin->countdown = INT32_MAX;
+static void unlink_active(struct heap *heap) {
+  if (heap->previous_active) heap->previous_active->next_active = heap->next_active;
+  else atomic_store_explicit(&active_heaps, heap->next_active, memory_order_relaxed);
+  if (heap->next_active) heap->next_active->previous_active = heap->previous_active;
+}
+
+NOINLINE void heap_notice_first(struct notice *notice) {
+  /* Acquire: pairs with the scavenger's release, before which it read `next`. */
+  if (atomic_exchange_explicit(&notice->is_given, true, memory_order_acquire)) return;
+  notice->next = atomic_load_explicit(&notices, memory_order_relaxed);
+  /* Release: pairs with the scavenger's exchange, which takes all, so that there is no ABA. */
+  while (!atomic_compare_exchange_weak_explicit(&notices, &notice->next, notice, memory_order_release,
+                                                memory_order_relaxed)) {}
+}
+
+static void begin_tcache(struct heap *heap) {
+  heap->plain = heap;
+  heap->unused_magazine = 1;
+  for (unsigned class = 0; class < CLASSES; class++) {
+    heap->list[class] = CHAIN_END;
+    heap->inverse[class] = class_inverse(class);
+  }
+}
+
+static void init(struct heap *heap, bool of_epochs) {
+  if (TSLAB_HARDENED) heap->quarantine = (struct quarantine *)(uintptr_t)&no_quarantine;
+  heap->index = ++state.made;
+  atomic_fetch_add_explicit(&heaps_here, 1, memory_order_relaxed);
+  heap->of_epochs = of_epochs;
+  begin_tcache(heap);
+}
+
+/* A heap that keeps its store lies in one of these; its quarantine, where it has one, lies behind. */
+struct lasting_heap {
+  struct heap heap;
+  struct notice notice;
+  struct heap_store store;
+};
+
+/* Not before the process has a second thread or gives memory back: one that does little does not touch these pages.
+ * Caller holds heaps_lock. */
+static void begin_common(void) {
+  static struct notice notice;
+  static struct heap_store store;
+  static struct quarantine quarantine;
+  if (common_begun) return;
+  begin_tcache(&common_heap);
+  store_keep(&common_heap, &store, &notice);
+  if (TSLAB_HARDENED) common_heap.quarantine = &quarantine;
+  common_heap.counters = &shared_counters;
+  link_active(&common_heap);
+  common_begun = true;
+}
+
+void heap_begin_common(void) {
+  lock_take(&heaps_lock);
+  begin_common();
+  lock_release(&heaps_lock);
+}
+
+static struct heap *cut_heap(void) {
+  size_t more = TSLAB_HARDENED ? sizeof(struct quarantine) : 0;
+  struct lasting_heap *lasting = pages_cut(&state.cuttings, sizeof(struct lasting_heap) + more);
+  if (!lasting) return NULL;
+  struct heap *heap = &lasting->heap, *newest = atomic_load_explicit(&all_heaps, memory_order_relaxed);
+  if (newest) begin_common();
+  init(heap, false);
+  store_keep(heap, &lasting->store, &lasting->notice);
+  if (more) heap->quarantine = (struct quarantine *)(void *)(lasting + 1);
+  link_active(heap);
+  heap->next_heap = newest;
+  atomic_store_explicit(&all_heaps, heap, memory_order_release); /* pairs with every walk of the list */
+  return heap;
+}
+
+#define LOOKS_AT_ONCE 64 /* a change takes well under a microsecond */
+
+void heap_look_again(unsigned *looks) {
+  lock_look();
+  if (++*looks % LOOKS_AT_ONCE == 0) os_rest();
+}
+
+/* ---- heaps of epochs, in granules -------------------------------------------------------------------------------- */
+
+/* Under heaps_lock, but for walks: `next`, which never changes once set, and `present`. */
+struct span {
+  struct span *next;       /* every one ever made */
+  struct heap *heaps;      /* its granule */
+  struct heap *blank;      /* those not in use, through next_dead */
+  struct span *next_roomy, *previous_roomy; /* or the next one that is empty, or purged */
+  _Atomic uint32_t present; /* heaps that were cut since it had no memory */
+  uint32_t in_use;          /* heaps */
+} ALIGNED(CACHE_LINE);
+
+static struct span *_Atomic all_spans;
+uint64_t heaps_folded_bumped;
+struct lock_totals heaps_folded_locks;
+
+static struct run *run_of(const struct heap *heap) { return pages.runs + granule_of(heap); }
+
+/* NULL for a thread's. */
+static struct span *span_of(const struct heap *heap) {
+  return (struct span *)(void *)atomic_load_explicit(&run_of(heap)->heap, memory_order_relaxed);
+}
+
+static void join_roomy(struct span *span) {
+  span->previous_roomy = NULL;
+  span->next_roomy = state.roomy;
+  if (state.roomy) state.roomy->previous_roomy = span;
+  state.roomy = span;
+}
+
+static void leave_roomy(struct span *span) {
+  if (span->previous_roomy) span->previous_roomy->next_roomy = span->next_roomy;
+  else state.roomy = span->next_roomy;
+  if (span->next_roomy) span->next_roomy->previous_roomy = span->previous_roomy;
+}
+
+/* Twice as many at a time as the last time: each granule that stays in use among others keeps these from being one free
+ * run. They are not resident before they are used. */
+#define SPANS_MOST 16
+static char *span_granule(void) {
+  if (state.granules_left == 0) {
+    bool zero;
+    size_t count = min_size(max_size(state.granules_had * 2, 1), SPANS_MOST);
+    struct run *run = pages_alloc(count, GRANULE, RUN_META, &zero, NULL);
+    if (!run) return NULL;
+    if (!zero && !os_purge(run_start(run), run_bytes(run))) memset(run_start(run), 0, run_bytes(run));
+    state.granules = run_start(run);
+    state.granules_had = state.granules_left = (uint32_t)count;
+  }
+  return state.granules + GRANULE * (state.granules_had - state.granules_left--);
+}
+
+static struct span *new_span(void) {
+  struct span *span = pages_cut(&state.spans, sizeof(struct span));
+  struct heap *heaps = span ? (struct heap *)(void *)span_granule() : NULL;
+  if (!heaps) return NULL;
+  span->heaps = heaps;
+  atomic_store_explicit(&run_of(heaps)->heap, (struct heap *)(void *)span, memory_order_relaxed);
+  span->next = atomic_load_explicit(&all_spans, memory_order_relaxed);
+  atomic_store_explicit(&all_spans, span, memory_order_release); /* pairs with every walk of them */
+  return span;
+}
+
+static struct span *pop_empty(void) {
+  struct span *span = state.empty;
+  if (!span) return NULL;
+  state.empty = span->next_roomy;
+  state.least_empties = (unsigned)min_size(state.least_empties, --state.empties);
+  return span;
+}
+
+static struct span *roomy_span(void) {
+  if (state.roomy) return state.roomy;
+  struct span *span = pop_empty();
+  if (!span && (span = state.purged)) state.purged = span->next_roomy;
+  if (!span) span = new_span();
+  if (span) join_roomy(span);
+  return span;
+}
+
+static struct heap *take_of_span(bool *grows) {
+  struct span *span = roomy_span();
+  if (!span) return NULL;
+  uint32_t present = atomic_load_explicit(&span->present, memory_order_relaxed);
+  struct heap *heap = span->blank;
+  if (heap) {
+    span->blank = heap->next_dead;
+  } else {
+    *grows = present == 0 && span->next;
+    heap = &span->heaps[present++];
+    init(heap, true);
+    atomic_store_explicit(&span->present, present, memory_order_release); /* pairs with heaps_next */
+  }
+  span->in_use++;
+  if (!span->blank && present == HEAP_SPAN) leave_roomy(span);
+  return heap;
+}
+
+/* Adds the counts of the span's heaps to those that stay. Caller holds walk_lock and heaps_lock. */
+static void fold(struct span *span) {
+  uint32_t present = atomic_load_explicit(&span->present, memory_order_relaxed);
+  for (struct heap *p = span->heaps; p < span->heaps + present; p++) {
+    heaps_folded_bumped += heap_bumped(p);
+    lock_totals_add(&heaps_folded_locks, &p->lock);
+  }
+  atomic_store_explicit(&span->present, 0, memory_order_release);
+  atomic_fetch_sub_explicit(&heaps_here, present, memory_order_relaxed);
+}
+
+/* Under heaps_lock. */
+static void return_to_span(struct heap *heap) {
+  struct span *span = span_of(heap);
+  bool was_roomy = span->blank || atomic_load_explicit(&span->present, memory_order_relaxed) < HEAP_SPAN;
+  heap->next_dead = span->blank;
+  span->blank = heap;
+  if (--span->in_use > 0) {
+    if (!was_roomy) join_roomy(span);
     return;
   }
-  while (LIKELY(bin->countdown <= 0) && bin->due < UINT8_MAX) {
-    bin->countdown += sample_draw(part);
-    bin->due++;
+  if (was_roomy) leave_roomy(span);
+  span->next_roomy = state.empty;
+  state.empty = span;
+  state.empties++;
+}
+
+static void purge_span(struct span *span) {
+  bool done = os_purge(span->heaps, GRANULE);
+  pages_count_purge(GRANULE, done);
+  if (!done) memset(span->heaps, 0, GRANULE);
+  lock_take(&heaps_lock);
+  span->next_roomy = state.purged;
+  state.purged = span;
+  lock_release(&heaps_lock);
+}
+
+/* Gives back the memory of a span without a heap in use. Caller holds walk_lock. */
+static bool purge_empty(void) {
+  lock_take(&heaps_lock);
+  struct span *span = pop_empty();
+  if (span) {
+    span->blank = NULL;
+    fold(span);
   }
-  list_set_aside(part, class, held);
+  lock_release(&heaps_lock);
+  if (span) purge_span(span);
+  return span != NULL;
 }
 
-INLINE void arm_if_due(struct part *part, unsigned class, unsigned held) {
-  const struct bin *bin = &part->bins[class];
-  if (TSLAB_TELEMETRY && UNLIKELY(bin->countdown <= 0 || bin->due)) arm(part, class, held);
+/* Not while a thread walks over heaps, which may take long: whoever comes next does it. */
+static void trim_one(void) {
+  if (!lock_try(&walk_lock)) return;
+  purge_empty();
+  lock_release(&walk_lock);
 }
 
-/* How the call was served. */
-static enum path served_by(const struct part *part) {
-  uint32_t stages = part->tally->stages & ((1u << PATHS_OF_CLASSES) - 1);
-  return stages ? (enum path)log2_floor(stages) : PATH_SLAB;
-}
-
-/* A thread of many gets slabs of its own for a class once it uses it: until then it would hold a page or more of each
- * class that it ever took a block of. docs/decisions/0031. */
-#define SHARING_THREADS 16
-#define SHARED_BLOCKS   64 /* taken by a thread from slabs that it shares */
-#define SHARED_AT_ONCE  8
-#define SHARED_BYTES    512
-
-static bool uses_little(const struct part *part, unsigned class) {
-  const struct bin *bin = &part->bins[class];
-  return bin->allocations < SHARED_BLOCKS && bin->slabs == 0 && !part->lifetime &&
-         atomic_load_explicit(&live_parts, memory_order_relaxed) > SHARING_THREADS;
-}
-
-static struct chain take_from_slabs(struct part *part, unsigned class) {
-  if (UNLIKELY(uses_little(part, class)))
-    return bins_take_shared(part, class, blocks_in(class, SHARED_BYTES, SHARED_AT_ONCE));
-  return bins_take(part, class, list_cap(&part->bins[class], class) / 4u);
-}
-
-void *heap_refill(struct part *part, unsigned class) {
-  if (UNLIKELY(!part_has_store(part)) && !part_make_store(part)) return NULL;
-  struct bin *bin = &part->bins[class];
-  if (part->store->remote.count) heap_flush_remote(part); /* a thread that frees no more must not keep them */
-  count_lock(part, class, lock_take(&part->lock));
-  list_settle(part, class);
-  bump(&bin->refills, 1);
-  bin->drained = 0;
-  if (bin->cap == 0) list_open(part, class);
-  if (LIKELY(part->list[class] == CHAIN_END)) { /* else settling it brought back what was aside */
-    struct chain chain = depot_take(part, class);
-    if (bin->halvings) bin->halvings = 0;
-    else if (chain.count > 0) list_grow(part, class, true); /* the list was too short for it */
-    if (chain.count == 0) chain = take_from_slabs(part, class);
-    else tally_stage(part->tally, PATH_DEPOT);
-    list_set(part, class, chain);
-  }
-  lock_release(&part->lock);
-  bool has_some = block_is_intact(part->list[class]);
-  if (TSLAB_HARDENED && !has_some && quarantine_of(part, class)) { /* rather than none */
-    quarantine_empty(part);
-    has_some = block_is_intact(part->list[class]);
-  }
-  if (!has_some) return NULL;
-  /* Before the list counts it: who looks in between must not take it for one that the list served. */
-  tally_add(&part->tally->refills[class].served[served_by(part)], 1);
-  FENCE_STORES();
-  void *const block = fast_pop(part, class, (uintptr_t)pages.base);
-  if (bin->countdown < INT32_MAX) bin->countdown++; /* it is none of those that are drawn from */
-  arm_if_due(part, class, 0);
-  return block;
-}
-
-void *heap_take_bad_list(struct part *part, unsigned class) {
-  void **block = part->list[class];
-  if (LIKELY(block == CHAIN_END)) return NULL;
-  part->list[class] = CHAIN_END;
-  list_settle(part, class);
-  if (part->list[class] == CHAIN_END) list_set(part, class, EMPTY_CHAIN); /* else it is what was aside */
-  return block;
-}
-
-/* Of the batch of remote frees, without the locks that its way to the slabs takes. The hardened build looked at each
- * free. */
-static void *find_double_remote(struct part *part) {
-  if (!part_has_store(part)) return NULL;
-  void *found = NULL;
-  unsigned seen = 0;
-  for (; !TSLAB_HARDENED && !found && seen < part->store->remote.count; seen++) {
-    void *block = part->store->remote_blocks[seen];
-    const struct run *run = pages_run_of(block);
-    if (!run || run->kind != RUN_SLAB) break; /* a second free has ended its slab, and nothing can be said of it */
-    if (slab_refuses(block)) found = block;
-    block_mark_free(block);
-  }
-  for (unsigned i = 0; i < seen; i++) block_mark(part->store->remote_blocks[i], 0);
-  return found;
-}
-
-void *heap_find_double(struct part *part) {
-  if (part->sampling.aside) list_join_aside(part);
-  if (TSLAB_HARDENED) quarantine_empty(part);
-  void *remote = find_double_remote(part);
-  if (remote) return remote;
-  for (unsigned class = 0; class < CLASSES; class++) {
-    unsigned length = list_length(part, class);
-    void *found = NULL;
-    unsigned seen = 0;
-    for (void *b = part->list[class]; b != CHAIN_END && seen < length; b = block_next(b), seen++) {
-      if (!block_is_intact(b)) {
-        found = b;
-        break;
-      }
-      block_mark_met(b);
-    }
-    void *b = part->list[class];
-    for (unsigned i = 0; i < seen; i++, b = block_next(b)) block_mark_free(b);
-    if (found) return found;
-  }
+static struct heap *first_from(const struct span *span) {
+  for (; span; span = span->next)
+    if (atomic_load_explicit(&span->present, memory_order_acquire) > 0) return span->heaps;
   return NULL;
 }
 
-void heap_tell_double(struct part *part) {
-  void *twice = find_double_remote(part);
-  if (twice) block_mark_free(twice); /* the line that tells it looks for the mark */
-  else twice = heap_find_double(part);
-  if (twice) misuse_freed(twice);
+struct heap *heaps_first_of_epochs(void) {
+  return first_from(atomic_load_explicit(&all_spans, memory_order_acquire));
 }
 
-/* A thread that goes on freeing will not want its depot's blocks soon, and each of them keeps a slab from being free as
- * a whole: it begins to empty when as many blocks went past it
- * as it holds. */
-static bool passes_depot(const struct bin *bin) {
-  return bin->drained > 0 && bin->drained >= LOAD_RACING(bin->depot_blocks);
+/* A walk over many heaps looks at a few lines of each, and would wait for every one. */
+#define HEAPS_AHEAD 6
+static void ask_for(const struct heap *heap) {
+  __builtin_prefetch(&heap->sampling.sequence);
+  __builtin_prefetch(&heap->bump);
+  __builtin_prefetch(&heap->bump.sealed);
+  __builtin_prefetch(&heap->lock);
 }
 
-/* Moves the class's list out of the way. Returns what must go to the slabs, for which the depot had no room: this list
- * and not an older one, whose blocks the processor no longer has at hand. */
-static struct chain put_by(struct part *part, unsigned class, bool draining) {
-  struct bin *bin = &part->bins[class];
-  struct chain chain = list_chain(part, class);
-  if (draining && (passes_depot(bin) || depot_is_full(part, class, chain.count))) { /* nothing to lock for */
-    list_shrink(part, class);
-    list_set(part, class, EMPTY_CHAIN);
-    return chain;
+struct heap *heaps_next_of_epochs(struct heap *heap) {
+  const struct span *span = span_of(heap);
+  uint32_t next = (uint32_t)(heap - span->heaps) + 1;
+  ask_for(heap + HEAPS_AHEAD);
+  if (next < atomic_load_explicit(&span->present, memory_order_acquire)) return &span->heaps[next];
+  return first_from(span->next);
+}
+
+size_t heaps_trim(bool all) {
+  size_t bytes = 0;
+  lock_take(&walk_lock);
+  lock_take(&heaps_lock);
+  unsigned going = all ? state.empties : state.least_empties;
+  state.least_empties = state.empties - going;
+  lock_release(&heaps_lock);
+  for (; going > 0 && purge_empty(); going--) bytes += GRANULE;
+  lock_release(&walk_lock);
+  return bytes;
+}
+
+bool heap_make_store(struct heap *heap) {
+  lock_take(&heaps_lock);
+  struct stored *stored = store_take();
+  if (stored) {
+    lock_take(&heap->lock);
+    store_give_to(heap, stored);
+    lock_release(&heap->lock);
   }
-  count_lock(part, class, lock_take(&part->lock));
-  if (!draining) bin->drained = 0;
-  if (bin->cap == 0) list_open(part, class);
-  else if (draining) list_shrink(part, class);
-  else list_grow(part, class, true);
-  /* What is freed next waits in quarantine, so the next malloc would have all of it back, and the list grow on. */
-  bool comes_back = TSLAB_HARDENED && chain.count > list_cap(bin, class);
-  if (chain.count > 0 && !comes_back && depot_put(part, class, chain)) chain = EMPTY_CHAIN;
-  list_set(part, class, EMPTY_CHAIN);
-  lock_release(&part->lock);
-  return chain;
+  lock_release(&heaps_lock);
+  return stored != NULL;
 }
 
-/* A draining thread returns this many blocks of the depot with each of its lists: few, so that no single free pays for
- * a whole batch (docs/decisions/0040). */
-#define PASSED_ON 8
+/* ---- births and ends --------------------------------------------------------------------------------------------- */
 
-static struct chain with_some_of_depot(struct part *part, unsigned class, struct chain chain) {
-  struct chain astray = EMPTY_CHAIN;
-  count_lock(part, class, lock_take(&part->lock));
-  chain = depot_take_some(part, class, PASSED_ON, chain, &astray);
-  lock_release(&part->lock);
-  bins_return(&part->lock, astray);
-  return chain;
+static bool is_other(const struct heap *heap) {
+  return heap != current_heap && (!current_thread || heap->thread != current_thread);
 }
 
-/* Apart, so that the usual visit, which only counts, need not save what this one does. */
-static NOINLINE void empty_list(struct part *part, unsigned class, bool draining) {
-  struct bin *bin = &part->bins[class];
-  struct chain homeward = put_by(part, class, draining);
-  if (draining) bin->drained += homeward.count;
-  if (draining && passes_depot(bin) && LOAD_RACING(bin->depot_blocks) > 0)
-    homeward = with_some_of_depot(part, class, homeward);
-  bins_return(&part->lock, homeward);
-}
-
-/* Frees in a row that come to visit because a list that is aside is held; then no malloc is to be expected soon. */
-#define HELD_MOST 32
-
-bool heap_overflow(struct part *part, unsigned class, void *block) {
-  struct bin *bin = &part->bins[class];
-  /* The fast path counted a free that it then did not make. */
-  STORE_RACING(part->count[class].now, part->count[class].now + ROOM_ONE - 1);
-  /* Then its room was cut, and that this was used up says nothing; how long the list is does. */
-  bool was_aside = part->sampling.aside && part->sampling.class == class;
-  unsigned mallocs = list_settle(part, class), held = 0;
-  if (was_aside && mallocs == 0) held = part->sampling.held % HELD_MOST;
-  bump(&bin->overflows, 1);
-  struct chain chain = list_chain(part, class);
-  /* Mostly the frees between two visits were balanced by mallocs, and the list is nowhere near full. */
-  unsigned cap = list_cap(bin, class), most = was_aside ? cap : cap - cap / 4u;
-  bool has_room = (was_aside || mallocs > 0) && chain.count <= most;
-  if (has_room) {
-    if (!was_aside) list_grow(part, class, false);
-    list_set(part, class, chain);
-  } else {
-    empty_list(part, class, mallocs == 0 && !was_aside);
+/* By who finds the heap in a fork child, and no thread in it: the numbers are those of before a change again. A block
+ * of its chunk that another thread was freeing may be marked and not counted, so counts say nothing of marks. */
+static void undo_change(struct heap *heap) {
+  const struct undo *undo = &heap->undo;
+  struct run *chunk = heap_chunk(heap);
+  if (chunk) chunk->class = CHUNK_HAS_GAPS;
+  if (heap->sampling.sequence % 2 == 0) return;
+  if (undo->class == UNDO_CHUNKS) {
+    heap->bump.allocations = undo->was[0];
+    heap->bump.sealed = undo->was[1];
+    heap->bump.count = (uint32_t)undo->was[2];
+  } else if (undo->class < CLASSES) {
+    heap->bins[undo->class].allocations = undo->was[0];
+    heap->bins[undo->class].frees = undo->was[1];
+    heap->served = undo->was[2];
+    heap->freed = undo->was[3];
+    heap->count[undo->class] = undo->count;
   }
-  STORE_RACING(part->count[class].now, part->count[class].now - (ROOM_ONE - 1));
-  if (TSLAB_HARDENED) {
-    quarantine_enter(part, class, block);
-  } else {
-    block_mark_free(block);
-    block_link(block, part->list[class]);
-    part->list[class] = block;
+  heap->sampling.sequence++;
+}
+
+static void forget_lists(struct heap *heap) {
+  for (unsigned class = 0; class < CLASSES; class++) {
+    heap->list[class] = CHAIN_END;
+    heap->count[class] = (struct count){0, 0};
   }
-  if (mallocs > 0 || held) arm_if_due(part, class, was_aside ? held + 1 : 0);
-  return !has_room;
 }
 
-/* Frees by threads without a part: the first few of a thread, and those after its death. Many threads may end at the
- * same moment, so each adds to the counters that its thread-local storage's address picks. */
-#define HOMELESS_COUNTERS 16
-static struct homeless {
-  _Atomic uint64_t frees[CLASSES] ALIGNED(CACHE_LINE);
-} homeless_frees[HOMELESS_COUNTERS];
-
-static unsigned homeless_index(void) {
-  uint32_t page = (uint32_t)((uintptr_t)&current_part >> 12); /* no two threads' storage is closer */
-  return page * UINT32_C(2654435769) >> 28;                    /* the golden ratio's: spreads equal distances */
-}
-_Static_assert(HOMELESS_COUNTERS == 1 << (32 - 28), "the index has four bits");
-
-void heap_push_remote(struct part *part, unsigned class, void *block) {
-  struct remote *remote = &part->store->remote;
-  store_add_remote(part->store, block);
-  remote->room -= (int32_t)max_size(class_size(class), REMOTE_LEAST);
-  if (remote->room > 0) return;
-  struct timing timing;
-  sample_begin_path(&timing);
-  heap_flush_remote(part);
-  sample_end_path(&timing, PATH_FLUSH);
-}
-
-static void free_at_once(struct lock *gate, void *block) {
-  block_mark_free(block);
-  block_link(block, CHAIN_END);
-  bins_return(gate, (struct chain){block, 1});
-}
-
-/* Counts first: a fork child that has the count and not the push takes the block for lost, and counts it as leaked. */
-static void free_homeless(struct run *slab, void *block) {
-  shared_add(&homeless_frees[homeless_index()].frees[slab->class], 1);
-  free_at_once(NULL, block);
-}
-
-void heap_free_remote(struct part *part, struct run *slab, void *block) {
-  if (UNLIKELY(part == &empty_part)) {
-    free_homeless(slab, block);
-    return;
+/* The thread is gone in the middle of anything, so its lists may be half written and are given up; that is rare, so no
+ * attempt is made to tell. What it did counts. */
+static void give_up_lists(struct heap *heap) {
+  heap->sampling = (struct sampling){.detached = NULL};
+  heaps_given_up++;
+  if (!heap_has_store(heap)) return;
+  for (unsigned class = 0; class < CLASSES; class++) {
+    struct bin *bin = &heap->bins[class];
+    struct tcache_totals totals = tcache_totals(heap, class);
+    heap->served += totals.allocations - bin->allocations;
+    heap->freed += totals.frees - bin->frees;
+    bin->allocations = totals.allocations;
+    bin->frees = totals.frees;
   }
-  bump(&part->bins[slab->class].remote_frees, 1);
-  if (slab->epoch != 0) free_at_once(&part->lock, block); /* an epoch's end must not wait for company */
-  else if (TSLAB_HARDENED) quarantine_enter_remote(part, slab->class, block);
-  else heap_push_remote(part, slab->class, block);
+  forget_lists(heap);
+  heap->store->remote.count = 0;
+  heap->store->remote.room = heap->of_epochs ? 0 : REMOTE_BYTES;
+  if (heap->of_epochs) heap->lost = UINT64_MAX; /* it never looks drained: what its lists held never comes back */
+  if (TSLAB_HARDENED) memset(heap->quarantine, 0, sizeof(struct quarantine));
 }
 
-void heap_flush_remote(struct part *part) {
-  struct remote *remote = &part->store->remote;
-  unsigned count = remote->count;
-  if (count == 0) return;
-  remote->count = 0;
-  remote->room = REMOTE_BYTES;
-  bins_return_batch(part, part->store->remote_blocks, count);
+static void put_in_pool(struct heap *heap) {
+  heap->next_dead = state.pool;
+  heap->pooled = true;
+  state.pool = heap;
+  atomic_fetch_add_explicit(&unfolded_heaps, 1, memory_order_relaxed);
+  atomic_store_explicit(&last_dead_heap, heap, memory_order_relaxed);
+  heap_notice(heap);
 }
 
-/* ---- large blocks ------------------------------------------------------------------------------------------------ */
-
-void *heap_large_alloc(struct part *part, size_t size, size_t alignment, bool *zero) {
-  struct lifetime *lifetime = part->lifetime;
-  size_t bytes = large_run_bytes(size);
-  struct pages_how how = {0};
-  tally_stage(part->tally, PATH_LARGE);
-  struct run *again = lifetime || alignment > GRANULE ? NULL : large_cache_take(part, large_granules(size));
-  if (again) {
-    *zero = false;
-    return large_again(again, size, &part->tally->large);
+/* Under heaps_lock, and not the heap's. */
+static void unfold(struct heap *heap) {
+  if (!heap->folded) return;
+  if (heap->generation != state.generation) { /* a thread that the child does not have may have been looking at it */
+    lock_reset(&heap->lock);
+    atomic_store_explicit(&heap->store->notice->is_given, false, memory_order_relaxed);
   }
-  if (lifetime && !lifetime_charge(lifetime, bytes)) return NULL;
-  void *block = large_alloc(size, alignment, zero, &how, &part->tally->large);
-  tally_wait(part->tally, how.waited);
-  if (!lifetime) return block;
-  if (!block) {
-    lifetime_discharge(lifetime, bytes);
-    return NULL;
-  }
-  struct run *run = pages.runs + granule_of(block);
-  run->epoch = lifetime->index;
-  lifetime_add(lifetime, run);
-  atomic_fetch_add_explicit(&lifetime->large, 1, memory_order_relaxed);
-  return block;
+  lock_take(&heap->lock);
+  lock_take(&common_heap.lock);
+  for (unsigned class = 0; class < CLASSES; class++) folded_slabs[class] -= heap->bins[class].slabs;
+  STORE_RACING(heap->folded, false);
+  lock_release(&common_heap.lock);
+  lock_release(&heap->lock);
+  link_active(heap);
 }
 
-bool heap_large_keep(struct part *part, struct run *run) {
-  if (run->epoch != 0 || part == &empty_part || !large_cache_has_room(part, run)) return false;
-  large_bury(run, &tally_here()->large);
-  large_cache_put(part, run);
+static struct heap *take_from_pool(void) {
+  struct heap *heap = state.pool;
+  if (!heap) return NULL;
+  state.pool = heap->next_dead;
+  heap->pooled = false;
+  if (heap->folded) unfold(heap);
+  else atomic_fetch_sub_explicit(&unfolded_heaps, 1, memory_order_relaxed);
+  return heap;
+}
+
+static void begin_counters(struct heap *heap) {
+  uint64_t allocations = 0, frees = 0;
+  for (unsigned class = 0; class < CLASSES; class++) {
+    struct tcache_totals list = tcache_totals(heap, class);
+    allocations += list.allocations;
+    frees += list.frees + LOAD_RACING(heap_bin(heap, class)->remote_frees);
+  }
+  heap->counters->allocations_before = allocations;
+  heap->counters->frees_before = frees;
+  counters_begin(heap->counters);
+}
+
+struct heap *heap_acquire(void) {
+  lock_take(&heaps_lock);
+  struct heap *heap = take_from_pool();
+  if (!heap) heap = cut_heap();
+  if (heap && !heap->counters) heap->counters = counters_make();
+  if (heap && heap->counters) begin_counters(heap);
+  if (heap && !heap->counters) heap->counters = &shared_counters;
+  if (heap) {
+    lock_take(&heap->lock);
+    heap->live = true;
+    atomic_fetch_add_explicit(&live_heaps, 1, memory_order_relaxed);
+    lock_release(&heap->lock);
+  }
+  lock_release(&heaps_lock);
+  return heap;
+}
+
+struct heap *heap_take_blank(struct arena *arena) {
+  bool grows = false;
+  lock_take(&heaps_lock);
+  struct heap *heap = take_of_span(&grows);
+  lock_release(&heaps_lock);
+  if (!heap) return NULL;
+  if (grows) os_populate(heap, GRANULE); /* the next ones come soon, and each would cost half a page fault */
+  lock_take(&heap->lock);
+  heap->live = true;
+  heap->closing = false;
+  STORE_RACING(heap->thread, current_thread); /* a stale look: epoch/attach.h */
+  heap->counters = current_heap->counters;
+  heap->plain = current_heap->plain;
+  heap->before = tcache_handed_out(heap);
+  heap->lost = heap->served - heap->freed;
+  __atomic_store_n(&heap->arena, arena, __ATOMIC_RELEASE); /* for the scavenger's look */
+  lock_release(&heap->lock);
+  return heap;
+}
+
+/* What its bins counted stays in them, wherever they are. */
+static struct stored *leave_store(struct heap *heap) {
+  if (!heap->store) return NULL;
+  heap->counters = current_heap->counters; /* the thread that it served is not the one that counts now */
+  if (heap->sampling.timings) sample_count(heap);
+  tcache_shut(heap);
+  return store_leave(heap);
+}
+
+void heap_give_back(struct heap *heap) {
+  lock_take(&heap->lock); /* who folded its last slab may still hold it */
+  INVARIANT(1, heap->slab_granules == 0 && heap->magazine_bytes == 0);
+  struct stored *stored = leave_store(heap);
+  heap->live = false;
+  STORE_RACING(heap->thread, NULL);
+  __atomic_store_n(&heap->arena, NULL, __ATOMIC_RELAXED);
+  lock_release(&heap->lock);
+  lock_take(&heaps_lock);
+  return_to_span(heap);
+  bool is_too_much = state.empties > SPANS_KEPT;
+  lock_release(&heaps_lock);
+  if (is_too_much) trim_one();
+  if (stored) store_give_up(stored);
+}
+
+/* ---- folding ----------------------------------------------------------------------------------------------------- */
+
+struct lock *heap_lock(struct heap *heap) {
+  for (;;) {
+    struct lock *guard = heap_guard(heap);
+    counters_wait(counters_here(), lock_take(guard));
+    if (LIKELY(guard == heap_guard(heap))) return guard;
+    lock_release(guard); /* it was folded, or a thread got it, in between */
+  }
+}
+
+static bool holds_nothing(const struct heap *heap) {
+  for (unsigned class = 0; class < CLASSES; class++) {
+    const struct bin *bin = &heap->bins[class];
+    if (bin->listed || bin->magazine_blocks || !tcache_is_folded(heap, class)) return false;
+  }
+  const struct heap_store *store = heap->store;
+  bool keeps_chunks = store->chunks.claimed != 0 || store->chunks.cached_epoch != 0;
+  return store->unlisted_slabs == 0 && store->large.count == 0 && !keeps_chunks && !heap->sampling.detached;
+}
+
+static void move(uint64_t *to, uint64_t *from) {
+  counter_add(to, *from);
+  __atomic_store_n(from, 0, __ATOMIC_RELAXED);
+}
+
+static void move_lock_counts(struct lock *to, struct lock *from) {
+  move(&to->taken, &from->taken);
+  move(&to->contended, &from->contended);
+  move(&to->waited, &from->waited);
+  move(&to->held, &from->held);
+}
+
+/* What the heap counted is common_heap's from now on; its caps start anew. Under walk_lock, so that no reader sees a
+ * part of it twice. */
+static void move_counts(struct heap *heap) {
+  for (unsigned class = 0; class < CLASSES; class++) {
+    struct bin *from = &heap->bins[class], *to = &common_heap.bins[class];
+    move(&to->allocations, &from->allocations);
+    move(&to->frees, &from->frees);
+    move(&to->remote_frees, &from->remote_frees);
+    move(&to->refills, &from->refills);
+    move(&to->overflows, &from->overflows);
+    to->born += from->born, from->born = 0;
+    to->retired += from->retired, from->retired = 0;
+    folded_slabs[class] += from->slabs;
+    from->cap = 0;
+    from->halvings = from->due = 0;
+    from->countdown = 0;
+    heap->count[class] = (struct count){0, 0};
+  }
+  heap->opened = 0;
+  heap->store->restless_slabs = 0;
+  STORE_RACING(heap->granted_bytes, 0);
+  move(&common_heap.served, &heap->served);
+  move(&common_heap.freed, &heap->freed);
+  move_lock_counts(&common_heap.lock, &heap->lock);
+}
+
+/* Under heaps_lock. *counters: what the heap does not need any more. */
+static bool relist_locked(struct heap *heap, struct counters **counters) {
+  lock_take(&heap->lock);
+  bool folds_now = heap->pooled && !heap->live && !heap->folded && holds_nothing(heap);
+  if (folds_now) {
+    lock_take(&common_heap.lock);
+    move_counts(heap);
+    heap->generation = state.generation;
+    STORE_RACING(heap->folded, true);
+    lock_release(&common_heap.lock);
+  }
+  lock_release(&heap->lock);
+  if (!folds_now) return false;
+  unlink_active(heap);
+  if (heap->counters != &shared_counters) {
+    *counters = heap->counters;
+    counters_fold(*counters);
+  }
+  heap->counters = NULL;
+  atomic_fetch_sub_explicit(&unfolded_heaps, 1, memory_order_relaxed);
+  struct heap *last = heap;
+  atomic_compare_exchange_strong_explicit(&last_dead_heap, &last, NULL, memory_order_relaxed, memory_order_relaxed);
   return true;
 }
 
-void heap_large_free(struct part *part, struct run *run) {
-  large_bury(run, &tally_here()->large);
-  if (run->epoch != 0) lifetime_release(lifetime_at(run->epoch), run, false);
-  else if (part != &empty_part && large_cache_make_room(part, run)) large_cache_put(part, run);
-  else pages_free(run, false);
+bool heap_fold(struct heap *heap) {
+  struct counters *counters = NULL;
+  lock_take(&walk_lock);
+  lock_take(&heaps_lock);
+  bool folded = relist_locked(heap, &counters);
+  lock_release(&heaps_lock);
+  lock_release(&walk_lock);
+  if (!counters) return folded;
+  counters_purge(counters);
+  lock_take(&heaps_lock);
+  counters_free(counters);
+  lock_release(&heaps_lock);
+  return folded;
 }
 
 /* ---- in a fork child --------------------------------------------------------------------------------------------- */
 
-struct leaked leaked;
-
-void heap_bury_others(void) {
-  parts_bury_others();
-  bins_after_fork();
+static void retire(struct heap *heap) {
+  heap->live = false;
+  heap->thread = NULL;
+  give_up_lists(heap);
 }
 
-/* This thread's, which wait to go to their slabs. */
-static void count_remote(uint64_t count[CLASSES]) {
-  if (!current_thread) return;
-  for (struct part *p = atomic_load_explicit(&active_parts, memory_order_acquire); p; p = p->next_active) {
-    for (unsigned i = 0; i < p->store->remote.count; i++) {
-      const struct run *run = pages_run_of(p->store->remote_blocks[i]);
-      if (run && run->kind == RUN_SLAB) count[run->class]++; /* else freed twice */
-    }
-    if (TSLAB_HARDENED) quarantine_count_remote(p, count);
+/* The scavenger of the parent may have had some in its hands. */
+static void notice_again(struct notice *notice) {
+  if (!atomic_load_explicit(&notice->is_given, memory_order_relaxed)) return; /* what is not written is not copied */
+  atomic_store_explicit(&notice->is_given, false, memory_order_relaxed);
+  heap_notice_first(notice);
+}
+
+static void notice_all_again(void) {
+  atomic_store(&notices, NULL);
+  for (struct heap *p = atomic_load_explicit(&active_heaps, memory_order_acquire); p; p = p->next_active)
+    notice_again(p->store->notice);
+  for (struct stored *stored = stored_first(); stored; stored = stored->next) notice_again(&stored->notice);
+}
+
+static void retire_if_other(struct heap *heap) {
+  undo_change(heap);
+  if (heap->live && is_other(heap)) retire(heap);
+}
+
+/* Folded heaps stay as they are: the locks that guard them were free. */
+void heaps_retire_others(void) {
+  state.generation++;
+  lock_reset(&walk_lock);
+  notice_all_again();
+  for (struct heap *p = heaps_first_of_epochs(); p; p = heaps_next_of_epochs(p)) {
+    retire_if_other(p);
+    if (p->store && p->store->unlisted_slabs) p->store->unlisted_slabs = 0; /* PENDING: bins_after_fork lists them */
   }
+  for (struct heap *p = atomic_load_explicit(&active_heaps, memory_order_acquire); p; p = p->next_active) {
+    if (p == &common_heap) continue;
+    retire_if_other(p);
+    if (p->store->unlisted_slabs) p->store->unlisted_slabs = 0; /* as above */
+    if (!p->live && !p->pooled) put_in_pool(p); /* also one whose thread was just ending */
+  }
+  atomic_store(&live_heaps, current_heap != &empty_heap);
 }
 
-/* What slabs hand out is live, or on a list or batch that somebody has, or lost. */
-void heap_count_leaked(void) {
-  uint64_t used[CLASSES] = {0}, had[CLASSES] = {0};
-  bins_count_used(used);
-  count_remote(had);
-  leaked.blocks = leaked.bytes = 0;
+/* Everything that leads to slabs of it. */
+static void empty_bins(struct heap *heap) {
+  if (!heap_has_store(heap)) return;
   for (unsigned class = 0; class < CLASSES; class++) {
-    struct class_totals totals = {0};
-    for (struct part *p = atomic_load_explicit(&active_parts, memory_order_acquire); p; p = p->next_active)
-      heap_totals(p, class, &totals);
-    heap_epoch_totals(class, &totals);
-    had[class] += totals.allocations - totals.frees - heap_homeless_frees(class) + totals.cached;
-    if (used[class] <= had[class]) continue;
-    leaked.blocks += used[class] - had[class];
-    leaked.bytes += (used[class] - had[class]) * class_size(class);
+    struct bin *bin = &heap->bins[class];
+    __atomic_store_n(&bin->first, 0, __ATOMIC_RELAXED); /* for the look of bins.c without the lock */
+    bin->last = bin->listed = 0;
+    bin->newest = bin->oldest = 0;
+    bin->magazine_blocks = bin->magazine_least = 0;
   }
+  __atomic_store_n(&heap->magazine_bytes, 0, __ATOMIC_RELAXED);
+  heap->free_magazine = 0;
+  heap->unused_magazine = 1;
+  heap->store->unlisted_slabs = 0;
+  large_cache_forget(heap);
+  heap->store->chunks = (struct chunk_cache){.count = 0};
 }
 
-void heap_freeze(bool knows_its_thread) {
-  parts_freeze(knows_its_thread);
-  leaked.frozen = pages_freeze();
+static void freeze(struct heap *heap, bool knows_its_thread) {
+  undo_change(heap);
+  if (knows_its_thread && heap->live && is_other(heap)) retire(heap);
+  if (!heap->folded) empty_bins(heap);
 }
 
-/* ------------------------------------------------------------------------------------------------------------------ */
+static void freeze_common(void) {
+  if (!common_begun) return;
+  empty_bins(&common_heap);
+  undo_change(&common_heap);
+  forget_lists(&common_heap);
+  common_heap.counters = &shared_counters;
+  atomic_store_explicit(&common_heap.store->notice->is_given, false, memory_order_relaxed);
+}
 
-/* At most so many blocks, and about so many bytes; whole batches. */
-static size_t flush_class(struct part *part, unsigned class, unsigned blocks, size_t bytes) {
-  size_t moved = 0;
-  while (blocks > 0 && moved < bytes) {
-    lock_take(&part->lock);
-    struct chain chain = depot_take_oldest(part, class, blocks);
-    lock_release(&part->lock);
-    if (chain.count == 0) break;
-    blocks -= chain.count;
-    moved += chain.count * class_size(class);
-    bins_return(&part->lock, chain);
+void heaps_freeze(bool knows_its_thread) {
+  state.pool = NULL;
+  state.roomy = state.empty = state.purged = NULL;
+  state.empties = state.least_empties = state.granules_had = state.granules_left = 0;
+  state.cuttings = state.spans = (struct cuttings){NULL, NULL};
+  lock_reset(&walk_lock);
+  stores_freeze();
+  atomic_store(&unfolded_heaps, 0);
+  atomic_store(&notices, NULL);
+  atomic_store(&last_dead_heap, NULL);
+  freeze_common();
+  for (struct heap *p = atomic_load_explicit(&all_heaps, memory_order_acquire); p; p = p->next_heap) {
+    freeze(p, knows_its_thread);
+    atomic_store_explicit(&p->store->notice->is_given, false, memory_order_relaxed);
+    p->pooled = false;
   }
-  return moved;
+  for (struct heap *p = heaps_first_of_epochs(); p; p = heaps_next_of_epochs(p)) freeze(p, knows_its_thread);
+  if (knows_its_thread) atomic_store(&live_heaps, current_heap != &empty_heap);
 }
 
-size_t heap_flush_depot(struct part *part, size_t most) {
-  size_t moved = 0;
-  if (!part_has_store(part)) return 0;
-  for (unsigned class = 0; class < CLASSES && moved < most; class++)
-    moved += flush_class(part, class, UINT_MAX, most - moved);
-  return moved;
-}
-
-size_t heap_flush_stale(struct part *part) {
-  size_t moved = 0;
-  if (!part_has_store(part)) return 0;
-  for (unsigned class = 0; class < CLASSES; class++) {
-    lock_take(&part->lock);
-    unsigned stale = depot_stale(part, class);
-    lock_release(&part->lock);
-    moved += flush_class(part, class, stale, SIZE_MAX);
-  }
-  return moved;
-}
-
-static struct chain take_list(struct part *part, unsigned class) {
-  list_settle(part, class);
-  struct chain chain = list_chain(part, class);
-  list_set(part, class, EMPTY_CHAIN);
-  return chain;
-}
-
-void heap_flush_lists(struct part *part) {
-  if (!part_has_store(part)) return;
-  if (TSLAB_CHECK_LEVEL >= 2) part_check(part);
-  if (TSLAB_HARDENED) quarantine_empty(part);
-  heap_flush_remote(part);
-  for (unsigned class = 0; class < CLASSES; class++) bins_return(&part->lock, take_list(part, class));
-  heap_flush_depot(part, SIZE_MAX);
-  large_cache_flush(part, true);
-}
-
-void heap_leave(struct part *part) {
-  if (TSLAB_HARDENED) quarantine_empty(part);
-  heap_flush_remote(part);
-  sample_flush(part);
-  if (!options.scavenger) heap_flush_lists(part);
-}
-
-size_t heap_flush_dead(struct part *part) {
-  size_t moved = 0;
-  if (!part_has_store(part)) return 0;
-  for (unsigned class = 0; class < CLASSES; class++) {
-    struct chain chain = EMPTY_CHAIN;
-    lock_take(&part->lock); /* who takes the part out of the pool takes the lock first */
-    if (!part->live && !list_is_settled(part, class)) chain = take_list(part, class);
-    lock_release(&part->lock);
-    moved += chain.count * class_size(class);
-    bins_return(&part->lock, chain);
-  }
-  return moved;
-}
-
-size_t heap_settle_dead(struct part *part) {
-  part_begin_common();
-  size_t moved = heap_flush_dead(part) + heap_flush_depot(part, SIZE_MAX) + large_cache_flush(part, true);
-  bins_leave(part);
-  part_settle(part);
-  return moved;
-}
-
-size_t heap_trim(struct part *part, bool now) { return part_has_store(part) ? bins_trim(part, now) : 0; }
-
-static void add_counters(struct class_totals *to, const struct bin *bin) {
-  uint64_t remote = __atomic_load_n(&bin->remote_frees, __ATOMIC_RELAXED);
-  to->frees += remote;
-  to->remote_frees += remote;
-  to->refills += __atomic_load_n(&bin->refills, __ATOMIC_RELAXED);
-  to->overflows += __atomic_load_n(&bin->overflows, __ATOMIC_RELAXED);
-  to->born += LOAD_RACING(bin->born);
-  to->retired += LOAD_RACING(bin->retired);
-}
-
-static void add_totals(struct class_totals *to, const struct bin *bin, struct list_totals list, struct part *part) {
-  to->allocations += list.allocations;
-  to->frees += list.frees;
-  if (part) lock_take(&part->lock);
-  to->cached += LOAD_RACING(bin->depot_blocks) + list.length;
-  to->slabs += LOAD_RACING(bin->slabs);
-  add_counters(to, bin);
-  if (part) lock_release(&part->lock);
-}
-
-void heap_totals(struct part *part, unsigned class, struct class_totals *out) {
-  add_totals(out, &part->bins[class], list_totals(part, class), part);
-  if (part != &common_part) return;
-  lock_take(&part->lock);
-  out->slabs += settled_slabs[class];
-  lock_release(&part->lock);
-}
-
-void heap_epoch_totals(unsigned class, struct class_totals *out) {
-  const struct bin *folded = &stores_folded.bins[class];
-  out->allocations += LOAD_RACING(folded->allocations);
-  out->frees += LOAD_RACING(folded->frees);
-  add_counters(out, folded);
-  for (struct stored *stored = stored_first(); stored; stored = stored->next)
-    add_totals(out, &stored->store->bins[class], stored_totals(stored, class), stored_part(stored));
-}
-
-uint64_t heap_homeless_frees(unsigned class) {
-  uint64_t frees = 0;
-  for (unsigned i = 0; i < HOMELESS_COUNTERS; i++)
-    frees += atomic_load_explicit(&homeless_frees[i].frees[class], memory_order_relaxed);
-  return frees;
-}
-
-void part_check(struct part *part) {
-  if (!part_has_store(part)) return;
-  lock_take(&part->lock);
-  for (unsigned class = 0; class < CLASSES; class++) {
-    const struct bin *bin = &part->bins[class];
-    unsigned length = 0, listed = 0, depot = 0, expected = list_length(part, class);
-    void *b = part->list[class];
-    for (; b != CHAIN_END && block_is_intact(b) && length < expected; b = block_next(b), length++)
-      INVARIANT(0, class_starts_block((uintptr_t)b, part->inverse[class]));
-    if (b != CHAIN_END) break; /* freed twice, or written to: told by who takes the list apart */
-    INVARIANT(0, length == expected);
-    for (uint32_t g = bin->first; g; g = pages.runs[g].next, listed++) {
-      struct run *slab = &pages.runs[g];
-      uint64_t word = atomic_load_explicit(&slab->word, memory_order_relaxed);
-      INVARIANT(0, slab->kind == RUN_SLAB && slab->class == class && (word & SLAB_LISTED));
-      INVARIANT(0, slab_count(word) <= slab_linked(word) && slab_linked(word) <= slab->capacity);
-    }
-    INVARIANT(0, listed == bin->listed && listed <= bin->slabs);
-    for (uint16_t i = bin->newest; i; i = part->batches[i].older) depot += part->batches[i].count;
-    INVARIANT(0, depot == bin->depot_blocks);
-  }
-  lock_release(&part->lock);
+/* The lists stay, for the next thread or the scavenger, whoever comes first: a thread's end costs little. */
+void heap_release(struct heap *heap) {
+  lock_take(&heap->lock);
+  heap->live = false;
+  heap->thread = NULL;
+  atomic_fetch_sub_explicit(&live_heaps, 1, memory_order_relaxed);
+  lock_release(&heap->lock);
+  lock_take(&heaps_lock);
+  put_in_pool(heap);
+  lock_release(&heaps_lock);
+  if (!options.scavenger) heaps_fold_dead(heap);
 }

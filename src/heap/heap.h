@@ -1,124 +1,461 @@
-/* heap: malloc and free for one part, once the fast path has given up.                               floor: heap
+/* heap: what one thread holds of one epoch.                                                         floor: heap
  *
- * All of these may take the part's lock, another part's, and pages_lock, one after the other, and none when they
- * return. */
+ *   hot, read or written by every malloc and free             cold, under `lock`
+ *   [ list[52] | count[52] | inverse[52] | bump ]               [ bins[52]: slabs, magazines, counters | batches ]: store
+ *
+ * For each class a heap keeps a LIFO of free blocks, `list`, so that malloc hands back what was freed last. When it is
+ * full it goes to the magazines as one batch, in O(1); when it is empty a batch comes back. What does not fit in the
+ * magazines goes to the slabs. A free looks up pagemap[granule], which is the address of the heap whose slab it is,
+ * with the class in its low bits: xored with the thread's heap it is the class, or no class at all. That one compare
+ * decides owner and epoch.
+ *
+ * `now` holds the list's exact length in its low half and in its high half how many more frees may come before one must
+ * visit the slow path; `then` is what the last visit left. Between two visits
+ *     frees = room(then) - room(now),   mallocs = length(then) + frees - length(now),
+ * so the visits count every call, and a reader can at any time, without one instruction on the fast path.
+ *
+ * Invariant: length(now) blocks on list; every block of list and magazines is used as its slab counts. heap_check()
+ * Threads:   the hot arrays, caps, counters and visits belong to the thread whose current heap this is; inverse never
+ *            changes; slabs and magazines are under `lock`, which others take to fold a slab, to trim and to read.
+ * A dead thread's heap of epoch 0 waits in the pool, slabs and all, for the next thread; one of another epoch waits
+ * with that epoch, and becomes blank with it.
+ *
+ * The scavenger folds a heap that waits in the pool: it returns the lists to their slabs, moves the slabs that have
+ * something to give to `common_heap`, where every thread finds them, and adds the heap's counters to those of
+ * `common_heap`. A folded heap holds nothing but slabs in which every block is in use. No walk meets it any more:
+ *
+ *   live -> (its thread ends) pooled -> (the scavenger's next look) folded -> (a thread is born) live
+ *
+ * `folded` changes under heaps_lock, the heap's lock and common_heap.lock. While it is set, common_heap.lock guards
+ * the heap in place of the heap's own lock, so that fork takes one lock for all folded heaps. */
 #ifndef TSLAB_HEAP_HEAP_H
 #define TSLAB_HEAP_HEAP_H
 
-#include "heap/bump.h"
-#include "heap/lists.h"
+#include "heap/arena.h"
+#include "heap/counters.h"
+#include "os/lock.h"
+#include "slab/chunk.h"
+#include "slab/slab.h"
 
-/* A block of the class when the list is empty: from the depot, a slab, a dead thread's slab or a new one, which also
- * fill the list. NULL without memory. By the part's own thread. */
-HIDDEN void *heap_refill(struct part *part, unsigned class);
+/* How many blocks a list may hold grows by doubling while its thread both allocates and frees in the class, or wants
+ * back what the list was too short for, from FIRST to FULL, as long as all caps of the heap together stay within
+ * GRANTED_MOST: that is what an idle thread can hide. While a thread only frees, it is halved down to DRAIN, because
+ * each block then left behind pins a page; a refill ends that. What is more is the magazines's, until more goes on
+ * coming: docs/decisions/0018, 0020. */
+#define LIST_FIRST_BYTES (4 * KiB)
+#define LIST_FIRST       32
+#define LIST_FULL_BYTES (192 * KiB)
+#define LIST_FULL_LEAST  16   /* at least, so that a handful of buffers is a list */
+#define LIST_MOST        1500 /* so that fewer than one free in a thousand visits, and p99.9 is the fast path's */
+#define LIST_DRAIN_BYTES (16 * KiB)
+#define LIST_DRAIN       12
+#define GRANTED_MOST     (2 * MiB)
+#define IDLE_VISITS      1024 /* a class that did not visit while others did so often may be asked to give some back */
 
-/* After the fast path failed: when it did so although the list is not empty, the list is given up and its head
- * returned. */
-HIDDEN void *heap_take_bad_list(struct part *part, unsigned class);
+/* Remote frees are batched so that one compare-and-swap returns several blocks. A batch is complete when its blocks
+ * cost REMOTE_BYTES; a block costs its size, or REMOTE_LEAST if that is more: docs/decisions/0026. */
+#define REMOTE_BYTES (16 * KiB)
+#define REMOTE_LEAST 64
+#define REMOTE_MOST  256 /* so there are never more blocks */
 
-/* A block that stands twice in one of the part's lists, or was written to since it was freed; NULL when there is none.
- * By the part's own thread, at its end. */
-HIDDEN void *heap_find_double(struct part *part);
+#define LENGTH_BITS 16
+#define ROOM_ONE    ((uint32_t)1 << LENGTH_BITS)
 
-/* Tells such a block as a misuse. */
-HIDDEN void heap_tell_double(struct part *part);
+struct count {
+  uint32_t now, then;
+} ALIGNED(sizeof(uint64_t));
 
-/* Puts `block`, which the fast path refused because the list had no room, on the list after making room. Whether that
- * took more than counting what went by. */
-HIDDEN bool heap_overflow(struct part *part, unsigned class, void *block);
-
-/* Frees a block whose home is not this thread's part: it goes to its slab when its batch is complete, or at once if the
- * slab is an epoch's. `part` is the freeing thread's of epoch 0, or empty_part. */
-HIDDEN void heap_free_remote(struct part *part, struct run *slab, void *block);
-
-/* The same for the usual case, and quicker. `part` is the thread's current one, `p` lies below the frontier, in no
- * granule that is home to `part`. Returns false, and has done nothing, when the case is not the usual one: p starts no
- * block, its slab is an epoch's, or the batch would be complete. Does not look at the block: a second free is told when
- * the batch is complete. */
-INLINE bool heap_keep_remote(struct part *part, void *p) {
-  home at = LOAD_RACING(pages_homes()[granule_of(p)]);
-  unsigned class = at % PART_ALIGNMENT;
-  struct part_store *store = part->store;
-  if (TSLAB_HARDENED || !store || at == 0 || !class_starts_block((uintptr_t)p, part->inverse[class])) return false;
-  int32_t room = store->remote.room - (int32_t)max_size(class_size(class), REMOTE_LEAST);
-  if (room <= 0 || pages_run_holding(p)->epoch != 0) return false;
-  __builtin_prefetch(p, 1);
-  store->remote.room = room;
-  store_add_remote(store, p);
-  bump(&store->bins[class].remote_frees, 1);
-  return true;
+/* By its own thread. Half by half, which atomic loads keep compilers from joining: a processor does not hand a store of
+ * one half on to a load of both, which then waits until all stores before it are done, those to cold blocks too. */
+INLINE struct count count_look(const struct count *count) {
+  return (struct count){.now = __atomic_load_n(&count->now, __ATOMIC_RELAXED),
+                        .then = __atomic_load_n(&count->then, __ATOMIC_RELAXED)};
 }
 
-HIDDEN void heap_push_remote(struct part *part, unsigned class, void *block); /* counted; hardened: marked free, too */
-HIDDEN void heap_flush_remote(struct part *part); /* now; by the part's own thread */
+INLINE uint32_t count_of(unsigned room, unsigned length) { return room << LENGTH_BITS | length; }
+INLINE unsigned count_length(uint32_t count) { return count & (ROOM_ONE - 1); }
+INLINE unsigned count_room(uint32_t count) { return count >> LENGTH_BITS; }
 
-/* Moves the part's depot to the slabs, about `most` bytes of it, or what was not needed since this was last asked. From
- * any thread. Returns bytes moved. */
-HIDDEN size_t heap_flush_depot(struct part *part, size_t most);
-HIDDEN size_t heap_flush_stale(struct part *part);
-
-/* Moves the part's lists to the slabs too. By its own thread. */
-HIDDEN void heap_flush_lists(struct part *part);
-
-/* What a thread leaves behind: remote frees reach their slabs, and the lists too when no scavenger will come for them.
- * By the part's own thread, before part_release. */
-HIDDEN void heap_leave(struct part *part);
-
-/* Moves a dead thread's lists to the slabs; nothing when the part has a thread. From any thread. Returns bytes
- * moved. */
-HIDDEN size_t heap_flush_dead(struct part *part);
-
-/* Moves all that a dead thread's part holds to slabs, and those that have something to give to common_part, and settles
- * the part (heap/part.h), if it has no thread all the while. Returns bytes moved. */
-HIDDEN size_t heap_settle_dead(struct part *part);
-
-/* A large block in the part's epoch: slab/large.h's, charged and listed where there is a lifetime. */
-HIDDEN void *heap_large_alloc(struct part *part, size_t size, size_t alignment, bool *zero);
-/* `part`: the thread's of epoch 0, or empty_part. The first is quick, and false when it is not possible: then nothing
- * happened. */
-HIDDEN bool heap_large_keep(struct part *part, struct run *run);
-HIDDEN void heap_large_free(struct part *part, struct run *run);
-
-/* The epoch of the part closes, and no other thread runs on the part: its lists and depot go to the slabs, and every
- * slab without a block in use goes. Stops when `deadline_ns` is past (UINT64_MAX: no clock is read): false, to be
- * called again. */
-HIDDEN bool heap_close(struct part *part, uint64_t deadline_ns);
-
-/* The part's own thread leaves it for a while: its lists go to the slabs. */
-HIDDEN void heap_rest(struct part *part);
-
-/* The epoch of the part is destroyed or reset, and nobody runs on it: its blocks, unless it is known to be `drained`,
- * are counted as freed, and it forgets its slabs, which are the caller's: to be taken apart by heap_bury. */
-HIDDEN void heap_abandon(struct part *part, bool drained);
-
-/* Any run of an epoch whose parts were abandoned: it is counted and leads nowhere any more. */
-HIDDEN void heap_bury(struct run *run);
-
-/* In a fork child, see part.h: and slabs whose settling thread is not there are settled. */
-HIDDEN void heap_bury_others(void);
-HIDDEN void heap_count_leaked(void);
-HIDDEN void heap_freeze(bool knows_its_thread);
-
-/* What a fork child lost: blocks of classes that are neither live nor on a list, and, in one that froze, bytes of all
- * memory that lay below the frontier then. */
-struct leaked {
-  uint64_t blocks, bytes, frozen;
+/* The calls between two of these, from what they differ by: so each may have lost or gained the same as the other. */
+struct passed {
+  unsigned mallocs, frees;
 };
-extern HIDDEN struct leaked leaked;
+INLINE struct passed count_passed(uint32_t then, uint32_t now) {
+  int32_t shorter = (int16_t)(then - now); /* a list is far shorter than 2^15 */
+  unsigned frees = (then - now - (uint32_t)shorter) >> LENGTH_BITS;
+  return (struct passed){frees + (unsigned)shorter, frees};
+}
 
-/* Retires slabs in which every block is free and, of slabs that did not change since the last call (or all, when
- * `now`), the pages between live blocks. From any thread. Returns bytes that became free. */
-HIDDEN size_t heap_trim(struct part *part, bool now);
-
-/* What the part, which is active, has done and holds for one class; everything under its lock, so exact but for its
- * thread's calls of this moment. Caller holds walk_lock, as for all parts of epochs. */
-struct class_totals {
-  uint64_t allocations, frees, remote_frees, refills, overflows, cached, slabs, born, retired;
+/* Blocks of one class that left a list together. Named by index, 0 = none. */
+struct batch {
+  void *head;
+  uint16_t count, newer, older;
+  uint16_t class;
 };
-HIDDEN uint64_t heap_homeless_frees(unsigned class); /* by threads without a part, not in any part's totals */
-HIDDEN void heap_totals(struct part *part, unsigned class, struct class_totals *out);
-HIDDEN void heap_epoch_totals(unsigned class, struct class_totals *out);
+#define MAGAZINES 256
 
-HIDDEN void part_check(struct part *part);
+struct bin {
+  uint64_t allocations, frees; /* up to the last visit */
+  uint64_t remote_frees;       /* by this thread, of blocks whose owner is elsewhere */
+  uint64_t refills, overflows;
+  uint64_t last_visit; /* heap->visits then */
+  uint32_t first, last; /* slabs with something to give; those with only unlinked units last */
+  uint32_t listed, slabs, born, retired;
+  uint32_t magazine_blocks, magazine_least; /* the latter since the scavenger's last look */
+  uint32_t drained; /* blocks that the magazines let pass since a refill, or a full list that was not only freed to */
+  uint16_t newest, oldest; /* batches */
+  uint16_t cap;            /* blocks that the list should not exceed; 0 until the class is used */
+  uint8_t halvings;        /* of that cap, for now */
+  uint8_t due;             /* samples to be taken, as soon as may be; without the one that the list is detached for */
+  int32_t countdown;       /* mallocs that the list serves until one more is */
+};
+
+/* Blocks of the class in `bytes`, at least one and at most `most`. */
+INLINE unsigned blocks_in(unsigned class, size_t bytes, unsigned most) {
+  return (unsigned)min_size(max_size(bytes / class_size(class), 1), most);
+}
+
+INLINE unsigned tcache_drained_cap(unsigned class) { return blocks_in(class, LIST_DRAIN_BYTES, LIST_DRAIN); }
+
+/* How many blocks the list should not exceed now. */
+INLINE unsigned tcache_cap(const struct bin *bin, unsigned class) {
+  if (LIKELY(bin->halvings == 0)) return bin->cap;
+  return (unsigned)min_size(bin->cap, max_size((size_t)bin->cap >> bin->halvings, tcache_drained_cap(class)));
+}
+
+#define TIMED 16
+
+/* A malloc that was timed, in ticks. */
+struct timed {
+  uint64_t start;
+  uint32_t ticks;
+  uint16_t requested, usable;
+};
+
+/* What a change is about to overwrite: of a class's list, of the chunks (UNDO_CHUNKS), or nothing that could be torn.
+ * In a fork child whoever was changing it may not be there; then this is put back. */
+struct undo {
+  uint64_t was[4];
+  struct count count;
+  uint32_t class;
+};
+#define UNDO_CHUNKS  CLASSES
+#define UNDO_NOTHING (CLASSES + 1)
+
+/* One class's list may be kept detached for a moment, so that the next malloc finds none and comes to be timed
+ * (heap/sample.h). What was timed waits here for a visit of a slow path to be counted, TIMED at a time: the caller of
+ * this malloc is not to wait for that, and counting one alone would be to fetch all that it takes for one. */
+struct sampling {
+  void *detached; /* NULL: none */
+  uint8_t class;
+  bool urgent;          /* more of its class is due, or it is an epoch's: the one who is timed looks after that */
+  uint8_t timings;      /* of `timed` */
+  uint8_t held;         /* frees in a row that came to visit because the list is held */
+  uint16_t denied;      /* times that other classes wanted its turn since */
+  uint32_t gone;        /* with it from the class's counts */
+  uint32_t sequence;    /* heap/tcache.h */
+  uint64_t random;      /* heap/sample.c; 0: not begun */
+};
+
+/* What large blocks lay in that the thread freed: heap/large_cache.h. */
+#define LARGE_CACHE_BYTES  (1 * MiB)
+#define LARGE_CACHE_RUNS   (LARGE_CACHE_BYTES / GRANULE)
+#define LARGE_CACHES_BYTES (16 * MiB) /* about: of all heaps, the most that each kept since the scavenger's last look */
+struct large_cache {
+  uint32_t granules;               /* of all; read without the lock, too */
+  uint32_t most;                   /* granules, and */
+  uint16_t count, least;           /* runs, and how few there were, since the scavenger's last look */
+  uint32_t runs[LARGE_CACHE_RUNS]; /* the newest last */
+};
+
+/* What a thread keeps between two epochs: heap/chunk_cache.h. */
+struct chunk_cache {
+  uint32_t newest, oldest; /* chunks, by granule, through next and previous */
+  uint32_t count, least;   /* chunks, and how few there were since the scavenger's last look */
+  uint32_t claimed;        /* granules of the reserve that are claimed for them */
+  uint32_t epoch_granules;          /* granules that are claimed for the thread's cached epoch, */
+  uint32_t cached_epoch;       /* and which epoch that is, by index; 0: none */
+  uint64_t cached_seen;     /* that epoch's id at the scavenger's last look, if it was open */
+};
+
+/* Blocks of other heaps that this heap's thread freed and that wait in `remote_blocks` to go to their slabs together.
+ * Their lines are in another processor's cache, so nothing looks at a block until the batch is complete. Its thread's
+ * alone. */
+struct remote {
+  int32_t room; /* bytes that blocks may still cost; 0 and no blocks in an epoch's heap, whose end must not wait */
+  uint32_t count;
+};
+_Static_assert(REMOTE_MOST * REMOTE_LEAST >= REMOTE_BYTES, "a complete batch has room");
+
+/* Leads the scavenger to a heap. Its memory stays, whatever becomes of the heap's. */
+struct notice {
+  struct heap *_Atomic heap; /* of an epoch's store: whose it is; NULL: nobody's */
+  struct notice *next;
+  atomic_bool is_given;
+};
+
+/* A heap has one of these as soon as its first list is filled: heap/store.h. A heap that only fills chunks, as that of
+ * most requests, never does. */
+struct heap_store {
+  struct stored *stored; /* of an epoch's heap: where it is listed */
+  struct notice *notice;
+  uint32_t restless_slabs;  /* listed slabs that the scavenger must look at again; the scavenger's */
+  uint32_t unlisted_slabs;  /* taken off their list by a thread that gives back some of their pages; under the lock */
+  struct bin bins[CLASSES];
+  struct large_cache large;
+  struct chunk_cache chunks;
+  struct timed timed[TIMED]; /* sampling.timings of them */
+  uint64_t first_use_bytes;  /* of blocks that left a slab for the first time since their pages were untouched */
+  struct remote remote;
+  struct batch magazines[MAGAZINES];    /* behind the rest: few of them are used, so most of this is not resident */
+  void *remote_blocks[REMOTE_MOST]; /* and most threads touch none of these */
+} ALIGNED(CACHE_LINE);
+HIDDEN extern const struct bin no_bin; /* the bins of a heap without one */
+
+/* The block comes first: a child that is born in a signal handler in the middle of this looks at all blocks. */
+INLINE void store_add_remote(struct heap_store *store, void *block) {
+  store->remote_blocks[store->remote.count] = block;
+  __atomic_store_n(&store->remote.count, store->remote.count + 1, __ATOMIC_RELEASE);
+}
+
+#define HEAP_ALIGNMENT CACHE_LINE
+
+/* An open epoch costs one of these for each thread that was inside, so its size counts. */
+struct heap {
+  void *list[CLASSES]; /* first: an element's address then needs no addition of its own */
+  struct count count[CLASSES];
+  uint64_t inverse[CLASSES];
+  struct sampling sampling;
+
+  struct bump { /* heap/bump.h; of an epoch's heap; its thread's alone, but for `end` */
+    char *at, *end, *start;  /* the next block, and the current chunk */
+    uintptr_t starts, freed; /* the current chunk's bits: heap/bump.h */
+    struct run *chunk;
+    uint32_t count, gone;        /* blocks handed out from the current chunk, and freed by this thread */
+    uint64_t allocations;        /* in chunks that were emptied, ever */
+    bool off;                    /* turned to slabs */
+    bool armed;                  /* `end` is where the next block would start, for that one to be sampled */
+    uint64_t sealed;             /* blocks handed out in chunks that this heap filled or left */
+  } bump ALIGNED(CACHE_LINE);
+  _Atomic uint32_t entered;   /* how often the thread is inside the epoch: epoch/scope.h */
+  uint32_t index;
+  struct thread *thread;      /* whose it is while live; NULL for nobody's */
+  struct arena *arena;  /* NULL: epoch 0. Changes only while no thread has the heap and no slab is its own */
+  struct counters *counters; /* of its thread; of a heap that serves nobody, of the last one */
+  struct heap *next_of_epoch; /* heaps of an epoch; the epoch's lock */
+
+  struct lock lock ALIGNED(CACHE_LINE);
+  union {
+    struct { /* of an epoch: */
+      uint64_t before; /* tcache_handed_out() when it began to serve the epoch */
+      uint64_t lost;   /* what its lists handed out and others freed, before it began to */
+    };
+    struct {
+      struct heap *next_active, *previous_active; /* of a thread: active_heaps; under heaps_lock */
+    };
+  };
+  _Atomic uint32_t slab_granules; /* of all its slabs */
+  struct heap *plain; /* its thread's heap for epoch 0, which has the thread's chunk cache; as `counters` */
+  bool of_epochs; /* one after the other; else of threads, for epoch 0. Never changes */
+  bool live;              /* a thread has it */
+  bool closing;           /* its epoch is: no slab stays once it is empty */
+  unsigned victim;        /* class whose cap shrinks next in favour of another */
+  uint16_t free_magazine;    /* chain of unused batches through `older` */
+  uint16_t unused_magazine;  /* batches from here on were never used */
+  bool pooled;            /* it waits for another thread; under heaps_lock */
+  bool folded;           /* see above */
+  uint32_t generation;    /* of processes, when it was folded: a fork child does not take the locks of folded heaps */
+  size_t magazine_bytes;
+  size_t granted_bytes;   /* all caps */
+  uint64_t visits, seen_visits; /* slow path entries now and at the scavenger's last look */
+  uint64_t served, freed;       /* mallocs and frees of all classes up to their last visits */
+  uint64_t opened;              /* classes that have a cap, one bit each */
+  struct undo undo;
+  struct heap *next_heap; /* every heap ever made; never changes once set */
+  struct heap *next_dead; /* the pool, or the blank ones of a granule; under heaps_lock */
+  struct heap_store *store; /* NULL: none yet */
+  struct bin *bins;       /* the store's */
+  struct batch *magazines;
+  struct quarantine *quarantine; /* heap/quarantine.h; its thread's alone */
+} ALIGNED(HEAP_ALIGNMENT);
+_Static_assert(sizeof(struct heap) <= 1664, "one block's data page, its part and its chunk's tables: 2 KiB and a page");
+_Static_assert(CLASSES <= 64, "a bit for each");
+_Static_assert(CLASSES <= HEAP_ALIGNMENT, "a class fits into a part's low address bits");
+
+/* Gives a store to a heap that has none. False without memory. By the heap's own thread. */
+HIDDEN COLD bool heap_make_store(struct heap *heap);
+INLINE bool heap_has_store(const struct heap *heap) {
+  return __atomic_load_n(&heap->store, __ATOMIC_ACQUIRE) != NULL; /* pairs with heap_make_store */
+}
+
+/* From any thread, without the heap's lock. */
+INLINE const struct bin *heap_bin(const struct heap *heap, unsigned class) {
+  const struct heap_store *store = __atomic_load_n(&heap->store, __ATOMIC_ACQUIRE);
+  return store ? &store->bins[class] : &no_bin;
+}
+
+/* What a thread has that has none: its lists are empty and its address is no owner's, so every call takes the slow
+ * path. */
+HIDDEN extern struct heap empty_heap;
+
+/* The heap of slabs that belong to no thread. No thread allocates from it directly. Its lock is taken after any other
+ * heap's. */
+HIDDEN extern struct heap common_heap;
+HIDDEN extern bool common_begun; /* common_heap is in the list of active heaps; under heaps_lock */
+HIDDEN void heap_begin_common(void); /* before its first use; again: nothing */
+HIDDEN extern uint32_t folded_slabs[CLASSES]; /* the full slabs of folded heaps; under common_heap.lock */
+
+/* All heaps of threads but common_heap, newest first. The list only grows. */
+HIDDEN extern struct heap *_Atomic all_heaps;
+HIDDEN extern _Atomic uint32_t heaps_here; /* of threads, ever; and of epochs, whose memory is there */
+
+/* All heaps of epochs whose memory is there. Caller holds walk_lock, or heaps_lock: under both of them memory of heaps
+ * goes back to the system. */
+HIDDEN struct heap *heaps_first_of_epochs(void);
+HIDDEN struct heap *heaps_next_of_epochs(struct heap *heap);
+
+/* What heaps of epochs had handed out in chunks, and how often their locks were taken, before their memory went back.
+ * Under walk_lock. */
+HIDDEN extern uint64_t heaps_folded_bumped;
+HIDDEN extern struct lock_totals heaps_folded_locks;
+HIDDEN extern struct lock heaps_lock;
+
+/* common_heap and every heap of a thread that is not folded. Whoever walks the list holds walk_lock or heaps_lock: a
+ * heap leaves it under both. walk_lock is taken before heaps_lock. No malloc, free or end of an epoch waits for it. */
+HIDDEN extern struct heap *_Atomic active_heaps;
+HIDDEN extern struct lock walk_lock;
+
+/* The list of notices of heaps that the scavenger looks at in its next round. Any thread adds to it, the scavenger
+ * takes it whole. */
+HIDDEN extern struct notice *_Atomic notices;
+HIDDEN void heap_notice_first(struct notice *notice);
+/* The heap has, or did, something that the scavenger should look at. What it has was put there under the lock that the
+ * caller holds: then the scavenger, which clears `is_given` before it takes that lock, cannot miss it. */
+INLINE void heap_notice(struct heap *heap) {
+  struct notice *notice = heap->store->notice;
+  if (UNLIKELY(!atomic_load_explicit(&notice->is_given, memory_order_relaxed))) heap_notice_first(notice);
+}
+
+HIDDEN extern _Atomic unsigned unfolded_heaps; /* of dead threads, in the pool and not folded */
+HIDDEN extern struct heap *_Atomic last_dead_heap; /* a hint: the last that came to the pool, until it is folded */
+HIDDEN extern _Atomic unsigned live_heaps; /* that a thread has */
+HIDDEN extern unsigned heaps_given_up;     /* whose lists were lost, in a fork child */
+
+/* In a fork child, of a thread that may not be there: the chunk that it filled. NULL when it was just leaving it, for
+ * then the granule may be anything by now. */
+INLINE struct run *heap_chunk(const struct heap *heap) {
+  struct run *chunk = heap->bump.chunk;
+  bool has = chunk && chunk->kind == RUN_CHUNK && atomic_load_explicit(&chunk->heap, memory_order_relaxed) == heap;
+  return has ? chunk : NULL;
+}
+
+/* Around a change of several numbers that a reader must see as one: a class's totals, its count and heap->served, or
+ * those of the chunks. What changes in between is stored with release and loaded with acquire: who sees a change sees
+ * the odd sequence before it, and who sees that sees what there is to undo. The fast path changes some of these numbers
+ * alone, by plain stores: the fence at the end lets nobody see one of those, or the next undo, before the change. By
+ * the heap's own thread. */
+INLINE void heap_begin_change(struct heap *heap, struct undo undo) {
+  heap->undo = undo;
+  __atomic_store_n(&heap->sampling.sequence, heap->sampling.sequence + 1, __ATOMIC_RELEASE);
+}
+INLINE void heap_begin_list_change(struct heap *heap, unsigned class) {
+  const struct bin *bin = &heap->bins[class];
+  struct undo undo = {.count = count_look(&heap->count[class]), .class = class};
+  undo.was[0] = __atomic_load_n(&bin->allocations, __ATOMIC_RELAXED); /* alone, as there */
+  undo.was[1] = __atomic_load_n(&bin->frees, __ATOMIC_RELAXED);
+  undo.was[2] = heap->served;
+  undo.was[3] = heap->freed;
+  heap_begin_change(heap, undo);
+}
+INLINE void heap_begin_one_store(struct heap *heap) { /* and what only readers put together with it */
+  heap->undo.class = UNDO_NOTHING;
+  __atomic_store_n(&heap->sampling.sequence, heap->sampling.sequence + 1, __ATOMIC_RELEASE);
+}
+INLINE void heap_begin_chunk_change(struct heap *heap) {
+  const struct bump *bump = &heap->bump;
+  heap_begin_change(heap, (struct undo){{bump->allocations, bump->sealed, bump->count, 0}, {0, 0}, UNDO_CHUNKS});
+}
+INLINE void heap_end_change(struct heap *heap) {
+  __atomic_store_n(&heap->sampling.sequence, heap->sampling.sequence + 1, __ATOMIC_RELEASE); /* and even after all */
+  FENCE_STORES();
+}
+INLINE uint32_t heap_begin_look(const struct heap *heap) {
+  return __atomic_load_n(&heap->sampling.sequence, __ATOMIC_ACQUIRE);
+}
+/* Whether nothing changed since, so that what was loaded, with acquire, is whole. */
+INLINE bool heap_end_look(const struct heap *heap, uint32_t begun) {
+  return begun % 2 == 0 && __atomic_load_n(&heap->sampling.sequence, __ATOMIC_RELAXED) == begun;
+}
+/* After a look that failed. The thread that makes the change may not be there in a child; elsewhere it may have a lower
+ * priority than this one and wait for its processor, so the readers that look again and again rest. */
+HIDDEN COLD void heap_look_again(unsigned *looks);
+
+/* Blocks that it handed out in chunks; from any thread. */
+INLINE uint64_t heap_bumped(const struct heap *heap) {
+  for (unsigned looks = 0;; heap_look_again(&looks)) {
+    uint32_t begun = heap_begin_look(heap);
+    uint64_t bumped = __atomic_load_n(&heap->bump.allocations, __ATOMIC_ACQUIRE) +
+                      __atomic_load_n(&heap->bump.sealed, __ATOMIC_ACQUIRE) +
+                      __atomic_load_n(&heap->bump.count, __ATOMIC_ACQUIRE);
+    if (heap_end_look(heap, begun)) return bumped;
+  }
+}
+
+INLINE bool heap_has_slabs(const struct heap *heap) {
+  return atomic_load_explicit(&heap->slab_granules, memory_order_relaxed) != 0;
+}
+
+/* The lock that guards the heap now. */
+INLINE struct lock *heap_guard(struct heap *heap) {
+  return UNLIKELY(LOAD_RACING(heap->folded)) ? &common_heap.lock : &heap->lock;
+}
+/* Takes the heap's guard. Returns it. */
+HIDDEN struct lock *heap_lock(struct heap *heap);
+
+/* Folds a heap that waits in the pool and holds nothing any more. False when it does not or holds something. */
+HIDDEN bool heap_fold(struct heap *heap);
+
+/* A dead thread's heap, or a new one. NULL without memory. */
+HIDDEN struct heap *heap_acquire(void);
+
+/* The heap goes to the pool, lists and all. By its own thread, at its end. */
+HIDDEN void heap_release(struct heap *heap);
+
+/* The same for an epoch: a heap without a slab or block. heap_give_back needs it so again. These lie HEAP_SPAN to a
+ * granule. SPANS_KEPT of the granules without one in use are kept; the memory of others goes back to the system. */
+#define HEAP_SPAN  (GRANULE / sizeof(struct heap))
+#define SPANS_KEPT 3
+HIDDEN struct heap *heap_take_blank(struct arena *arena);
+HIDDEN void heap_give_back(struct heap *heap);
+
+/* Gives back the memory of granules that are kept, as far as they were not needed since this was last called, or of all
+ * of them. Returns bytes. */
+HIDDEN size_t heaps_trim(bool all);
+
+/* The running thread as the epochs know it (epoch/scope.h); NULL before its birth. Here because fork asks whose heaps
+ * are whose. */
+extern HIDDEN __thread struct thread *current_thread __attribute__((tls_model("initial-exec")));
+
+/* What front/thread.c knows of it besides; here because what is thread-local must lie close together, to be small. The
+ * second is how many blocks of others it freed before it had a heap. */
+enum {
+  HEAP_IS_KEPT, /* until the key's destructor; or there is none yet */
+  HEAP_ENDED,   /* the destructor ran: a call that needs a heap has one for its time */
+  HEAP_REVIVED, /* a call of epochs came later: the heap is kept until the thread is in no scope */
+};
+extern HIDDEN __thread uint8_t thread_heap_state __attribute__((tls_model("initial-exec")));
+extern HIDDEN __thread uint8_t thread_frees_unborn __attribute__((tls_model("initial-exec")));
+
+/* In a fork child, by its one thread, every lock free: the heaps of threads that it does not have give up their lists,
+ * and serve the next. Or, in a child that may have copied a heap half written, they serve nobody, and no heap leads to
+ * a slab any more; when the thread may be another than the one that forked, `knows_its_thread` is false, and the lists
+ * of all stay. */
+HIDDEN void heaps_retire_others(void);
+HIDDEN void heaps_freeze(bool knows_its_thread);
+
+INLINE pagemap_entry heap_entry(const struct heap *heap, unsigned class) { return (uintptr_t)heap | class; }
+
+/* The class of which the owner is this heap's; CLASSES or more when it is another's or none. */
+INLINE uintptr_t heap_class_of(const struct heap *heap, pagemap_entry h) { return h ^ (uintptr_t)heap; }
 
 #endif

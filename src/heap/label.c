@@ -1,4 +1,4 @@
-/* label: see label.h.                                                                                floor: heap */
+/* label: see label.h.                                                                               floor: heap */
 #include "heap/label.h"
 
 #include <string.h>
@@ -12,10 +12,10 @@ static struct {
   _Atomic uint32_t made;        /* and row 0 */
   _Atomic bool full;            /* and a label found no row */
   _Atomic uint16_t slots[SLOTS]; /* row by hash; 0: none */
-} own;
+} state;
 
-bool labels_has_others(void) { return atomic_load_explicit(&own.full, memory_order_relaxed); }
-uint32_t labels_made(void) { return atomic_load_explicit(&own.made, memory_order_acquire) + 1; }
+bool labels_has_others(void) { return atomic_load_explicit(&state.full, memory_order_relaxed); }
+uint32_t labels_made(void) { return atomic_load_explicit(&state.made, memory_order_acquire) + 1; }
 
 /* FNV-1a (Fowler, Noll, Vo). */
 static uint32_t hash_of(const char *text) {
@@ -28,7 +28,7 @@ static uint32_t hash_of(const char *text) {
 static uint32_t find(const char *text, uint32_t *slot) {
   for (uint32_t i = hash_of(text);; i++) {
     *slot = i % SLOTS;
-    uint16_t row = atomic_load_explicit(&own.slots[*slot], memory_order_acquire); /* pairs with the store below */
+    uint16_t row = atomic_load_explicit(&state.slots[*slot], memory_order_acquire); /* pairs with the store below */
     if (row == 0 || strcmp(labels[row].text, text) == 0) return row;
   }
 }
@@ -36,15 +36,15 @@ static uint32_t find(const char *text, uint32_t *slot) {
 static uint32_t make(const char *text) {
   uint32_t slot;
   lock_take(&labels_lock);
-  uint32_t row = find(text, &slot), made = atomic_load_explicit(&own.made, memory_order_relaxed);
+  uint32_t row = find(text, &slot), made = atomic_load_explicit(&state.made, memory_order_relaxed);
   if (row == 0 && made + 1 < LABELS) {
     row = made + 1;
     memcpy(labels[row].text, text, strlen(text) + 1);
-    atomic_store_explicit(&own.slots[slot], (uint16_t)row, memory_order_release);
-    atomic_store_explicit(&own.made, row, memory_order_release);
+    atomic_store_explicit(&state.slots[slot], (uint16_t)row, memory_order_release);
+    atomic_store_explicit(&state.made, row, memory_order_release);
   } else if (row == 0) {
     row = LABEL_OTHERS;
-    atomic_store_explicit(&own.full, true, memory_order_relaxed);
+    atomic_store_explicit(&state.full, true, memory_order_relaxed);
   }
   lock_release(&labels_lock);
   return row;

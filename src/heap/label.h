@@ -1,11 +1,11 @@
-/* label: what the epochs of one label did, those that ended included.                                floor: heap
+/* label: what the epochs of one label did, those that ended included.                               floor: heap
  *
  * Row 0 is for epochs without a label, the last for all labels past the first LABELS. A row is never given up.
  * Threads: all numbers are atomic; a label never changes once its row can be found. */
 #ifndef TSLAB_HEAP_LABEL_H
 #define TSLAB_HEAP_LABEL_H
 
-#include "heap/tally.h"
+#include "heap/counters.h"
 
 #define LABELS       256
 #define LABEL_BYTES  64

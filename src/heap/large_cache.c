@@ -1,10 +1,10 @@
-/* large_cache: see large_cache.h.                                                                    floor: heap */
+/* large_cache: see large_cache.h.                                                                   floor: heap */
 #include "heap/large_cache.h"
 
 #include "base/options.h"
 #include "pages/pages.h"
 
-/* Granules. Added to only when a part keeps more than it did since the scavenger's last look, so that threads that take
+/* Granules. Added to only when a heap keeps more than it did since the scavenger's last look, so that threads that take
  * and free by turns do not meet here. */
 static _Atomic size_t total;
 
@@ -27,14 +27,14 @@ static struct run *take_at(struct large_cache *cache, unsigned at) {
   return run;
 }
 
-struct run *large_cache_take(struct part *part, size_t granules) {
-  struct large_cache *cache = &part->store->large;
+struct run *large_cache_take(struct heap *heap, size_t granules) {
+  struct large_cache *cache = &heap->store->large;
   struct run *run = NULL;
   if (LOAD_RACING(cache->granules) < granules) return NULL;
-  lock_take(&part->lock);
+  lock_take(&heap->lock);
   for (unsigned at = cache->count; at-- > 0 && !run;)
     if (pages.runs[cache->runs[at]].granules == granules) run = take_at(cache, at);
-  lock_release(&part->lock);
+  lock_release(&heap->lock);
   return run;
 }
 
@@ -49,7 +49,7 @@ static size_t give_back(struct run *const *runs, unsigned count) {
 
 void large_cache_suspend(void) { STORE_RACING(suspended, LARGE_CACHE_SUSPENDED); }
 
-/* Granules that the part may keep: what it kept before, and of what all may keep the rest. */
+/* Granules that the heap may keep: what it kept before, and of what all may keep the rest. */
 static size_t share(const struct large_cache *cache) {
   if (UNLIKELY(LOAD_RACING(suspended) != 0)) return 0;
   size_t all = atomic_load_explicit(&total, memory_order_relaxed), most = LARGE_CACHES_BYTES >> GRANULE_SHIFT;
@@ -62,13 +62,13 @@ static bool is_wanted(const struct run *run, size_t most) {
   return !TSLAB_HARDENED && !run->moved && run->granules <= most;
 }
 
-bool large_cache_has_room(const struct part *part, const struct run *run) {
-  const size_t most = share(&part->store->large);
-  return is_wanted(run, most) && LOAD_RACING(part->store->large.granules) + run->granules <= most;
+bool large_cache_has_room(const struct heap *heap, const struct run *run) {
+  const size_t most = share(&heap->store->large);
+  return is_wanted(run, most) && LOAD_RACING(heap->store->large.granules) + run->granules <= most;
 }
 
-bool large_cache_make_room(struct part *part, const struct run *run) {
-  struct large_cache *cache = &part->store->large;
+bool large_cache_make_room(struct heap *heap, const struct run *run) {
+  struct large_cache *cache = &heap->store->large;
   struct run *going[LARGE_CACHE_RUNS];
   unsigned count = 0;
   const size_t most = share(cache);
@@ -77,40 +77,40 @@ bool large_cache_make_room(struct part *part, const struct run *run) {
     if (UNLIKELY(left != 0)) STORE_RACING(suspended, left - 1);
     return false;
   }
-  lock_take(&part->lock);
+  lock_take(&heap->lock);
   while (cache->granules + run->granules > most) going[count++] = take_at(cache, 0);
-  lock_release(&part->lock);
+  lock_release(&heap->lock);
   give_back(going, count);
   return true;
 }
 
-void large_cache_put(struct part *part, struct run *run) {
-  struct large_cache *cache = &part->store->large;
-  lock_take(&part->lock); /* here a child finds out that it is one, and that its memory is frozen */
+void large_cache_put(struct heap *heap, struct run *run) {
+  struct large_cache *cache = &heap->store->large;
+  lock_take(&heap->lock); /* here a child finds out that it is one, and that its memory is frozen */
   if (!pages_is_frozen(run)) {
     STORE_RACING(run->kind, RUN_RESERVED);
     cache->runs[cache->count++] = (uint32_t)run_index(run);
     STORE_RACING(cache->granules, cache->granules + run->granules);
     if (cache->granules > cache->most) set_most(cache, cache->granules);
-    part_notice(part);
+    heap_notice(heap);
   }
-  lock_release(&part->lock);
+  lock_release(&heap->lock);
 }
 
-size_t large_cache_flush(struct part *part, bool all) {
-  if (part->of_epochs || !part_has_store(part)) return 0;
-  struct large_cache *cache = &part->store->large;
+size_t large_cache_flush(struct heap *heap, bool all) {
+  if (heap->of_epochs || !heap_has_store(heap)) return 0;
+  struct large_cache *cache = &heap->store->large;
   struct run *going[LARGE_CACHE_RUNS];
-  lock_take(&part->lock);
+  lock_take(&heap->lock);
   unsigned count = all ? cache->count : cache->least;
   for (unsigned i = 0; i < count; i++) going[i] = take_at(cache, 0);
   cache->least = cache->count;
   set_most(cache, cache->granules);
-  lock_release(&part->lock);
+  lock_release(&heap->lock);
   return give_back(going, count);
 }
 
-void large_cache_forget(struct part *part) {
+void large_cache_forget(struct heap *heap) {
   atomic_store_explicit(&total, 0, memory_order_relaxed);
-  part->store->large = (struct large_cache){.count = 0};
+  heap->store->large = (struct large_cache){.count = 0};
 }

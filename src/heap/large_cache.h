@@ -1,43 +1,43 @@
-/* large_cache: runs of large blocks that a thread freed, kept for its next ones.                      floor: heap
+/* large_cache: runs of large blocks that a thread freed, kept for its next ones.                    floor: heap
  *
  * A program that takes a buffer for each message frees one and asks for the same again. From the pages that is two cuts
  * and joins of free memory under the one lock that all threads share; from here two looks at a few numbers under a lock
  * that mostly nobody else wants. What stood still since the scavenger's last look goes back to the pages.
  *
  * A run in here is RUN_RESERVED, so a second free of its block is named, and no neighbour joins it.
- * Threads: under part->lock. Only parts of epoch 0 have any. */
+ * Threads: under heap->lock. Only heaps of epoch 0 have any. */
 #ifndef TSLAB_HEAP_LARGE_CACHE_H
 #define TSLAB_HEAP_LARGE_CACHE_H
 
-#include "heap/part.h"
+#include "heap/heap.h"
 
-/* The run of exactly so many granules that came last, RUN_RESERVED; NULL: none. By the part's thread. */
-HIDDEN struct run *large_cache_take(struct part *part, size_t granules);
+/* The run of exactly so many granules that came last, RUN_RESERVED; NULL: none. By the heap's thread. */
+HIDDEN struct run *large_cache_take(struct heap *heap, size_t granules);
 
 /* Whether the run of a large block of epoch 0 may be put; after the second, in whose course the oldest go back. By the
- * part's thread. */
-HIDDEN bool large_cache_has_room(const struct part *part, const struct run *run);
-HIDDEN bool large_cache_make_room(struct part *part, const struct run *run);
+ * heap's thread. */
+HIDDEN bool large_cache_has_room(const struct heap *heap, const struct run *run);
+HIDDEN bool large_cache_make_room(struct heap *heap, const struct run *run);
 
-/* Keeps the run of a buried block, for which there is room. By the part's thread. */
-HIDDEN void large_cache_put(struct part *part, struct run *run);
+/* Keeps the run of a retired block, for which there is room. By the heap's thread. */
+HIDDEN void large_cache_put(struct heap *heap, struct run *run);
 
 /* Gives back what stood still since this was asked last, or all. Returns bytes. From any thread. */
-HIDDEN size_t large_cache_flush(struct part *part, bool all);
+HIDDEN size_t large_cache_flush(struct heap *heap, bool all);
 
 /* Memory was refused: the next frees, of whatever thread, are for all, or a process at its limit would be refused again
  * and again what its threads keep by turns. From any thread. */
 #define LARGE_CACHE_SUSPENDED 1000000 /* frees: about a second of a thread that does nothing else */
 HIDDEN void large_cache_suspend(void);
 
-/* In a fork child, whose memory is frozen: what the part kept is nobody's. */
-HIDDEN void large_cache_forget(struct part *part);
+/* In a fork child, whose memory is frozen: what the heap kept is nobody's. */
+HIDDEN void large_cache_forget(struct heap *heap);
 
-/* Of all parts: bytes, the most that each kept at a time since it was asked last to give back what stood still. */
+/* Of all heaps: bytes, the most that each kept at a time since it was asked last to give back what stood still. */
 HIDDEN size_t large_cache_total(void);
 
-INLINE size_t large_cache_bytes(const struct part *part) {
-  return part_has_store(part) ? (size_t)LOAD_RACING(part->store->large.granules) << GRANULE_SHIFT : 0;
+INLINE size_t large_cache_bytes(const struct heap *heap) {
+  return heap_has_store(heap) ? (size_t)LOAD_RACING(heap->store->large.granules) << GRANULE_SHIFT : 0;
 }
 
 #endif

@@ -1,9 +1,9 @@
-/* misuse: see misuse.h.                                                                              floor: heap */
+/* misuse: see misuse.h.                                                                             floor: heap */
 #include "heap/misuse.h"
 
 #include "base/log.h"
 #include "base/options.h"
-#include "heap/lifetime.h"
+#include "heap/arena.h"
 #include "os/lock.h"
 #include "slab/chunk.h"
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static const char *chunk_text(char *out, size_t capacity, size_t size) {
  * A fresh epoch on fresh memory gets none. */
 static const char *stale_text(const struct run *run, const char *text) {
   if (!run->epoch) return "";
-  return run->was == CHUNK_WAS || !lifetime_at(run->epoch)->novel ? text : "";
+  return run->was == CHUNK_WAS || !arena_at(run->epoch)->first_of_label ? text : "";
 }
 
 static void say_freed(const char *call, const void *p, const char *what, const char *end) {

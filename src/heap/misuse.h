@@ -1,4 +1,4 @@
-/* misuse: calls with a pointer that no call may have, named.                                         floor: heap */
+/* misuse: calls with a pointer that no call may have, named.                                        floor: heap */
 #ifndef TSLAB_HEAP_MISUSE_H
 #define TSLAB_HEAP_MISUSE_H
 

@@ -1,9 +1,9 @@
-/* quarantine: see quarantine.h.                                                                      floor: heap */
+/* quarantine: see quarantine.h.                                                                     floor: heap */
 #include "heap/quarantine.h"
 
 #include "base/options.h"
-#include "heap/heap.h"
-#include "heap/lists.h"
+#include "heap/refill.h"
+#include "heap/tcache.h"
 #include "heap/misuse.h"
 #include <string.h>
 
@@ -37,38 +37,38 @@ static size_t find_change(void *block, size_t size) {
   return at;
 }
 
-static void leave(struct part *part, uintptr_t entry) {
+static void leave(struct heap *heap, uintptr_t entry) {
   void *block = (void *)(entry & ~(uintptr_t)1);
   unsigned class = pages_run_of(block)->class;
   bool is_own = block == (void *)entry, is_ours = (uintptr_t)block_words(block)[1] == block_waiting_key(block);
   size_t size = class_size(class), at = find_change(block, size);
-  if (is_own) part->quarantine->own[class]--;
+  if (is_own) heap->quarantine->own[class]--;
   if (!is_ours) { /* it left before, so it was freed twice, or its key is gone, and with it what says that it was not */
-    if (is_own) list_lose(part, class, 1);
+    if (is_own) tcache_lose(heap, class, 1);
     misuse_freed(block);
     return;
   }
   if (at < size) misuse_written(block, at);
   block_mark_free(block);
   if (is_own) {
-    block_link(block, part->list[class]);
-    part->list[class] = block;
+    block_link(block, heap->list[class]);
+    heap->list[class] = block;
   } else {
-    heap_push_remote(part, class, block);
+    heap_push_remote(heap, class, block);
   }
 }
 
-static void leave_all(struct part *part, uintptr_t *batch, unsigned count) {
+static void leave_all(struct heap *heap, uintptr_t *batch, unsigned count) {
   uint64_t sequence = secret_draw();
   for (; count > 0; count--) {
     unsigned i = secret_below(&sequence, count);
-    leave(part, batch[i]);
+    leave(heap, batch[i]);
     batch[i] = batch[count - 1];
   }
 }
 
-static void shrink(struct part *part, size_t bytes, unsigned blocks) {
-  struct quarantine *ring = part->quarantine;
+static void shrink(struct heap *heap, size_t bytes, unsigned blocks) {
+  struct quarantine *ring = heap->quarantine;
   while (ring->bytes > bytes || ring->count > blocks) {
     uintptr_t batch[BATCH];
     unsigned count = 0;
@@ -78,32 +78,32 @@ static void shrink(struct part *part, size_t bytes, unsigned blocks) {
       ring->count--;
       ring->bytes -= class_size(pages_run_of((void *)entry)->class);
     }
-    leave_all(part, batch, count);
+    leave_all(heap, batch, count);
   }
 }
 
 /* An eighth at a time, so that there is something to shuffle. */
-INLINE void shrink_if_full(struct part *part) {
-  const struct quarantine *ring = part->quarantine;
+INLINE void shrink_if_full(struct heap *heap) {
+  const struct quarantine *ring = heap->quarantine;
   if (UNLIKELY(ring->bytes > options.quarantine_bytes || ring->count == QUARANTINE_MOST))
-    shrink(part, options.quarantine_bytes / 8 * 7, QUARANTINE_MOST / 8 * 7);
+    shrink(heap, options.quarantine_bytes / 8 * 7, QUARANTINE_MOST / 8 * 7);
 }
 
-void quarantine_enter(struct part *part, unsigned class, void *block) {
-  enter(part->quarantine, class, block, 0);
-  part->quarantine->own[class]++;
-  shrink_if_full(part);
+void quarantine_enter(struct heap *heap, unsigned class, void *block) {
+  enter(heap->quarantine, class, block, 0);
+  heap->quarantine->own[class]++;
+  shrink_if_full(heap);
 }
 
-void quarantine_enter_remote(struct part *part, unsigned class, void *block) {
-  enter(part->quarantine, class, block, 1);
-  shrink_if_full(part);
+void quarantine_enter_remote(struct heap *heap, unsigned class, void *block) {
+  enter(heap->quarantine, class, block, 1);
+  shrink_if_full(heap);
 }
 
-void quarantine_empty(struct part *part) { shrink(part, 0, 0); }
+void quarantine_empty(struct heap *heap) { shrink(heap, 0, 0); }
 
-void quarantine_count_remote(const struct part *part, uint64_t count[CLASSES]) {
-  const struct quarantine *ring = part->quarantine;
+void quarantine_count_remote(const struct heap *heap, uint64_t count[CLASSES]) {
+  const struct quarantine *ring = heap->quarantine;
   for (unsigned i = 0; i < ring->count; i++) {
     uintptr_t entry = ring->blocks[(ring->first + i) % QUARANTINE_MOST];
     if (entry & 1) count[pages_run_of((void *)entry)->class]++;

@@ -1,13 +1,13 @@
-/* sample: see sample.h.                                                                              floor: heap */
+/* sample: see sample.h.                                                                             floor: heap */
 #include "heap/sample.h"
 
 #include "base/options.h"
 #include "heap/bump.h"
 #include "heap/label.h"
-#include "heap/lists.h"
+#include "heap/tcache.h"
 
 const char path_names[PATHS][16] = {
-    [PATH_FAST] = "fast",         [PATH_DEPOT] = "depot",       [PATH_SLAB] = "slab",
+    [PATH_FAST] = "fast",         [PATH_MAGAZINE] = "magazine",       [PATH_SLAB] = "slab",
     [PATH_REMOTE] = "remote",     [PATH_ADOPTED] = "adopted",   [PATH_FRESH] = "fresh",
     [PATH_RESERVE] = "reserve",   [PATH_RUN] = "run",           [PATH_MAP] = "map",
     [PATH_LARGE] = "large",       [PATH_DAMAGED] = "damaged",   [PATH_BIRTH] = "birth",
@@ -40,31 +40,31 @@ static uint32_t geometric(uint64_t *state, size_t mean) {
 }
 
 uint32_t sample_below(uint32_t bound) {
-  return (uint32_t)((uint64_t)random_of(&tally_here()->random) * bound >> 32);
+  return (uint32_t)((uint64_t)random_of(&counters_here()->random) * bound >> 32);
 }
 
-/* The part has numbers of its own, on a line that a visit has at hand. */
-int32_t sample_draw(struct part *part) {
-  uint64_t *state = &part->sampling.random;
-  if (UNLIKELY(*state == 0)) *state = (uint64_t)random_of(&tally_here()->random) << 32 | 1;
+/* The heap has numbers of its own, on a line that a visit has at hand. */
+int32_t sample_draw(struct heap *heap) {
+  uint64_t *state = &heap->sampling.random;
+  if (UNLIKELY(*state == 0)) *state = (uint64_t)random_of(&counters_here()->random) << 32 | 1;
   return options.sample ? (int32_t)geometric(state, options.sample) : INT32_MAX;
 }
 
-static bool draws_cpu(struct tally *tally) {
+static bool draws_cpu(struct counters *counters) {
   if (!options.sample_cpu) return false;
-  if (tally->cpu_countdown > 1 && tally->cpu_countdown <= INT32_MAX) {
-    tally->cpu_countdown--;
+  if (counters->cpu_countdown > 1 && counters->cpu_countdown <= INT32_MAX) {
+    counters->cpu_countdown--;
     return false;
   }
-  tally->cpu_countdown = geometric(&tally->random, options.sample_cpu);
+  counters->cpu_countdown = geometric(&counters->random, options.sample_cpu);
   return true;
 }
 
-void sample_draw_slow(struct timing *timing, struct tally *tally) {
-  tally->slow_countdown = options.sample ? geometric(&tally->random, options.sample) : UINT32_MAX;
+void sample_draw_slow(struct timing *timing, struct counters *counters) {
+  counters->slow_countdown = options.sample ? geometric(&counters->random, options.sample) : UINT32_MAX;
   if (!options.sample) return;
   timing->sampled = true;
-  timing->takes_cpu = draws_cpu(tally);
+  timing->takes_cpu = draws_cpu(counters);
   if (!timing->takes_cpu) return;
   timing->cpu = os_thread_ns();
   timing->start = ticks_now(); /* that clock is not the call's */
@@ -110,12 +110,12 @@ static unsigned bucket_of(uint64_t ns) {
   return (unsigned)min_size(bucket, BUCKETS - 1);
 }
 
-static void count_path(struct tally *tally, enum path path, uint64_t ns, uint64_t lock_wait) {
-  struct path_times *of = &tally->paths[path];
-  tally_add(&of->buckets[bucket_of(ns)], 1);
-  tally_add(&of->wall_sum, ns);
-  tally_max(&of->wall_max, ns);
-  if (UNLIKELY(lock_wait)) tally_add(&of->lock_wait_sum, lock_wait);
+static void count_path(struct counters *counters, enum path path, uint64_t ns, uint64_t lock_wait) {
+  struct path_times *of = &counters->paths[path];
+  counter_add(&of->buckets[bucket_of(ns)], 1);
+  counter_add(&of->wall_sum, ns);
+  counter_max(&of->wall_max, ns);
+  if (UNLIKELY(lock_wait)) counter_add(&of->lock_wait_sum, lock_wait);
 }
 
 /* Of times that nobody else reads yet. */
@@ -178,8 +178,8 @@ size_t samples_copy(struct sample *out, size_t most) {
   return copied;
 }
 
-static uint64_t label_of(const struct part *part) {
-  return UNLIKELY(part->lifetime) ? part->lifetime->label : SAMPLE_NO_LABEL;
+static uint64_t label_of(const struct heap *heap) {
+  return UNLIKELY(heap->arena) ? heap->arena->label : SAMPLE_NO_LABEL;
 }
 
 static void count_label(uint64_t label, uint64_t wall, uint64_t ran) {
@@ -195,23 +195,23 @@ static void count_label(uint64_t label, uint64_t wall, uint64_t ran) {
 
 /* Of the times whose cpu part is known, wall is the sum of the parts. */
 static void count_sampled(struct path_times *of, const struct times *sum) {
-  tally_add(&of->samples, sum->count);
-  tally_add(&of->sampled_wall_sum, sum->wall_sum);
-  tally_add(&of->cpu_samples, sum->cpu_count);
-  tally_add(&of->cpu_wall_sum, sum->cpu_sum + sum->wait_sum);
-  tally_add(&of->cpu_sum, sum->cpu_sum);
-  tally_add(&of->wait_sum, sum->wait_sum);
+  counter_add(&of->samples, sum->count);
+  counter_add(&of->sampled_wall_sum, sum->wall_sum);
+  counter_add(&of->cpu_samples, sum->cpu_count);
+  counter_add(&of->cpu_wall_sum, sum->cpu_sum + sum->wait_sum);
+  counter_add(&of->cpu_sum, sum->cpu_sum);
+  counter_add(&of->wait_sum, sum->wait_sum);
 }
 
 /* Where it belongs: to its label, or to a class of epoch 0; and among the newest. */
-INLINE void record(struct tally *tally, uint64_t number, const struct sample *s) {
+INLINE void record(struct counters *counters, uint64_t number, const struct sample *s) {
   if (UNLIKELY(s->label != SAMPLE_NO_LABEL)) {
     count_label(s->label, s->wall_ns, s->cpu_ns); /* values: so that a sample can stay in registers */
   } else if (s->usable != 0 && s->usable <= SMALL_MAX) {
-    struct class_tally *class = &tally->classes[class_of(s->usable)];
-    tally_add(&class->samples, 1);
-    tally_add(&class->requested, s->requested);
-    tally_add(&class->requested_squares, s->requested * s->requested);
+    struct class_counters *class = &counters->classes[class_of(s->usable)];
+    counter_add(&class->samples, 1);
+    counter_add(&class->requested, s->requested);
+    counter_add(&class->requested_squares, s->requested * s->requested);
   }
   keep(number, s);
 }
@@ -228,80 +228,80 @@ static uint64_t cpu_of(const struct timing *timing, uint64_t wall_ns) {
   return ran_ns + SWITCH_NS > wall_ns ? wall_ns : ran_ns;
 }
 
-static enum path path_of(const struct tally *tally, uint64_t ticks) {
-  if (tally->waited > ticks / 2) return PATH_LOCK;
-  return tally->stages ? (enum path)log2_floor(tally->stages) : PATH_SLAB;
+static enum path path_of(const struct counters *counters, uint64_t ticks) {
+  if (counters->waited > ticks / 2) return PATH_LOCK;
+  return counters->stages ? (enum path)log2_floor(counters->stages) : PATH_SLAB;
 }
 
 #define REPAIRS (1u << PATH_REMOTE | 1u << PATH_ADOPTED | 1u << PATH_PURGE | 1u << PATH_DAMAGED)
 
-static void count_repair(struct tally *tally, const struct times *one) {
-  times_add(&tally->doings.repairs, one);
-  tally_add(&tally->doings.repair_remote, tally->stages >> PATH_REMOTE & 1);
-  tally_add(&tally->doings.repair_adopt, tally->stages >> PATH_ADOPTED & 1);
-  tally_add(&tally->doings.repair_purge, tally->stages >> PATH_PURGE & 1);
-  tally_add(&tally->doings.repair_other, tally->stages >> PATH_DAMAGED & 1);
+static void count_repair(struct counters *counters, const struct times *one) {
+  times_add(&counters->thread_totals.repairs, one);
+  counter_add(&counters->thread_totals.repair_remote, counters->stages >> PATH_REMOTE & 1);
+  counter_add(&counters->thread_totals.repair_adopt, counters->stages >> PATH_ADOPTED & 1);
+  counter_add(&counters->thread_totals.repair_purge, counters->stages >> PATH_PURGE & 1);
+  counter_add(&counters->thread_totals.repair_other, counters->stages >> PATH_DAMAGED & 1);
 }
 
 void sample_end(const struct timing *timing, size_t requested, size_t usable) {
-  struct tally *tally = tally_here();
-  if (tally->stages & 1u << PATH_FAST) return; /* it was brought here to be timed, and was */
-  if (!usable) tally_stage(tally, PATH_REFUSED);
-  tally_add(&tally->doings.slow_allocations, 1);
-  if (current_part->lifetime) shared_add(&labels[current_part->lifetime->label].slow, 1);
+  struct counters *counters = counters_here();
+  if (counters->stages & 1u << PATH_FAST) return; /* it was brought here to be timed, and was */
+  if (!usable) counters_stage(counters, PATH_REFUSED);
+  counter_add(&counters->thread_totals.slow_allocations, 1);
+  if (current_heap->arena) shared_add(&labels[current_heap->arena->label].slow, 1);
   uint64_t now = ticks_end(), ticks = now - timing->start; /* the block may be on its way yet */
   ticks_calibrate(now);
   struct sample s = {.requested = requested, .usable = usable, .wall_ns = ticks_to_ns(ticks),
-                     .lock_wait_ns = ticks_to_ns(tally->waited), .path = path_of(tally, ticks)};
+                     .lock_wait_ns = ticks_to_ns(counters->waited), .path = path_of(counters, ticks)};
   s.cpu_ns = cpu_of(timing, s.wall_ns);
-  count_path(tally, (enum path)s.path, s.wall_ns, s.lock_wait_ns);
-  tally_add(&tally->doings.slow_ns, s.wall_ns);
-  if (LIKELY(!(tally->stages & REPAIRS) && !timing->sampled)) return;
+  count_path(counters, (enum path)s.path, s.wall_ns, s.lock_wait_ns);
+  counter_add(&counters->thread_totals.slow_ns, s.wall_ns);
+  if (LIKELY(!(counters->stages & REPAIRS) && !timing->sampled)) return;
   struct times one = {0};
   add_time(&one, &s);
-  if (tally->stages & REPAIRS) count_repair(tally, &one);
+  if (counters->stages & REPAIRS) count_repair(counters, &one);
   if (!timing->sampled) return;
   s.at_ns = ticks_at_ns(timing->start);
-  s.thread_id = tally->doings.thread_id;
-  s.label = label_of(current_part);
-  count_sampled(&tally->paths[s.path], &one);
-  times_add(&tally->doings.samples, &one);
-  record(tally, numbers(1), &s);
+  s.thread_id = counters->thread_totals.thread_id;
+  s.label = label_of(current_heap);
+  count_sampled(&counters->paths[s.path], &one);
+  times_add(&counters->thread_totals.samples, &one);
+  record(counters, numbers(1), &s);
 }
 
-/* A free needs no birth, so threads without a part may be here together. */
+/* A free needs no birth, so threads without a heap may be here together. */
 static COLD void count_nobodys_free(enum path path, uint64_t ns) {
-  struct path_times *of = &nobodys_tally.paths[path];
+  struct path_times *of = &shared_counters.paths[path];
   __atomic_fetch_add(&of->buckets[bucket_of(ns)], 1, __ATOMIC_RELAXED);
   __atomic_fetch_add(&of->wall_sum, ns, __ATOMIC_RELAXED);
-  tally_max(&of->wall_max, ns);
-  __atomic_fetch_add(&nobodys_tally.doings.slow_frees, 1, __ATOMIC_RELAXED);
-  __atomic_fetch_add(&nobodys_tally.doings.slow_ns, ns, __ATOMIC_RELAXED);
+  counter_max(&of->wall_max, ns);
+  __atomic_fetch_add(&shared_counters.thread_totals.slow_frees, 1, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&shared_counters.thread_totals.slow_ns, ns, __ATOMIC_RELAXED);
 }
 
 void sample_end_path(const struct timing *timing, enum path path) {
-  struct tally *tally = tally_here();
+  struct counters *counters = counters_here();
   uint64_t now = ticks_now(), ticks = now - timing->start;
   ticks_calibrate(now);
   uint64_t ns = ticks_to_ns(ticks);
-  if (UNLIKELY(tally == &nobodys_tally)) {
+  if (UNLIKELY(counters == &shared_counters)) {
     count_nobodys_free(path, ns);
     return;
   }
-  count_path(tally, path, ns, 0);
+  count_path(counters, path, ns, 0);
   if (path < PATHS_OF_MALLOC) return; /* the malloc inside counts itself */
-  tally_add(&tally->doings.slow_frees, 1);
-  tally_add(&tally->doings.slow_ns, ns);
+  counter_add(&counters->thread_totals.slow_frees, 1);
+  counter_add(&counters->thread_totals.slow_ns, ns);
 }
 
 /* ---- fast calls -------------------------------------------------------------------------------------------------- */
 
 /* A clock of the thread's time costs a hundred times what it would measure here. But a short call has not waited. */
-static void count_fast(const struct part *part, const struct timed *timed, unsigned count) {
-  struct tally *tally = part->tally;
-  struct path_times *of = &tally->paths[PATH_FAST];
+static void count_fast(const struct heap *heap, const struct timed *timed, unsigned count) {
+  struct counters *counters = heap->counters;
+  struct path_times *of = &counters->paths[PATH_FAST];
   struct times sum = {.count = count}, unknown = {0}; /* the latter, of which the thread's time is not known */
-  uint64_t cost = cost_of_exact(), number = numbers(count), thread_id = tally->doings.thread_id, label = label_of(part);
+  uint64_t cost = cost_of_exact(), number = numbers(count), thread_id = counters->thread_totals.thread_id, label = label_of(heap);
   ticks_calibrate(timed[count - 1].start);
   for (const struct timed *t = timed; t < timed + count; t++) {
     uint64_t ns = ticks_to_ns(less(t->ticks, cost));
@@ -317,20 +317,20 @@ static void count_fast(const struct part *part, const struct timed *timed, unsig
       unknown.count++;
       unknown.wall_sum += ns;
     }
-    tally_add(&of->buckets[bucket_of(ns)], 1);
-    record(tally, number++, &s);
+    counter_add(&of->buckets[bucket_of(ns)], 1);
+    record(counters, number++, &s);
   }
   sum.cpu_count = sum.count - unknown.count;
   sum.cpu_sum = sum.wall_sum - unknown.wall_sum;
-  tally_add(&of->wall_sum, sum.wall_sum);
-  tally_max(&of->wall_max, sum.wall_max);
+  counter_add(&of->wall_sum, sum.wall_sum);
+  counter_max(&of->wall_max, sum.wall_max);
   count_sampled(of, &sum);
-  times_add(&tally->doings.samples, &sum);
+  times_add(&counters->thread_totals.samples, &sum);
 }
 
-void sample_count(struct part *part) {
-  count_fast(part, part->store->timed, part->sampling.timings);
-  part->sampling.timings = 0;
+void sample_count(struct heap *heap) {
+  count_fast(heap, heap->store->timed, heap->sampling.timings);
+  heap->sampling.timings = 0;
 }
 
 static uint64_t of(const uint64_t *counter) { return __atomic_load_n(counter, __ATOMIC_RELAXED); }
@@ -338,7 +338,7 @@ static uint64_t of(const uint64_t *counter) { return __atomic_load_n(counter, __
 struct path_times sample_times(enum path path) {
   struct path_times sum = {0};
   lock_take(&walk_lock);
-  for (const struct tally *t = atomic_load_explicit(&all_tallies, memory_order_acquire); t; t = t->next) {
+  for (const struct counters *t = atomic_load_explicit(&all_counters, memory_order_acquire); t; t = t->next) {
     const struct path_times *from = &t->paths[path];
     for (unsigned i = 0; i < BUCKETS; i++) sum.buckets[i] += of(&from->buckets[i]);
     sum.wall_sum += of(&from->wall_sum);
@@ -360,32 +360,32 @@ static struct timed timed_of(uint64_t start, uint64_t ticks, size_t requested, s
 }
 _Static_assert(SMALL_MAX <= UINT16_MAX && BUMP_MOST <= UINT16_MAX, "sizes of what is timed");
 
-/* An epoch's part may be another's before its next visit. */
-static COLD void look_after(struct part *part, unsigned class) {
-  if (part->bins[class].due) list_set_aside(part, class, 0);
-  if (part->lifetime) sample_count(part);
+/* An epoch's heap may be another's before its next visit. */
+static COLD void look_after(struct heap *heap, unsigned class) {
+  if (heap->bins[class].due) tcache_detach(heap, class, 0);
+  if (heap->arena) sample_count(heap);
 }
 
-void *sample_aside(struct part *part, unsigned class, size_t requested) {
-  struct sampling *sampling = &part->sampling;
-  part->list[class] = list_take_back(part);
-  if (UNLIKELY(sampling->timings == TIMED)) sample_count(part); /* no visit came between it and the last one */
+void *sample_detached(struct heap *heap, unsigned class, size_t requested) {
+  struct sampling *sampling = &heap->sampling;
+  heap->list[class] = tcache_attach(heap);
+  if (UNLIKELY(sampling->timings == TIMED)) sample_count(heap); /* no visit came between it and the last one */
   uint64_t start = ticks_begin();
-  void *block = fast_pop(part, class, (uintptr_t)pages.base);
+  void *block = fast_pop(heap, class, (uintptr_t)pages.base);
   uint64_t ticks = ticks_end() - start;
   if (UNLIKELY(!block)) return NULL;
-  part->store->timed[sampling->timings++] = timed_of(start, ticks, requested, class_size(class));
-  if (UNLIKELY(sampling->urgent)) look_after(part, class);
+  heap->store->timed[sampling->timings++] = timed_of(start, ticks, requested, class_size(class));
+  if (UNLIKELY(sampling->urgent)) look_after(heap, class);
   return block;
 }
 
-void *sample_bump(struct part *part, size_t size) {
+void *sample_bump(struct heap *heap, size_t size) {
   uint64_t start = ticks_begin();
-  void *block = bump_take(part, size);
+  void *block = bump_take(heap, size);
   uint64_t ticks = ticks_end() - start;
   if (!block) return NULL;
-  tally_stage(part->tally, PATH_FAST);
+  counters_stage(heap->counters, PATH_FAST);
   struct timed timed = timed_of(start, ticks, size, round_up(size, CHUNK_UNIT));
-  count_fast(part, &timed, 1);
+  count_fast(heap, &timed, 1);
   return block;
 }

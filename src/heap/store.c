@@ -1,11 +1,11 @@
-/* store: see store.h.                                                                                floor: heap */
+/* store: see store.h.                                                                               floor: heap */
 #include "heap/store.h"
 
 #include "heap/quarantine.h"
 #include "os/os.h"
 #include <string.h>
 
-struct lock parts_lock, walk_lock;
+struct lock heaps_lock, walk_lock;
 const struct quarantine no_quarantine;
 struct stored *_Atomic all_stored;
 struct stores_folded stores_folded;
@@ -14,18 +14,19 @@ static struct {
   struct stored *unused, *gone; /* with memory, and without, through next_unused */
   unsigned count, least;        /* of `unused`, now and since the last trim */
   struct cuttings stores, stored;
-} own;
+} state;
 
-#define STORE_BYTES (sizeof(struct part_store) + (TSLAB_HARDENED ? sizeof(struct quarantine) : 0))
+#define STORE_BYTES (sizeof(struct heap_store) + (TSLAB_HARDENED ? sizeof(struct quarantine) : 0))
 _Static_assert(STORE_BYTES <= GRANULE / 2, "several to a granule");
 
-/* A store has pages of its own, so that its memory can go back, unless pages are so large that it would be a waste. */
+/* A store has pages of its state, so that its memory can go back, unless pages are so large that it would be a
+ * waste. */
 static bool has_own_pages(void) { return os_page_size <= GRANULE / 4; }
 static size_t bytes_of_store(void) { return has_own_pages() ? round_up(STORE_BYTES, os_page_size) : STORE_BYTES; }
 
 static struct stored *new_stored(void) {
-  struct part_store *store = pages_cut(&own.stores, bytes_of_store());
-  struct stored *stored = store ? pages_cut(&own.stored, sizeof(struct stored)) : NULL;
+  struct heap_store *store = pages_cut(&state.stores, bytes_of_store());
+  struct stored *stored = store ? pages_cut(&state.stored, sizeof(struct stored)) : NULL;
   if (!stored) return NULL;
   stored->store = store;
   stored->next = atomic_load_explicit(&all_stored, memory_order_relaxed);
@@ -34,59 +35,59 @@ static struct stored *new_stored(void) {
 }
 
 static struct stored *pop_unused(void) {
-  struct stored *stored = own.unused;
+  struct stored *stored = state.unused;
   if (!stored) return NULL;
-  own.unused = stored->next_unused;
-  own.least = (unsigned)min_size(own.least, --own.count);
+  state.unused = stored->next_unused;
+  state.least = (unsigned)min_size(state.least, --state.count);
   return stored;
 }
 
 struct stored *store_take(void) {
   struct stored *stored = pop_unused();
   if (stored) return stored;
-  if (!(stored = own.gone)) return new_stored();
-  own.gone = stored->next_unused;
+  if (!(stored = state.gone)) return new_stored();
+  state.gone = stored->next_unused;
   return stored;
 }
 
-static void attach(struct part *part, struct part_store *store, struct notice *notice) {
+static void attach(struct heap *heap, struct heap_store *store, struct notice *notice) {
   store->notice = notice;
-  part->bins = store->bins;
-  part->batches = store->batches;
-  __atomic_store_n(&part->store, store, __ATOMIC_RELEASE); /* pairs with part_has_store */
-  atomic_store_explicit(&notice->part, part, memory_order_release); /* pairs with notice_part */
+  heap->bins = store->bins;
+  heap->magazines = store->magazines;
+  __atomic_store_n(&heap->store, store, __ATOMIC_RELEASE); /* pairs with heap_has_store */
+  atomic_store_explicit(&notice->heap, heap, memory_order_release); /* pairs with notice_heap */
 }
 
-void store_give_to(struct part *part, struct stored *stored) {
-  struct part_store *store = stored->store;
+void store_give_to(struct heap *heap, struct stored *stored) {
+  struct heap_store *store = stored->store;
   store->stored = stored;
-  if (TSLAB_HARDENED) part->quarantine = (struct quarantine *)(void *)(store + 1);
-  attach(part, store, &stored->notice);
+  if (TSLAB_HARDENED) heap->quarantine = (struct quarantine *)(void *)(store + 1);
+  attach(heap, store, &stored->notice);
 }
 
-void store_keep(struct part *part, struct part_store *store, struct notice *notice) {
+void store_keep(struct heap *heap, struct heap_store *store, struct notice *notice) {
   store->remote.room = REMOTE_BYTES;
-  attach(part, store, notice);
+  attach(heap, store, notice);
 }
 
-struct stored *store_leave(struct part *part) {
-  struct part_store *store = part->store;
+struct stored *store_leave(struct heap *heap) {
+  struct heap_store *store = heap->store;
   if (!store) return NULL;
   INVARIANT(1, store->remote.count == 0 && store->large.count == 0 && store->chunks.count == 0);
-  part->free_batch = 0;
-  part->unused_batch = 1;
-  if (TSLAB_HARDENED) part->quarantine = (struct quarantine *)(uintptr_t)&no_quarantine;
-  atomic_store_explicit(&store->notice->part, NULL, memory_order_release); /* pairs with notice_part */
-  __atomic_store_n(&part->store, NULL, __ATOMIC_RELEASE);
-  part->bins = NULL;
-  part->batches = NULL;
+  heap->free_magazine = 0;
+  heap->unused_magazine = 1;
+  if (TSLAB_HARDENED) heap->quarantine = (struct quarantine *)(uintptr_t)&no_quarantine;
+  atomic_store_explicit(&store->notice->heap, NULL, memory_order_release); /* pairs with notice_heap */
+  __atomic_store_n(&heap->store, NULL, __ATOMIC_RELEASE);
+  heap->bins = NULL;
+  heap->magazines = NULL;
   return store->stored;
 }
 
 /* ---- counters ---------------------------------------------------------------------------------------------------- */
 
-/* Under walk_lock and parts_lock. */
-static void fold(struct part_store *store) {
+/* Under walk_lock and heaps_lock. */
+static void fold(struct heap_store *store) {
   for (unsigned class = 0; class < CLASSES; class++) {
     struct bin *to = &stores_folded.bins[class], *from = &store->bins[class];
     STORE_RACING(to->allocations, to->allocations + from->allocations);
@@ -103,17 +104,17 @@ static void fold(struct part_store *store) {
 
 /* ---- memory goes back -------------------------------------------------------------------------------------------- */
 
-#define FOLDED_AT_ONCE 8 /* under parts_lock: some ten microseconds */
+#define FOLDED_AT_ONCE 8 /* under heaps_lock: some ten microseconds */
 
 static struct stored *fold_unused(unsigned most) {
   struct stored *going = NULL, *stored;
-  lock_take(&parts_lock);
+  lock_take(&heaps_lock);
   for (; most > 0 && (stored = pop_unused()); most--) {
     fold(stored->store);
     stored->next_unused = going;
     going = stored;
   }
-  lock_release(&parts_lock);
+  lock_release(&heaps_lock);
   return going;
 }
 
@@ -121,10 +122,10 @@ static void purge(struct stored *stored) {
   bool done = os_purge(stored->store, bytes_of_store());
   pages_count_purge(bytes_of_store(), done);
   if (!done) memset(stored->store, 0, STORE_BYTES);
-  lock_take(&parts_lock);
-  stored->next_unused = own.gone;
-  own.gone = stored;
-  lock_release(&parts_lock);
+  lock_take(&heaps_lock);
+  stored->next_unused = state.gone;
+  state.gone = stored;
+  lock_release(&heaps_lock);
 }
 
 /* Caller holds walk_lock. */
@@ -145,11 +146,11 @@ static size_t purge_unused(unsigned most) {
 
 /* Where a thread adds up counters just then, which may take long, whoever comes next gives memory back. */
 void store_give_up(struct stored *stored) {
-  lock_take(&parts_lock);
-  stored->next_unused = own.unused;
-  own.unused = stored;
-  bool is_too_much = ++own.count > STORES_KEPT;
-  lock_release(&parts_lock);
+  lock_take(&heaps_lock);
+  stored->next_unused = state.unused;
+  state.unused = stored;
+  bool is_too_much = ++state.count > STORES_KEPT;
+  lock_release(&heaps_lock);
   if (!is_too_much || !lock_try(&walk_lock)) return;
   purge_unused(1);
   lock_release(&walk_lock);
@@ -157,17 +158,17 @@ void store_give_up(struct stored *stored) {
 
 size_t stores_trim(bool all) {
   lock_take(&walk_lock);
-  lock_take(&parts_lock);
-  unsigned going = all ? own.count : own.least;
-  own.least = own.count - going;
-  lock_release(&parts_lock);
+  lock_take(&heaps_lock);
+  unsigned going = all ? state.count : state.least;
+  state.least = state.count - going;
+  lock_release(&heaps_lock);
   size_t bytes = purge_unused(going);
   lock_release(&walk_lock);
   return bytes;
 }
 
 void stores_freeze(void) {
-  own.unused = own.gone = NULL;
-  own.count = own.least = 0;
-  own.stores = own.stored = (struct cuttings){NULL, NULL};
+  state.unused = state.gone = NULL;
+  state.count = state.least = 0;
+  state.stores = state.stored = (struct cuttings){NULL, NULL};
 }

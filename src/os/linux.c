@@ -1,4 +1,4 @@
-/* os: Linux. See os.h for the contracts.                                                             floor: os */
+/* os: Linux. See os.h for the contracts.                                                            floor: os */
 #include "os/os.h"
 
 #include "os/ticks.h"
@@ -331,7 +331,7 @@ int os_file_at(const char *path, struct os_file *out) {
 void *os_share(int file, size_t length) {
   long at = call(SYS_mmap, 0, (long)length, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (at < 0 && at > -4096) return NULL;
-  /* A child that could write there would spoil its parent's figures. */
+  /* A child that could write there would spoil its parent's statistics. */
   if (!advise((void *)at, length, MADV_DONTFORK)) {
     os_unreserve((void *)at, length);
     return NULL;

@@ -1,4 +1,4 @@
-/* lock: see lock.h.                                                                                  floor: os */
+/* lock: see lock.h.                                                                                 floor: os */
 #include "os/lock.h"
 
 #include "os/os.h"

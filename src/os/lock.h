@@ -1,7 +1,7 @@
-/* lock: a mutex of one word that sleeps in the kernel only when it must wait.                        floor: os
+/* lock: a mutex of one word that sleeps in the kernel only when it must wait.                       floor: os
  *
- * 0 free, 1 held, 2 held and somebody may sleep. Order, outermost first: a round over all parts, registry, a part,
- * pages. A thread takes a second part's lock only by lock_try. What it counts about itself is written by who holds it,
+ * 0 free, 1 held, 2 held and somebody may sleep. Order, outermost first: a round over all heaps, registry, a heap,
+ * pages. A thread takes a second heap's lock only by lock_try. What it counts about itself is written by who holds it,
  * and read by anyone. */
 #ifndef TSLAB_OS_LOCK_H
 #define TSLAB_OS_LOCK_H

@@ -1,4 +1,4 @@
-/* os: the kernel as this allocator needs it; the contract. linux.c is the code.                      floor: os
+/* os: the kernel as this allocator needs it; the contract. linux.c is the code.                     floor: os
  *
  * Every call leaves errno as it found it. Lengths and addresses are multiples of os_page_size unless said otherwise. */
 #ifndef TSLAB_OS_OS_H

@@ -1,4 +1,4 @@
-/* ticks: see ticks.h.                                                                                floor: os */
+/* ticks: see ticks.h.                                                                               floor: os */
 #include "os/ticks.h"
 
 #include "os/os.h"

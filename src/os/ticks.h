@@ -1,4 +1,4 @@
-/* ticks: the processor's own clock, which costs a few nanoseconds to read.                           floor: os
+/* ticks: the processor's own clock, which costs a few nanoseconds to read.                          floor: os
  *
  * Wall time: it goes on while the thread does not run. Where the processor has none that programs may read, it is
  * CLOCK_MONOTONIC_RAW. Threads: any. */

@@ -1,4 +1,4 @@
-/* pages: see pages.h.                                                                                floor: pages
+/* pages: see pages.h.                                                                               floor: pages
  *
  * Free runs hang in bins by size, those with a dirty granule apart from the clean. A run of the smallest bin that has
  * one that fits is cut, so that long ones stay long; of two of a size the dirty one, because its memory is resident
@@ -25,7 +25,7 @@
 #define LOOKS      8 /* at runs of a bin that may be too short: of the dirty ones, and of the clean ones */
 #define AGES       4 /* ticks that are told apart; the scavenger purges what is older than two */
 
-char pages_before_start[HOMES_OFFSET];
+char pages_before_start[PAGEMAP_OFFSET];
 struct pages pages = {.base = pages_before_start};
 struct lock pages_lock;
 
@@ -34,7 +34,7 @@ enum guard { NO_GUARD, GUARD_APART, GUARD_LIGHT, GUARD_MAPPED, ROOM };
 
 /* The tables, in the order in which they lie. A table has address space for `room` bytes, of which the first `reserved`
  * are mapped and the first `ready` writable. */
-enum { RUNS, DIRTY, CHUNK_STARTS, CHUNK_FREED, HOMES, TABLES };
+enum { RUNS, DIRTY, CHUNK_STARTS, CHUNK_FREED, PAGEMAP, TABLES };
 struct table {
   char *start;
   size_t room, reserved, ready;
@@ -55,7 +55,7 @@ static struct {
   size_t looks; /* at free runs, to find one */
   uint32_t newest_room, oldest_room; /* granules; 0: none */
   size_t rooms;
-} own;
+} state;
 static _Atomic size_t free_dirty; /* granules */
 static _Atomic bool is_limited;   /* address space, or pages that can be written */
 
@@ -64,9 +64,9 @@ static struct run *run_at(size_t granule) { return pages.runs + granule; }
 /* Of a run in use the kind may be changing just now: heap/large_cache.c. */
 static bool is_free(const struct run *run) { return LOAD_RACING(run->kind) == RUN_FREE; }
 
-/* ---- dirty bits --------------------------------------------------------------------------------------------- */
+/* ---- dirty bits -------------------------------------------------------------------------------------------------- */
 
-static uint64_t *dirty_word(size_t granule) { return (uint64_t *)(void *)own.tables[DIRTY].start + granule / 64; }
+static uint64_t *dirty_word(size_t granule) { return (uint64_t *)(void *)state.tables[DIRTY].start + granule / 64; }
 
 static uint64_t mask_within(size_t from, size_t to) { /* bits of from's word that lie in [from, to) */
   uint64_t mask = ~0ull << (from % 64);
@@ -98,9 +98,9 @@ static size_t dirty_find(size_t from, size_t to, bool value) {
   return to;
 }
 
-/* ---- lists by age ----------------------------------------------------------------------------------------------- */
+/* ---- lists by age ------------------------------------------------------------------------------------------------ */
 
-static uint32_t *age_of(uint64_t seen) { return &own.ages[own.tick - seen < AGES ? seen % AGES : AGES]; }
+static uint32_t *age_of(uint64_t seen) { return &state.ages[state.tick - seen < AGES ? seen % AGES : AGES]; }
 
 static void link_younger(uint32_t a, uint32_t b) {
   run_at(a)->younger = b;
@@ -132,7 +132,7 @@ static void join_ages(uint32_t *first, uint32_t *other) {
   *other = 0;
 }
 
-/* ---- bins ---------------------------------------------------------------------------------------------------- */
+/* ---- bins -------------------------------------------------------------------------------------------------------- */
 
 static unsigned bin_of(size_t granules) {
   if (granules <= EXACT_BINS) return (unsigned)granules - 1;
@@ -145,7 +145,7 @@ static void count_free(const struct run *run, bool joins) {
   size_t dirty = run->dirty, clean = run->granules - dirty;
   if (joins) atomic_fetch_add_explicit(&free_dirty, dirty, memory_order_relaxed);
   else atomic_fetch_sub_explicit(&free_dirty, dirty, memory_order_relaxed);
-  STORE_RACING(own.free_clean, own.free_clean + (joins ? clean : -clean));
+  STORE_RACING(state.free_clean, state.free_clean + (joins ? clean : -clean));
 }
 
 static void bin_remove(struct run *run) {
@@ -153,8 +153,8 @@ static void bin_remove(struct run *run) {
   unsigned set = run->dirty != 0, bin = bin_of(run->granules);
   if (run->next) run_at(run->next)->previous = run->previous;
   if (run->previous) run_at(run->previous)->next = run->next;
-  else own.bins[set][bin] = run->next;
-  if (!own.bins[set][bin]) own.occupied[set][bin / 64] &= ~(1ull << (bin % 64));
+  else state.bins[set][bin] = run->next;
+  if (!state.bins[set][bin]) state.occupied[set][bin / 64] &= ~(1ull << (bin % 64));
   if (run->dirty) age_remove(run);
   run->next = run->previous = 0;
   run->kind = RUN_NONE;
@@ -168,10 +168,10 @@ static void bin_insert(struct run *run) {
   run->kind = RUN_FREE;
   run_at(end - 1)->back = run->granules - 1;
   run->previous = 0;
-  run->next = own.bins[set][bin];
+  run->next = state.bins[set][bin];
   if (run->next) run_at(run->next)->previous = (uint32_t)g;
-  own.bins[set][bin] = (uint32_t)g;
-  own.occupied[set][bin / 64] |= 1ull << (bin % 64);
+  state.bins[set][bin] = (uint32_t)g;
+  state.occupied[set][bin / 64] |= 1ull << (bin % 64);
   if (run->dirty) age_insert(run);
 }
 
@@ -187,8 +187,8 @@ static size_t place_in(const struct run *run, size_t granules, size_t alignment)
 static size_t find_in_bin(unsigned bin, size_t granules, size_t alignment, size_t looks, struct run **found) {
   for (unsigned dirty = 2; dirty-- > 0;) {
     size_t left = looks;
-    for (uint32_t g = own.bins[dirty][bin]; g && left-- > 0; g = run_at(g)->next) {
-      own.looks++;
+    for (uint32_t g = state.bins[dirty][bin]; g && left-- > 0; g = run_at(g)->next) {
+      state.looks++;
       size_t at = place_in(run_at(g), granules, alignment);
       if (!at) continue;
       *found = run_at(g);
@@ -202,7 +202,7 @@ static size_t find_in_bin(unsigned bin, size_t granules, size_t alignment, size_
  * short: two bins, but for large alignments. */
 static size_t find_place(size_t granules, size_t alignment, size_t looks, struct run **found) {
   for (unsigned bin = bin_of(granules); bin < BINS; bin++) {
-    uint64_t occupied = (own.occupied[0][bin / 64] | own.occupied[1][bin / 64]) >> (bin % 64);
+    uint64_t occupied = (state.occupied[0][bin / 64] | state.occupied[1][bin / 64]) >> (bin % 64);
     if (!occupied) {
       bin |= 63;
       continue;
@@ -214,10 +214,10 @@ static size_t find_place(size_t granules, size_t alignment, size_t looks, struct
   return 0;
 }
 
-/* ---- the frontier --------------------------------------------------------------------------------------------- */
+/* ---- the frontier ------------------------------------------------------------------------------------------------ */
 
 static bool table_reach(unsigned which, size_t bytes) {
-  struct table *table = &own.tables[which];
+  struct table *table = &state.tables[which];
   if (bytes <= table->ready) return true;
   size_t ready = table->ready + round_up(bytes - table->ready, max_size(TABLE_STEP, os_page_size));
   if (ready > table->reserved) {
@@ -233,7 +233,7 @@ static bool table_reach(unsigned which, size_t bytes) {
 static bool tables_reach(size_t granules) {
   return table_reach(RUNS, granules * sizeof(struct run)) &&
          table_reach(DIRTY, divide_up(granules, 64) * 8) &&
-         table_reach(HOMES, HOMES_OFFSET + granules * sizeof(home));
+         table_reach(PAGEMAP, PAGEMAP_OFFSET + granules * sizeof(pagemap_entry));
 }
 
 bool pages_reach_chunk_bits(const struct run *run) {
@@ -246,12 +246,12 @@ bool pages_reach_chunk_bits(const struct run *run) {
 }
 
 static bool reserve_more(size_t granules) {
-  if (own.reserved + granules > own.coverage) return false;
-  size_t wanted = min_size(max_size(granules, own.reserved / 2), own.coverage - own.reserved);
-  if (own.reserves_on_demand) wanted = granules;
+  if (state.reserved + granules > state.coverage) return false;
+  size_t wanted = min_size(max_size(granules, state.reserved / 2), state.coverage - state.reserved);
+  if (state.reserves_on_demand) wanted = granules;
   for (; wanted >= granules; wanted = wanted / 2 >= granules || wanted == granules ? wanted / 2 : granules)
-    if (os_reserve_at(pages.base + (own.reserved << GRANULE_SHIFT), wanted << GRANULE_SHIFT)) {
-      own.reserved += wanted;
+    if (os_reserve_at(pages.base + (state.reserved << GRANULE_SHIFT), wanted << GRANULE_SHIFT)) {
+      state.reserved += wanted;
       return true;
     }
   return false;
@@ -267,13 +267,13 @@ static size_t trim(char *start, size_t used, size_t *reserved) {
 
 /* Caller holds pages_lock. What is writable stays, and the reservation grows with it from now on. */
 static size_t trim_reservation(void) {
-  size_t bytes = 0, reserved = own.reserved << GRANULE_SHIFT;
-  own.reserves_on_demand = true;
+  size_t bytes = 0, reserved = state.reserved << GRANULE_SHIFT;
+  state.reserves_on_demand = true;
   atomic_store_explicit(&is_limited, true, memory_order_relaxed);
-  for (struct table *table = own.tables; table < own.tables + TABLES; table++)
+  for (struct table *table = state.tables; table < state.tables + TABLES; table++)
     bytes += trim(table->start, table->ready, &table->reserved);
   bytes += trim(pages.base, __atomic_load_n(&pages.count, __ATOMIC_RELAXED) << GRANULE_SHIFT, &reserved);
-  own.reserved = reserved >> GRANULE_SHIFT;
+  state.reserved = reserved >> GRANULE_SHIFT;
   return bytes;
 }
 
@@ -288,7 +288,7 @@ static struct run *merge_free(struct run *run);
 
 static bool commit_granules(size_t granules) {
   size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
-  if (count + granules > own.reserved && !reserve_more(count + granules - own.reserved)) return false;
+  if (count + granules > state.reserved && !reserve_more(count + granules - state.reserved)) return false;
   if (!tables_reach(count + granules)) return false;
   char *start = pages.base + (count << GRANULE_SHIFT);
   if (!os_commit(start, granules << GRANULE_SHIFT)) return false;
@@ -298,23 +298,23 @@ static bool commit_granules(size_t granules) {
   __atomic_store_n(&pages.count, count + granules, __ATOMIC_RELEASE);
   struct run *run = run_at(count);
   run->granules = (uint32_t)granules;
-  run->seen = own.tick;
+  run->seen = state.tick;
   bin_insert(merge_free(run));
   return true;
 }
 
 static bool advance_frontier(size_t granules) {
   size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
-  size_t step = min_size(max_size((count - own.first) / 16, COMMIT_STEP), COMMIT_STEP_MOST);
+  size_t step = min_size(max_size((count - state.first) / 16, COMMIT_STEP), COMMIT_STEP_MOST);
   size_t generous = round_up(max_size(granules, step), COMMIT_STEP);
   /* A limit that another process set has told us nothing. Reserved pages become writable in spite of it. */
-  if (!own.reserves_on_demand && !os_can_reserve(os_page_size)) trim_reservation();
+  if (!state.reserves_on_demand && !os_can_reserve(os_page_size)) trim_reservation();
   if (commit_granules(generous) || commit_granules(granules)) return true;
-  if (own.reserves_on_demand) trim_reservation(); /* what was mapped for it */
+  if (state.reserves_on_demand) trim_reservation(); /* what was mapped for it */
   return false;
 }
 
-/* ---- runs ----------------------------------------------------------------------------------------------------- */
+/* ---- runs -------------------------------------------------------------------------------------------------------- */
 
 /* When the oldest dirty granule of a free run became free; clean ones have no age. */
 static uint64_t dirty_since(const struct run *run) { return run->dirty ? run->seen : UINT64_MAX; }
@@ -333,8 +333,8 @@ static struct run *merge_free(struct run *run) {
     run->dirty += after->dirty;
   }
   /* Once: in a run in use it is an epoch's, and others write it. */
-  uint32_t back = g > own.frozen ? __atomic_load_n(&run_at(g - 1)->back, __ATOMIC_RELAXED) : 0;
-  if (g > own.frozen && back <= g - 1 - own.frozen) {
+  uint32_t back = g > state.frozen ? __atomic_load_n(&run_at(g - 1)->back, __ATOMIC_RELAXED) : 0;
+  if (g > state.frozen && back <= g - 1 - state.frozen) {
     size_t head = g - 1 - back;
     /* `back` of a granule in use may be stale, so what it leads to must agree. */
     if (is_free(run_at(head)) && head + run_at(head)->granules == g) {
@@ -400,7 +400,7 @@ static size_t cut(struct run *run, size_t at, size_t granules) {
 /* Every free run in the request's own bin is looked at before memory is refused. */
 static size_t find_or_make_place(size_t granules, size_t alignment, struct run **found, struct pages_how *how) {
   size_t at = find_place(granules, alignment, LOOKS, found);
-  if (at || granules >= own.coverage) return at;
+  if (at || granules >= state.coverage) return at;
   how->mapped = advance_frontier(granules + (alignment >> GRANULE_SHIFT) - 1);
   return find_place(granules, alignment, how->mapped ? LOOKS : SIZE_MAX, found);
 }
@@ -420,26 +420,26 @@ static struct run *room_behind(const struct run *run) {
 static void room_insert(size_t g, size_t granules) {
   struct run *room = describe(g, granules, RUN_META);
   room->class = ROOM;
-  room->seen = own.tick;
+  room->seen = state.tick;
   room->dirty = (uint32_t)dirty_count(g, g + granules);
   count_free(room, true);
-  room->next = own.newest_room;
+  room->next = state.newest_room;
   if (room->next) run_at(room->next)->previous = (uint32_t)g;
-  else own.oldest_room = (uint32_t)g;
-  own.newest_room = (uint32_t)g;
-  own.rooms++;
+  else state.oldest_room = (uint32_t)g;
+  state.newest_room = (uint32_t)g;
+  state.rooms++;
 }
 
 static void room_remove(struct run *room) {
   count_free(room, false);
   if (room->next) run_at(room->next)->previous = room->previous;
-  else own.oldest_room = room->previous;
+  else state.oldest_room = room->previous;
   if (room->previous) run_at(room->previous)->next = room->next;
-  else own.newest_room = room->next;
+  else state.newest_room = room->next;
   room->next = room->previous = 0;
   room->kind = RUN_NONE;
   room->class = 0;
-  own.rooms--;
+  state.rooms--;
 }
 
 static void room_free(struct run *room) {
@@ -458,8 +458,8 @@ static void room_take(struct run *room, size_t granules) {
 /* Frees rooms that stood still since before `tick`, at most `most`. Returns how many. */
 static unsigned rooms_expire(uint64_t tick, unsigned most) {
   unsigned count = 0;
-  for (; count < most && own.oldest_room && run_at(own.oldest_room)->seen < tick; count++)
-    room_free(run_at(own.oldest_room));
+  for (; count < most && state.oldest_room && run_at(state.oldest_room)->seen < tick; count++)
+    room_free(run_at(state.oldest_room));
   return count;
 }
 
@@ -469,12 +469,12 @@ static unsigned rooms_expire(uint64_t tick, unsigned most) {
 
 static bool may_make_window(size_t window) {
   size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
-  size_t used = count - own.first - own.free_clean;
+  size_t used = count - state.first - state.free_clean;
   bool limited = atomic_load_explicit(&is_limited, memory_order_relaxed);
-  return !limited && 2 * window < own.coverage && own.free_clean + window <= WINDOWS_FREE + used;
+  return !limited && 2 * window < state.coverage && state.free_clean + window <= WINDOWS_FREE + used;
 }
 
-/* ---- runs in use ----------------------------------------------------------------------------------------------- */
+/* ---- runs in use ------------------------------------------------------------------------------------------------- */
 
 struct run *pages_alloc(size_t granules, size_t alignment, enum run_kind kind, bool *zero, struct pages_how *how) {
   struct pages_how here = {.waited = lock_take(&pages_lock)};
@@ -527,8 +527,8 @@ static void return_entries(const struct table *table, size_t bytes, const struct
 }
 
 static void return_chunk_bits(const struct run *merged, size_t from, size_t to) {
-  return_entries(&own.tables[CHUNK_STARTS], CHUNK_STARTS_BYTES, merged, from, to);
-  return_entries(&own.tables[CHUNK_FREED], CHUNK_FREED_BYTES, merged, from, to);
+  return_entries(&state.tables[CHUNK_STARTS], CHUNK_STARTS_BYTES, merged, from, to);
+  return_entries(&state.tables[CHUNK_FREED], CHUNK_FREED_BYTES, merged, from, to);
 }
 
 void *pages_keep(size_t bytes) {
@@ -555,10 +555,10 @@ static void free_locked(struct run *run, bool clean) {
   if (room) room_free(room);
   if (run->moved) {
     run->moved = false;
-    own.moved_runs--;
+    state.moved_runs--;
   }
   if (!clean) dirty_set(g, end, true);
-  run->seen = own.tick;
+  run->seen = state.tick;
   run = merge_free(run);
   bin_insert(run);
   if (clean) return_chunk_bits(run, g, end);
@@ -583,7 +583,7 @@ void pages_join(struct run *first, size_t granules) {
  * the frontier is never taken back. */
 static bool may_grow_at_frontier(size_t granules) {
   struct run *found;
-  return granules < own.coverage && find_place(2 * granules, GRANULE, LOOKS, &found) == 0;
+  return granules < state.coverage && find_place(2 * granules, GRANULE, LOOKS, &found) == 0;
 }
 
 static bool grow_in_place(struct run *run, size_t granules) {
@@ -626,7 +626,7 @@ bool pages_resize(struct run *run, size_t granules) {
   return done;
 }
 
-/* ---- guards --------------------------------------------------------------------------------------------------- */
+/* ---- guards ------------------------------------------------------------------------------------------------------ */
 
 /* A guard is RUN_META, so that it is nobody's block; its `class` says how it was made. `size` is how many bytes before
  * it are guarded, too. */
@@ -698,21 +698,21 @@ void pages_free_guard(struct run *run) {
   pages_free(guard, clean);
 }
 
-/* ---- giving back ---------------------------------------------------------------------------------------------- */
+/* ---- giving back ------------------------------------------------------------------------------------------------- */
 
 static uint32_t largest_dirty(void) {
   for (unsigned word = BINS / 64; word-- > 0;)
-    if (own.occupied[1][word]) return own.bins[1][64 * word + log2_floor(own.occupied[1][word])];
+    if (state.occupied[1][word]) return state.bins[1][64 * word + log2_floor(state.occupied[1][word])];
   return 0;
 }
 
 /* A run that became free before `tick`, or 0. */
 static uint32_t purgeable(uint64_t tick) {
-  INVARIANT(1, own.tick - tick < AGES || tick > own.tick);
-  if (tick > own.tick) return largest_dirty();
-  for (uint64_t age = AGES, seen; age > own.tick - tick; age--) {
-    seen = own.tick - age;
-    uint32_t *first = age == AGES ? &own.ages[AGES] : &own.ages[seen % AGES];
+  INVARIANT(1, state.tick - tick < AGES || tick > state.tick);
+  if (tick > state.tick) return largest_dirty();
+  for (uint64_t age = AGES, seen; age > state.tick - tick; age--) {
+    seen = state.tick - age;
+    uint32_t *first = age == AGES ? &state.ages[AGES] : &state.ages[seen % AGES];
     if (*first) return *first;
   }
   return 0;
@@ -721,7 +721,7 @@ static uint32_t purgeable(uint64_t tick) {
 static struct run *take_purgeable(uint64_t tick, size_t most) {
   uint32_t g = purgeable(tick);
   if (!g) return NULL;
-  own.looks++;
+  state.looks++;
   struct run *run = run_at(g);
   size_t end = g + run->granules;
   size_t from = dirty_find(g, end, true);
@@ -734,7 +734,7 @@ static struct run *take_purgeable(uint64_t tick, size_t most) {
 size_t pages_purge(uint64_t tick, size_t most) {
   size_t purged = 0;
   lock_take(&pages_lock);
-  size_t rooms = own.rooms; /* other threads may make more meanwhile, for ever */
+  size_t rooms = state.rooms; /* other threads may make more meanwhile, for ever */
   while (rooms_expire(tick, ROOMS_A_TIME) == ROOMS_A_TIME && rooms > ROOMS_A_TIME) {
     rooms -= ROOMS_A_TIME;
     lock_release(&pages_lock); /* whoever waits comes first */
@@ -746,9 +746,9 @@ size_t pages_purge(uint64_t tick, size_t most) {
     lock_release(&pages_lock);
     bool done = os_purge(run_start(run), run_bytes(run));
     lock_take(&pages_lock);
-    own.purge_calls++;
-    if (done) own.returned += run_bytes(run), purged += run_bytes(run);
-    else own.purge_failures++;
+    state.purge_calls++;
+    if (done) state.returned += run_bytes(run), purged += run_bytes(run);
+    else state.purge_failures++;
     run->kind = RUN_NONE;
     free_locked(run, done);
     if (!done) break; /* it stays dirty; the next tick tries again */
@@ -757,7 +757,7 @@ size_t pages_purge(uint64_t tick, size_t most) {
   return purged;
 }
 
-/* ---- ahead of need -------------------------------------------------------------------------------------------- */
+/* ---- ahead of need ----------------------------------------------------------------------------------------------- */
 
 static _Atomic size_t grown; /* granules, since the last pages_populate */
 static _Atomic bool cannot_populate;
@@ -765,7 +765,7 @@ static _Atomic bool cannot_populate;
 /* Returns how many granules should be free and resident now; 0 in a small heap. */
 static size_t wanted_ahead(void) {
   size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
-  size_t rest = LOAD_RACING(own.free_clean) + atomic_load_explicit(&free_dirty, memory_order_relaxed) + own.first;
+  size_t rest = LOAD_RACING(state.free_clean) + atomic_load_explicit(&free_dirty, memory_order_relaxed) + state.first;
   size_t used = count > rest ? count - rest : 0;
   if (used < AHEAD_LEAST_HEAP >> GRANULE_SHIFT) return 0;
   return min_size(used / AHEAD_SHARE, AHEAD_MOST >> GRANULE_SHIFT);
@@ -787,7 +787,7 @@ bool pages_growth_is_foreseen(void) {
 static struct run *last_free_run(void) {
   size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
   uint32_t back = __atomic_load_n(&run_at(count - 1)->back, __ATOMIC_RELAXED);
-  if (count == own.frozen || back > count - 1 - own.frozen) return NULL;
+  if (count == state.frozen || back > count - 1 - state.frozen) return NULL;
   struct run *run = run_at(count - 1 - back);
   return is_free(run) && run->granules == back + 1 ? run : NULL;
 }
@@ -828,7 +828,7 @@ size_t pages_populate(void) {
   bool done = os_populate_huge(run_start(run), bytes);
   if (!done) atomic_store_explicit(&cannot_populate, true, memory_order_relaxed);
   lock_take(&pages_lock);
-  if (done) own.populated += bytes;
+  if (done) state.populated += bytes;
   run->kind = RUN_NONE;
   free_locked(run, false);
   lock_release(&pages_lock);
@@ -837,23 +837,23 @@ size_t pages_populate(void) {
 
 void pages_set_tick(uint64_t tick) {
   lock_take(&pages_lock);
-  for (uint64_t steps = min_size(tick - own.tick, AGES), i = 1; i <= steps; i++)
-    join_ages(&own.ages[AGES], &own.ages[(own.tick + i) % AGES]); /* of AGES ticks before that one */
-  own.tick = tick;
+  for (uint64_t steps = min_size(tick - state.tick, AGES), i = 1; i <= steps; i++)
+    join_ages(&state.ages[AGES], &state.ages[(state.tick + i) % AGES]); /* of AGES ticks before that one */
+  state.tick = tick;
   lock_release(&pages_lock);
 }
 
 void pages_count_purge(size_t bytes, bool done) {
   lock_take(&pages_lock);
-  own.purge_calls++;
-  if (done) own.returned += bytes;
-  else own.purge_failures++;
+  state.purge_calls++;
+  if (done) state.returned += bytes;
+  else state.purge_failures++;
   lock_release(&pages_lock);
 }
 
 size_t pages_free_dirty(void) { return atomic_load_explicit(&free_dirty, memory_order_relaxed) << GRANULE_SHIFT; }
 
-/* ---- start, looking up, totals, check --------------------------------------------------------------------------- */
+/* ---- start, looking up, totals, check ---------------------------------------------------------------------------- */
 
 /* A reservation of `data` bytes may grow to this size. */
 static size_t most_of(size_t data) {
@@ -868,40 +868,40 @@ static void *hint(void) {
   return (void *)(3 * two_tebibytes + round_down(os_random() % two_tebibytes, 2 * MiB));
 }
 
-/* Says where the tables for so many granules lie from `at` on. Returns where the last of them, the homes, begins. */
+/* Says where the tables for so many granules lie from `at` on. Returns where the last of them, the pagemap, begins. */
 static uintptr_t lay_out(uintptr_t at, size_t granules) {
-  own.coverage = granules;
-  own.first = own.frozen = divide_up(HOMES_OFFSET + granules * sizeof(home), GRANULE);
+  state.coverage = granules;
+  state.first = state.frozen = divide_up(PAGEMAP_OFFSET + granules * sizeof(pagemap_entry), GRANULE);
   const size_t bytes[TABLES] = {[RUNS] = granules * sizeof(struct run),
                                 [DIRTY] = granules / 8 + 8,
                                 [CHUNK_STARTS] = granules * CHUNK_STARTS_BYTES,
                                 [CHUNK_FREED] = granules * CHUNK_FREED_BYTES,
-                                [HOMES] = own.first << GRANULE_SHIFT};
+                                [PAGEMAP] = state.first << GRANULE_SHIFT};
   for (unsigned i = 0; i < TABLES; i++) {
-    own.tables[i] = (struct table){.start = (char *)at, .room = round_up(bytes[i], GRANULE)};
-    at += own.tables[i].room;
+    state.tables[i] = (struct table){.start = (char *)at, .room = round_up(bytes[i], GRANULE)};
+    at += state.tables[i].room;
   }
-  return at - own.tables[HOMES].room;
+  return at - state.tables[PAGEMAP].room;
 }
 
 static void unreserve_all(void) {
-  size_t data = (own.reserved - own.first) << GRANULE_SHIFT; /* behind the last table */
-  trim(own.tables[HOMES].start + own.tables[HOMES].room, 0, &data);
-  for (struct table *table = own.tables; table < own.tables + TABLES; table++) trim(table->start, 0, &table->reserved);
+  size_t data = (state.reserved - state.first) << GRANULE_SHIFT; /* behind the last table */
+  trim(state.tables[PAGEMAP].start + state.tables[PAGEMAP].room, 0, &data);
+  for (struct table *table = state.tables; table < state.tables + TABLES; table++) trim(table->start, 0, &table->reserved);
 }
 
 /* The base and the count come last: until then every other thread finds zeros, and every pointer is foreign. */
 static bool begin(void) {
-  if (!tables_reach(own.first)) {
+  if (!tables_reach(state.first)) {
     unreserve_all();
     return false;
   }
-  own.tick = 1;
-  pages.runs = (struct run *)(void *)own.tables[RUNS].start;
-  pages.chunk_starts = own.tables[CHUNK_STARTS].start;
-  pages.chunk_freed = own.tables[CHUNK_FREED].start;
-  pages.base = own.tables[HOMES].start;
-  __atomic_store_n(&pages.count, own.first, __ATOMIC_RELEASE);
+  state.tick = 1;
+  pages.runs = (struct run *)(void *)state.tables[RUNS].start;
+  pages.chunk_starts = state.tables[CHUNK_STARTS].start;
+  pages.chunk_freed = state.tables[CHUNK_FREED].start;
+  pages.base = state.tables[PAGEMAP].start;
+  __atomic_store_n(&pages.count, state.first, __ATOMIC_RELEASE);
   return true;
 }
 
@@ -910,8 +910,8 @@ static bool start_on_demand(size_t data) {
   void *at = hint();
   if (!at) return false;
   lay_out((uintptr_t)at, most_of(data) >> GRANULE_SHIFT);
-  own.reserves_on_demand = true;
-  own.reserved = own.first;
+  state.reserves_on_demand = true;
+  state.reserved = state.first;
   return begin();
 }
 
@@ -924,10 +924,10 @@ static bool start_at_once(size_t data, size_t coverage) {
   char *aligned = (char *)round_up((uintptr_t)start, GRANULE);
   if (aligned > start) os_unreserve(start, (size_t)(aligned - start));
   uintptr_t base = lay_out((uintptr_t)aligned, granules);
-  for (struct table *table = own.tables; table < own.tables + TABLES; table++) table->reserved = table->room;
-  own.reserves_on_demand = false;
-  own.reserved = min_size(((uintptr_t)start + total - base) >> GRANULE_SHIFT, granules);
-  char *end = (char *)base + (own.reserved << GRANULE_SHIFT);
+  for (struct table *table = state.tables; table < state.tables + TABLES; table++) table->reserved = table->room;
+  state.reserves_on_demand = false;
+  state.reserved = min_size(((uintptr_t)start + total - base) >> GRANULE_SHIFT, granules);
+  char *end = (char *)base + (state.reserved << GRANULE_SHIFT);
   if (end < start + total) os_unreserve(end, (size_t)(start + total - end)); /* or it could never grow there */
   return begin();
 }
@@ -946,28 +946,28 @@ bool pages_start(void) {
 }
 
 size_t pages_freeze(void) {
-  own.frozen = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
-  own.free_clean = 0;
+  state.frozen = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
+  state.free_clean = 0;
   atomic_store_explicit(&free_dirty, 0, memory_order_relaxed);
-  memset(own.bins, 0, sizeof own.bins);
-  memset(own.occupied, 0, sizeof own.occupied);
-  memset(own.ages, 0, sizeof own.ages);
-  own.newest_room = own.oldest_room = 0;
-  own.rooms = 0;
-  return (own.frozen - own.first) << GRANULE_SHIFT;
+  memset(state.bins, 0, sizeof state.bins);
+  memset(state.occupied, 0, sizeof state.occupied);
+  memset(state.ages, 0, sizeof state.ages);
+  state.newest_room = state.oldest_room = 0;
+  state.rooms = 0;
+  return (state.frozen - state.first) << GRANULE_SHIFT;
 }
 
-bool pages_is_frozen(const struct run *run) { return run_index(run) < own.frozen; }
+bool pages_is_frozen(const struct run *run) { return run_index(run) < state.frozen; }
 
 struct run *pages_run_of(const void *p) {
   size_t g = granule_of(p);
-  if (g >= __atomic_load_n(&pages.count, __ATOMIC_ACQUIRE) || g < own.first) return NULL;
-  while (g > own.first && run_at(g)->kind == RUN_NONE) g--;
+  if (g >= __atomic_load_n(&pages.count, __ATOMIC_ACQUIRE) || g < state.first) return NULL;
+  while (g > state.first && run_at(g)->kind == RUN_NONE) g--;
   return run_at(g)->kind == RUN_NONE ? NULL : run_at(g);
 }
 
 struct run *pages_first_run(void) {
-  return own.frozen < __atomic_load_n(&pages.count, __ATOMIC_RELAXED) ? run_at(own.frozen) : NULL;
+  return state.frozen < __atomic_load_n(&pages.count, __ATOMIC_RELAXED) ? run_at(state.frozen) : NULL;
 }
 
 struct run *pages_next_run(struct run *run) {
@@ -975,23 +975,23 @@ struct run *pages_next_run(struct run *run) {
   return next < __atomic_load_n(&pages.count, __ATOMIC_RELAXED) ? run_at(next) : NULL;
 }
 
-size_t pages_most(void) { return own.coverage << GRANULE_SHIFT; }
+size_t pages_most(void) { return state.coverage << GRANULE_SHIFT; }
 
 struct pages_totals pages_totals(void) {
   lock_take(&pages_lock);
-  size_t reserved = (own.reserved - own.first) << GRANULE_SHIFT;
-  for (unsigned i = 0; i < TABLES; i++) reserved += own.tables[i].reserved;
+  size_t reserved = (state.reserved - state.first) << GRANULE_SHIFT;
+  for (unsigned i = 0; i < TABLES; i++) reserved += state.tables[i].reserved;
   struct pages_totals totals = {
       .reserved = reserved,
-      .committed = (__atomic_load_n(&pages.count, __ATOMIC_RELAXED) - own.first) << GRANULE_SHIFT,
+      .committed = (__atomic_load_n(&pages.count, __ATOMIC_RELAXED) - state.first) << GRANULE_SHIFT,
       .free_dirty = pages_free_dirty(),
-      .free_clean = own.free_clean << GRANULE_SHIFT,
-      .returned = own.returned,
-      .purge_calls = own.purge_calls,
-      .purge_failures = own.purge_failures,
-      .moved_runs = own.moved_runs,
-      .populated = own.populated,
-      .looks = own.looks,
+      .free_clean = state.free_clean << GRANULE_SHIFT,
+      .returned = state.returned,
+      .purge_calls = state.purge_calls,
+      .purge_failures = state.purge_failures,
+      .moved_runs = state.moved_runs,
+      .populated = state.populated,
+      .looks = state.looks,
   };
   lock_release(&pages_lock);
   return totals;
@@ -999,10 +999,10 @@ struct pages_totals pages_totals(void) {
 
 bool pages_may_move(struct run *run) {
   lock_take(&pages_lock);
-  bool may = own.moved_runs < MOVED_RUNS_MOST;
+  bool may = state.moved_runs < MOVED_RUNS_MOST;
   if (may && !run->moved) {
     run->moved = true;
-    own.moved_runs++;
+    state.moved_runs++;
   }
   lock_release(&pages_lock);
   return may;
@@ -1010,7 +1010,7 @@ bool pages_may_move(struct run *run) {
 
 static size_t count_aged(void) {
   size_t count = 0;
-  for (uint32_t *first = own.ages; first < own.ages + AGES + 1; first++)
+  for (uint32_t *first = state.ages; first < state.ages + AGES + 1; first++)
     for (uint32_t g = *first; g; g = run_at(g)->younger == *first ? 0 : run_at(g)->younger, count++)
       INVARIANT(0, run_at(g)->kind == RUN_FREE && run_at(g)->dirty && age_of(run_at(g)->seen) == first);
   return count;
@@ -1020,7 +1020,7 @@ void pages_check(void) {
   lock_take(&pages_lock);
   size_t clean = 0, dirty = 0, aged = 0, count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
   bool last_was_free = false;
-  for (size_t g = own.frozen; g < count; g += run_at(g)->granules) {
+  for (size_t g = state.frozen; g < count; g += run_at(g)->granules) {
     struct run *run = run_at(g);
     INVARIANT(0, run->kind != RUN_NONE && run->granules > 0 && g + run->granules <= count);
     INVARIANT(0, !(last_was_free && run->kind == RUN_FREE));
@@ -1030,6 +1030,6 @@ void pages_check(void) {
     INVARIANT(0, !last_was_free || run_at(g + run->granules - 1)->back == run->granules - 1);
     dirty += run->dirty, clean += run->granules - run->dirty, aged += last_was_free && run->dirty != 0;
   }
-  INVARIANT(0, dirty << GRANULE_SHIFT == pages_free_dirty() && clean == own.free_clean && aged == count_aged());
+  INVARIANT(0, dirty << GRANULE_SHIFT == pages_free_dirty() && clean == state.free_clean && aged == count_aged());
   lock_release(&pages_lock);
 }

@@ -1,18 +1,18 @@
-/* pages: address space in, runs of granules out; from a pointer to its descriptor.                   floor: pages
+/* pages: address space in, runs of granules out; from a pointer to its descriptor.                  floor: pages
  *
  *                                                        base                             frontier         reserved
- *   [ runs ........ | dirty bits .... | chunk bits ..... | page | homes ...... | run | run | free run | not yet ... ]
+ *   [ runs ........ | dirty bits .... | chunk bits ..... | page | owners ...... | run | run | free run | not yet ... ]
  *     64 B a granule  1 bit a granule   1.5 KiB a granule         8 B a granule
  *
- * A granule is 64 KiB; granule g lies at base + (g << 16), the homes included. homes[g] says which part's list takes a
- * freed block of granule g (see heap/part.h); 0 when none does. runs[g] describes the run that starts at g. The chunk
- * bits belong to slab/chunk.h and become writable with the first chunk that needs them.
+ * A granule is 64 KiB; granule g lies at base + (g << 16), the pagemap included. pagemap[g] says which heap's list
+ * takes a freed block of granule g (see heap/heap.h); 0 when none does. runs[g] describes the run that starts at g. The
+ * chunk bits belong to slab/chunk.h and become writable with the first chunk that needs them.
  *
  * Invariant: kind != 0 only at the first granule of a run; a free run's last granule points back to its first; no two
  * free runs touch; a granule whose dirty bit is clear reads as zero or is in use.                 pages_check()
- * Threads:   everything under pages_lock, but: homes (one store, relaxed; read by every free), pages.count (only grows,
- * release), and the descriptor of a run in use, which belongs to who took the run.
- * Why one reservation: docs/decisions/0002.                                                                        */
+ * Threads: everything under pages_lock, but: owners (one store, relaxed; read by every free), pages.count (only grows,
+ * release), and the descriptor of a run in use, which belongs to who took the run. Why one reservation:
+ * docs/decisions/0002. */
 #ifndef TSLAB_PAGES_PAGES_H
 #define TSLAB_PAGES_PAGES_H
 
@@ -21,20 +21,20 @@
 
 #define GRANULE_SHIFT 16
 #define GRANULE ((size_t)1 << GRANULE_SHIFT)
-#define HOMES_OFFSET ((size_t)4096) /* the page at base is for what else malloc looks up: slab/classes.h */
+#define PAGEMAP_OFFSET ((size_t)4096) /* the page at base is for what else malloc looks up: slab/classes.h */
 
-struct part;
-typedef uintptr_t home; /* a part's address and a size class: heap/part.h */
+struct heap;
+typedef uintptr_t pagemap_entry; /* a heap's address and a size class: heap/heap.h */
 
 enum run_kind { RUN_NONE, RUN_FREE, RUN_SLAB, RUN_LARGE, RUN_CHUNK, RUN_RESERVED, RUN_TRAP, RUN_META };
 
 /* 64 bytes, so that one run touches one line. */
 struct run {
   _Atomic uint64_t word;       /* slab: its free list, see slab/slab.h; chunk: its live blocks, see slab/chunk.h */
-  struct part *_Atomic part;   /* slab, chunk: whose home it is; written under that part's lock */
+  struct heap *_Atomic heap;   /* slab, chunk: whose owner it is; written under that heap's lock */
   union {
-    uint64_t unlinked; /* slab: units whose blocks are on no list yet; under the part's lock */
-    uint64_t gone;     /* chunk: blocks freed by its part's thread before it was sealed */
+    uint64_t unlinked; /* slab: units whose blocks are on no list yet; under the heap's lock */
+    uint64_t gone;     /* chunk: blocks freed by its heap's thread before it was sealed */
     struct {
       uint32_t younger, older; /* dirty free run: neighbours in the ring of its age */
     };
@@ -47,13 +47,13 @@ struct run {
   uint32_t granules;
   union {
     uint32_t back;              /* last granule of a free run: distance to its first */
-    uint32_t previous_of_epoch; /* run in use of an epoch: neighbour in heap/lifetime.h's list */
+    uint32_t previous_of_epoch; /* run in use of an epoch: neighbour in heap/arena.h's list */
   };
   union {
     uint32_t dirty;         /* free run: how many of its granules are */
     uint32_t next_of_epoch; /* run in use of an epoch */
   };
-  uint32_t epoch;     /* index of the lifetime it was born in; never changes while the run is in use */
+  uint32_t epoch;     /* index of the arena it was born in; never changes while the run is in use */
   uint16_t capacity;  /* slab, sealed chunk: blocks */
   uint16_t threshold; /* slab: free blocks that make it worth listing; chunk: pages given back, one bit each */
   uint8_t kind;       /* enum run_kind */
@@ -76,7 +76,7 @@ struct pages {
   char *chunk_starts, *chunk_freed; /* slab/chunk.h */
 } ALIGNED(CACHE_LINE);
 HIDDEN extern struct pages pages;
-HIDDEN extern char pages_before_start[HOMES_OFFSET]; /* zeros, at base until pages_start */
+HIDDEN extern char pages_before_start[PAGEMAP_OFFSET]; /* zeros, at base until pages_start */
 HIDDEN extern struct lock pages_lock;
 
 struct pages_totals {
@@ -141,7 +141,7 @@ HIDDEN size_t pages_purge(uint64_t tick, size_t most);
  * It takes no lock and may err. pages_populate then makes clean memory next to the frontier resident, on huge pages
  * where the system has them, and returns how many bytes. These count as dirty: what nobody takes is purged. */
 #define AHEAD_LEAST_HEAP (64 * MiB)
-#define AHEAD_SHARE      32 /* of what is in use, one part in so many should be free and resident, */
+#define AHEAD_SHARE      32 /* of what is in use, one heap in so many should be free and resident, */
 #define AHEAD_MOST       (8 * MiB)
 #define AHEAD_PIECE      (2 * MiB) /* up to a multiple of a huge page */
 HIDDEN void pages_note_growth(size_t granules);
@@ -201,7 +201,7 @@ HIDDEN struct pages_totals pages_totals(void);
 HIDDEN void pages_count_purge(size_t bytes, bool done);
 HIDDEN void pages_check(void);
 
-INLINE home *pages_homes(void) { return (home *)(void *)(pages.base + HOMES_OFFSET); }
+INLINE pagemap_entry *pages_pagemap(void) { return (pagemap_entry *)(void *)(pages.base + PAGEMAP_OFFSET); }
 INLINE size_t granule_of(const void *p) { return ((uintptr_t)p - (uintptr_t)pages.base) >> GRANULE_SHIFT; }
 INLINE size_t run_index(const struct run *run) { return (size_t)(run - pages.runs); }
 INLINE char *run_start(const struct run *run) { return pages.base + (run_index(run) << GRANULE_SHIFT); }

@@ -1,4 +1,4 @@
-/* chunk: see chunk.h.                                                                                floor: slab */
+/* chunk: see chunk.h.                                                                               floor: slab */
 #include "slab/chunk.h"
 
 #include <limits.h>
@@ -29,7 +29,7 @@ INLINE bool starts(const struct run *run, size_t offset) {
 
 INLINE bool is_freed(const struct run *run, size_t offset) {
   const struct chunk_freed *freed = &chunk_freed(run)[chunk_word(offset)];
-  return (load(&freed->here) | load(&freed->elsewhere)) & chunk_bit(offset);
+  return (load(&freed->local) | load(&freed->remote)) & chunk_bit(offset);
 }
 
 /* Offset of the first start bit at or after `from`; GRANULE when there is none. */
@@ -69,14 +69,14 @@ void *chunk_block_of(const struct run *run, const void *p) {
 bool chunk_mark_freed(struct run *run, const void *p) {
   size_t offset = offset_in(run, p);
   struct chunk_freed *freed = &chunk_freed(run)[chunk_word(offset)];
-  uint64_t bit = chunk_bit(offset), before = __atomic_fetch_or(&freed->elsewhere, bit, __ATOMIC_RELAXED);
-  return !((before | __atomic_load_n(&freed->here, __ATOMIC_RELAXED)) & bit);
+  uint64_t bit = chunk_bit(offset), before = __atomic_fetch_or(&freed->remote, bit, __ATOMIC_RELAXED);
+  return !((before | __atomic_load_n(&freed->local, __ATOMIC_RELAXED)) & bit);
 }
 
 void chunk_skip(struct run *run, const char *from, const char *to) {
   size_t old = offset_in(run, from), new = offset_in(run, to);
   chunk_set(&chunk_starts(run)[chunk_word(new)].word, chunk_bit(new));
-  chunk_set(&chunk_freed(run)[chunk_word(old)].here, chunk_bit(old));
+  chunk_set(&chunk_freed(run)[chunk_word(old)].local, chunk_bit(old));
   STORE_RACING(run->class, CHUNK_HAS_GAPS);
 }
 

@@ -1,4 +1,4 @@
-/* chunk: blocks of any size, one after the other in a granule, for an epoch that does not reuse them.   floor: slab
+/* chunk: blocks of any size, one after the other in a granule, for an epoch that does not reuse them.  floor: slab
  *
  *   [ block | block | block | ............ | 16 B ]      a block ends where the next one starts
  *           bump moves on ->
@@ -7,14 +7,14 @@
  * by the thread that allocates here, so that it needs no atomic instruction, one by all others. The place where the
  * next block would start has its start bit already, so every block has an end; it never reaches the last 16 bytes.
  *
- *   word, while its part allocates here:  - (blocks that others freed)
+ *   word, while its heap allocates here:  - (blocks that others freed)
  *   word, once sealed:                    SEALED | blocks that are live
  *
  * Who brings a sealed chunk's live count to 0 releases it (heap/bump.c).
  *
  * Invariant: starts = blocks + 1; freed bits are set only where a start bit is; all bits of a granule that is no chunk
  * are 0.
- * Threads: starts, here and gone belong to the part's thread; elsewhere and word to anyone (atomic). */
+ * Threads: starts, here and gone belong to the heap's thread; elsewhere and word to anyone (atomic). */
 #ifndef TSLAB_SLAB_CHUNK_H
 #define TSLAB_SLAB_CHUNK_H
 
@@ -31,7 +31,7 @@ struct chunk_starts {
   uint64_t word;
 };
 struct chunk_freed {
-  uint64_t here, elsewhere;
+  uint64_t local, remote;
 };
 _Static_assert(CHUNK_WORDS * sizeof(struct chunk_starts) == CHUNK_STARTS_BYTES &&
                CHUNK_WORDS * sizeof(struct chunk_freed) == CHUNK_FREED_BYTES, "what pages reserves for each granule");
@@ -54,7 +54,7 @@ INLINE void chunk_set(uint64_t *word, uint64_t bit) {
   __atomic_store_n(word, __atomic_load_n(word, __ATOMIC_RELAXED) | bit, __ATOMIC_RELAXED);
 }
 
-/* An empty chunk for the lifetime of that index, leading to no home. NULL without memory. */
+/* An empty chunk for the arena of that index, leading to no owner. NULL without memory. */
 HIDDEN struct run *chunk_new(uint32_t epoch, struct pages_how *how);
 /* Of a chunk whose bits are writable and 0. */
 INLINE void chunk_begin(struct chunk_starts *starts) { __atomic_store_n(&starts->word, 1, __ATOMIC_RELAXED); }
@@ -66,10 +66,10 @@ HIDDEN enum chunk_place chunk_place_of(const struct run *run, const void *p);
 HIDDEN size_t chunk_size_of(const struct run *run, const void *p); /* of the block that starts at p */
 HIDDEN void *chunk_block_of(const struct run *run, const void *p); /* the start of what p lies in; NULL past the last */
 
-/* By a thread other than the part's, or of a sealed chunk: marks p freed. False when somebody else did already. */
+/* By a thread other than the heap's, or of a sealed chunk: marks p freed. False when somebody else did already. */
 HIDDEN bool chunk_mark_freed(struct run *run, const void *p);
 
-/* The next block will start at `to` and not at `from`: what lies between is as if freed. By the part's thread. */
+/* The next block will start at `to` and not at `from`: what lies between is as if freed. By the heap's thread. */
 HIDDEN void chunk_skip(struct run *run, const char *from, const char *to);
 
 /* Live blocks and their bytes. */
@@ -96,7 +96,7 @@ INLINE void chunk_clear_starts(struct chunk_starts *starts, size_t used) {
 
 /* The same for the others. */
 INLINE void chunk_clear_freed(struct chunk_freed *freed, size_t used) {
-  for (size_t word = 0; word <= chunk_word(used); word += 4) chunk_clear_eight(&freed[word].here);
+  for (size_t word = 0; word <= chunk_word(used); word += 4) chunk_clear_eight(&freed[word].local);
 }
 _Static_assert(CHUNK_WORDS % 8 == 0 && sizeof(struct chunk_freed) == 2 * sizeof(uint64_t), "no round reaches beyond");
 

@@ -1,4 +1,4 @@
-/* classes: see classes.h.                                                                            floor: slab */
+/* classes: see classes.h.                                                                           floor: slab */
 #include "slab/classes.h"
 
 #include "slab/secret.h"

@@ -1,4 +1,4 @@
-/* classes: which size class serves a request.                                                        floor: slab
+/* classes: which size class serves a request.                                                       floor: slab
  *
  * Steps of 16 bytes to 256, then eight for each doubling to 1,024 (at most an eighth is waste), then four to 32 KiB,
  * where a block's unused tail is mostly pages that nobody touches. All blocks of a class lie on multiples of its size,
@@ -25,7 +25,7 @@ struct class_tables {
   uint8_t direct[DIRECT_MAX + 1];       /* by size */
   uint8_t coarse[(SMALL_MAX >> 8) + 1]; /* by (size + 255) / 256, from DIRECT_MAX + 1 on */
 };
-_Static_assert(sizeof(struct class_tables) <= HOMES_OFFSET, "in the page before the homes");
+_Static_assert(sizeof(struct class_tables) <= PAGEMAP_OFFSET, "in the page before the homes");
 
 /* After pages_start. */
 HIDDEN void classes_start(void);

@@ -1,4 +1,4 @@
-/* large: see large.h.                                                                                floor: slab */
+/* large: see large.h.                                                                               floor: slab */
 #include "slab/large.h"
 
 #include "os/os.h"
@@ -64,7 +64,7 @@ void *large_again(struct run *run, size_t size, struct large_counts *counts) {
   return run_start(run);
 }
 
-void large_bury(struct run *run, struct large_counts *counts) {
+void large_retire(struct run *run, struct large_counts *counts) {
   count_freed(counts, run);
   run->was = LARGE_WAS;
   if (TSLAB_HARDENED) pages_free_guard(run);

@@ -21,7 +21,7 @@ INLINE size_t large_run_bytes(size_t size) { return large_granules(size) << GRAN
 
 /* The run of a large block in use is the caller's from now on, who may free it, or have it serve another large block of
  * as many granules by large_again. */
-HIDDEN void large_bury(struct run *run, struct large_counts *counts);
+HIDDEN void large_retire(struct run *run, struct large_counts *counts);
 HIDDEN void *large_again(struct run *run, size_t size, struct large_counts *counts);
 
 /* Makes the block at least `size` (> SMALL_MAX) bytes long, where it lies or elsewhere, contents kept; the block, or

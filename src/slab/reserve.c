@@ -1,4 +1,4 @@
-/* reserve: see reserve.h.                                                                            floor: slab */
+/* reserve: see reserve.h.                                                                           floor: slab */
 #include "slab/reserve.h"
 
 #include "base/options.h"
@@ -14,32 +14,32 @@ static struct {
   size_t claims, claimants; /* granules that threads claim, and how many of them claim any */
   size_t held;              /* count + claims, in one word, for readers without the lock */
   uint64_t tick;
-} own;
+} state;
 
 static struct run *run_at(uint32_t granule) { return pages.runs + granule; }
 
 static void unlink_run(struct run *run) {
   if (run->previous) run_at(run->previous)->next = run->next;
-  else own.newest = run->next;
+  else state.newest = run->next;
   if (run->next) run_at(run->next)->previous = run->previous;
-  else own.oldest = run->previous;
+  else state.oldest = run->previous;
   run->next = run->previous = 0;
-  own.count--;
+  state.count--;
 }
 
 static void link_newest(struct run *run) {
   uint32_t g = (uint32_t)run_index(run);
   run->previous = 0;
-  run->next = own.newest;
-  if (own.newest) run_at(own.newest)->previous = g;
-  else own.oldest = g;
-  own.newest = g;
-  own.count++;
+  run->next = state.newest;
+  if (state.newest) run_at(state.newest)->previous = g;
+  else state.oldest = g;
+  state.newest = g;
+  state.count++;
 }
 
 /* A reader without the lock sees the state before or after a change, never one in between. */
 static void unlock(void) {
-  __atomic_store_n(&own.held, own.count + own.claims, __ATOMIC_RELAXED);
+  __atomic_store_n(&state.held, state.count + state.claims, __ATOMIC_RELAXED);
   lock_release(&reserve_lock);
 }
 
@@ -47,13 +47,13 @@ size_t reserve_most(void) { return options.reserve_bytes / GRANULE; }
 
 /* How many granules may lie here, ready for every thread. */
 static size_t limit(void) {
-  size_t most = reserve_most(), in_all = most * max_size(own.claimants, 1);
-  return min_size(most, in_all - min_size(own.claims, in_all));
+  size_t most = reserve_most(), in_all = most * max_size(state.claimants, 1);
+  return min_size(most, in_all - min_size(state.claims, in_all));
 }
 
 struct run *reserve_take(enum run_kind kind) {
   lock_take(&reserve_lock);
-  struct run *run = own.newest ? run_at(own.newest) : NULL;
+  struct run *run = state.newest ? run_at(state.newest) : NULL;
   if (run) {
     unlink_run(run);
     pages_reuse(run, kind);
@@ -65,10 +65,10 @@ struct run *reserve_take(enum run_kind kind) {
 bool reserve_put(struct run *run) {
   if (run->granules != 1) return false;
   lock_take(&reserve_lock);
-  bool room = own.count < limit();
+  bool room = state.count < limit();
   if (room) {
     pages_reuse(run, RUN_RESERVED);
-    run->seen = own.tick;
+    run->seen = state.tick;
     link_newest(run);
   }
   unlock();
@@ -76,13 +76,13 @@ bool reserve_put(struct run *run) {
 }
 
 void reserve_freeze(void) {
-  own.newest = own.oldest = 0;
-  own.count = own.claims = own.claimants = 0;
-  __atomic_store_n(&own.held, 0, __ATOMIC_RELAXED);
+  state.newest = state.oldest = 0;
+  state.count = state.claims = state.claimants = 0;
+  __atomic_store_n(&state.held, 0, __ATOMIC_RELAXED);
 }
 
 static struct run *unlink_oldest(void) {
-  struct run *run = run_at(own.oldest);
+  struct run *run = run_at(state.oldest);
   unlink_run(run);
   pages_reuse(run, RUN_META); /* in use, for everyone else */
   return run;
@@ -91,9 +91,9 @@ static struct run *unlink_oldest(void) {
 struct run *reserve_claim(size_t before, size_t now) {
   struct run *excess = NULL;
   lock_take(&reserve_lock);
-  own.claims += now - before;
-  own.claimants = own.claimants + (now != 0) - (before != 0);
-  while (own.count > limit()) {
+  state.claims += now - before;
+  state.claimants = state.claimants + (now != 0) - (before != 0);
+  while (state.count > limit()) {
     struct run *run = unlink_oldest();
     run->next = excess ? (uint32_t)run_index(excess) : 0;
     excess = run;
@@ -104,7 +104,7 @@ struct run *reserve_claim(size_t before, size_t now) {
 
 static struct run *take_older_than(uint64_t tick) {
   lock_take(&reserve_lock);
-  struct run *run = own.oldest && run_at(own.oldest)->seen < tick ? unlink_oldest() : NULL;
+  struct run *run = state.oldest && run_at(state.oldest)->seen < tick ? unlink_oldest() : NULL;
   unlock();
   return run;
 }
@@ -118,23 +118,23 @@ static size_t return_older_than(uint64_t tick) {
 
 size_t reserve_trim(uint64_t tick) {
   lock_take(&reserve_lock);
-  own.tick = tick;
+  state.tick = tick;
   unlock();
   return tick > AGE ? return_older_than(tick - AGE) : 0;
 }
 
 size_t reserve_empty(void) { return return_older_than(UINT64_MAX); }
 
-size_t reserve_bytes(void) { return __atomic_load_n(&own.held, __ATOMIC_RELAXED) * GRANULE; }
+size_t reserve_bytes(void) { return __atomic_load_n(&state.held, __ATOMIC_RELAXED) * GRANULE; }
 
 size_t reserve_ready_bytes(void) {
   lock_take(&reserve_lock);
-  size_t count = own.count;
+  size_t count = state.count;
   unlock();
   return count * GRANULE;
 }
 
-/* ---- giving back ---------------------------------------------------------------------------------------------- */
+/* ---- giving back ------------------------------------------------------------------------------------------------- */
 
 #define PIECE ((16 * MiB) >> GRANULE_SHIFT) /* one system call's: what close_step may have to wait for is less */
 

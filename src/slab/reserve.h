@@ -22,8 +22,8 @@ HIDDEN extern struct lock reserve_lock;
 /* Returns one granule, contents arbitrary, as pages_alloc leaves it; NULL when none is ready. */
 HIDDEN struct run *reserve_take(enum run_kind kind);
 
-/* Takes a run of one granule that leads to no home. Returns false, and does nothing, when the run is longer or there is
- * no room. */
+/* Takes a run of one granule that leads to no owner. Returns false, and does nothing, when the run is longer or there
+ * is no room. */
 HIDDEN bool reserve_put(struct run *run);
 
 /* Granules that a thread may keep to itself. */
@@ -51,7 +51,7 @@ struct returning {
   size_t recycled, returned; /* bytes, so far */
 };
 
-/* `run`, in use and without homes, goes to the reserve while there is room, else to the kernel. */
+/* `run`, in use and without owners, goes to the reserve while there is room, else to the kernel. */
 HIDDEN void returning_add(struct returning *r, struct run *run);
 HIDDEN void returning_keep(struct returning *r, struct run *run); /* to the kernel in any case */
 HIDDEN void returning_keep_all(struct returning *r, struct run *first); /* linked through next */

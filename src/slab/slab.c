@@ -1,4 +1,4 @@
-/* slab: see slab.h.                                                                                  floor: slab */
+/* slab: see slab.h.                                                                                 floor: slab */
 #include "slab/slab.h"
 
 #include "os/os.h"
@@ -55,24 +55,24 @@ struct run *slab_new(unsigned class, uint32_t epoch, struct pages_how *how) {
   return slab;
 }
 
-void slab_set_home(struct run *slab, home to) {
-  home *entry = pages_homes() + run_index(slab);
+void slab_set_owner(struct run *slab, pagemap_entry to) {
+  pagemap_entry *entry = pages_pagemap() + run_index(slab);
   for (size_t i = 0; i < slab->granules; i++) __atomic_store_n(&entry[i], to, __ATOMIC_RELAXED);
 }
 
 bool slab_push(struct run *slab, void *head, void *tail, unsigned count, struct slab_how *how) {
   uint64_t old = atomic_load_explicit(&slab->word, memory_order_relaxed), new;
-  bool settle;
+  bool relist;
   for (;; how->retries++) {
     block_link(tail, block_at_head(slab, old));
     unsigned total = slab_count(old) + count;
     bool worth = total == slab_linked(old) || (total >= slab->threshold && !(old & SLAB_LISTED)) || (old & SLAB_QUIET);
-    settle = worth && !(old & SLAB_PENDING);
+    relist = worth && !(old & SLAB_PENDING);
     new = (old & ~(SLAB_QUIET | 0xffff)) + ((uint64_t)count << 16) + head_of(slab, head);
-    if (settle) new |= SLAB_PENDING;
+    if (relist) new |= SLAB_PENDING;
     if (how->remote) new |= SLAB_REMOTE;
     if (atomic_compare_exchange_weak_explicit(&slab->word, &old, new, memory_order_release, memory_order_relaxed))
-      return settle;
+      return relist;
   }
 }
 
@@ -167,8 +167,8 @@ bool slab_refuses(void *p) {
   return block_has_key(p) || (uintptr_t)block_words(p)[1] == block_waiting_key(p);
 }
 
-bool slab_bury(struct run *slab) {
-  slab_set_home(slab, 0);
+bool slab_retire(struct run *slab) {
+  slab_set_owner(slab, 0);
   if (TSLAB_HARDENED) pages_free_guard(slab);
   for (size_t i = 0; i < slab->granules; i++) slab[i].was = (uint8_t)(slab->class + 1);
   bool clean = slab_linked(atomic_load_explicit(&slab->word, memory_order_relaxed)) == 0 && slab->moved;
@@ -200,7 +200,7 @@ void slab_each_used(const struct run *slab, void (*visit)(void *, size_t, void *
   }
 }
 
-/* ---- purging what lies between live blocks ---------------------------------------------------------------------- */
+/* ---- purging what lies between live blocks ----------------------------------------------------------------------- */
 
 /* Units that a block in use touches: neither on `chain` nor in an unlinked unit. */
 static uint64_t units_in_use(const struct run *slab, struct chain chain) {
@@ -264,6 +264,6 @@ struct slab_purge slab_purge_holes(struct run *slab) {
   }
   atomic_fetch_sub_explicit(&slab->word, (uint64_t)dropped << 32, memory_order_relaxed);
   purge.bytes = purge_units(slab, holes & touched);
-  if (kept) slab_push(slab, kept, kept_tail, purge.kept, &how); /* PENDING is set: this never asks to settle */
+  if (kept) slab_push(slab, kept, kept_tail, purge.kept, &how); /* PENDING is set: this never asks to relist */
   return purge;
 }

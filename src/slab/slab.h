@@ -1,8 +1,8 @@
-/* slab: the blocks of one size class inside one run of granules.                                     floor: slab
+/* slab: the blocks of one size class inside one run of granules.                                    floor: slab
  *
  *   [ gap | block | block | ... | block | rest ]      block i lies on a multiple of the class's size
  *
- * A free block is on exactly one list: a thread's (heap/part.h), a batch in a depot, or its slab's. Its first word
+ * A free block is on exactly one list: a thread's (heap/heap.h), a batch in a magazines, or its slab's. Its first word
  * links to the next one, its second holds block_key(block), by which a second free of it is known. The slab's own list
  * lives in one atomic word, to which any thread pushes; blocks are only ever taken all together, so the list cannot
  * suffer from ABA:
@@ -13,8 +13,8 @@
  * from the lists again when the unit is purged.
  *
  * Invariant: count <= linked <= capacity; linked - count blocks are live or cached; epoch never changes.
- * Threads:   push: anyone (release). take, link, flags: under the lock of run->part, acquire on take, which pairs with
- * push. Who sets PENDING must settle the slab (heap/bins.c), and until then the slab cannot be retired. Why not a
+ * Threads:   push: anyone (release). take, link, flags: under the lock of run->heap, acquire on take, which pairs with
+ * push. Who sets PENDING must relist the slab (heap/bins.c), and until then the slab cannot be retired. Why not a
  * bitmap, why one word: docs/decisions/0003. */
 #ifndef TSLAB_SLAB_SLAB_H
 #define TSLAB_SLAB_SLAB_H
@@ -24,10 +24,10 @@
 #include "slab/classes.h"
 #include "slab/secret.h"
 
-#define SLAB_PENDING ((uint64_t)1 << 48) /* a thread is on its way to settle it */
-#define SLAB_LISTED  ((uint64_t)1 << 49) /* in its part's list for the class */
-#define SLAB_REMOTE  ((uint64_t)1 << 50) /* some of its free blocks were freed by other parts' threads */
-#define SLAB_QUIET   ((uint64_t)1 << 51) /* the scavenger looks at it no more: the next push settles it */
+#define SLAB_PENDING ((uint64_t)1 << 48) /* a thread is on its way to relist it */
+#define SLAB_LISTED  ((uint64_t)1 << 49) /* in its heap's list for the class */
+#define SLAB_REMOTE  ((uint64_t)1 << 50) /* some of its free blocks were freed by other heaps' threads */
+#define SLAB_QUIET   ((uint64_t)1 << 51) /* the scavenger looks at it no more: the next push relists it */
 
 /* A chain of free blocks. The last one links to CHAIN_END, which can be read like a block and holds no key: so malloc
  * learns from one compare that a list is empty or bad. */
@@ -96,20 +96,20 @@ INLINE bool slab_starts_block(const struct run *slab, const void *p) {
 HIDDEN bool slab_refuses(void *p);
 INLINE bool block_is_free(void *p) { return TSLAB_HARDENED ? slab_refuses(p) : block_has_key(p); }
 
-/* A new slab with every unit unlinked, whose granules still lead to no home. NULL without memory. */
+/* A new slab with every unit unlinked, whose granules still lead to no owner. NULL without memory. */
 HIDDEN struct run *slab_new(unsigned class, uint32_t epoch, struct pages_how *how);
 HIDDEN size_t slab_bytes(unsigned class); /* of such a slab */
 
 /* Its granules lead to `to`; 0 for nowhere. */
-HIDDEN void slab_set_home(struct run *slab, home to);
+HIDDEN void slab_set_owner(struct run *slab, pagemap_entry to);
 
 /* What changing a slab's word met. */
 struct slab_how {
   unsigned retries; /* of the compare-and-swap */
-  bool remote;      /* push: said by the caller, whose part the slab is not; take: some of the blocks were */
+  bool remote;      /* push: said by the caller, whose heap the slab is not; take: some of the blocks were */
 };
 
-/* Puts blocks head..tail (linked, marked free) on the slab's list. True: the caller has set PENDING and must settle. */
+/* Puts blocks head..tail (linked, marked free) on the slab's list. True: the caller has set PENDING and must relist. */
 HIDDEN bool slab_push(struct run *slab, void *head, void *tail, unsigned count, struct slab_how *how);
 
 /* All blocks of the slab's list; count 0 when it is empty. Sets or clears LISTED in the same step. */
@@ -119,7 +119,7 @@ HIDDEN struct chain slab_take(struct run *slab, bool stays_listed, struct slab_h
 HIDDEN struct chain slab_link(struct run *slab, unsigned wanted);
 
 /* Gives the pages that hold no block in use back to the kernel and drops their free blocks from the list. The caller
- * has set PENDING and taken the slab off its part's list. */
+ * has set PENDING and taken the slab off its heap's list. */
 struct slab_purge {
   size_t bytes;
   unsigned kept; /* free blocks on other pages */
@@ -136,6 +136,6 @@ HIDDEN void slab_each_used(const struct run *slab, void (*visit)(void *block, si
 
 /* A slab in which no block is in use leads nowhere any more; its run is the caller's. Whether every byte of it reads as
  * zero. */
-HIDDEN bool slab_bury(struct run *slab);
+HIDDEN bool slab_retire(struct run *slab);
 
 #endif

@@ -73,16 +73,16 @@ static void dead_pages_are_tried_again(void) {
   for (unsigned i = 0; i < COUNT; i++) memset(blocks[i], 1, SIZE);
   CHECK(tslab_malloc(3 * SIZE) != NULL); /* in the next chunk: the first is full */
   CHECK_COUNT(tslab_epoch_leave(e), ==, 0);
-  struct lifetime *const lifetime = &epoch_slot(e)->lifetime;
+  struct arena *const arena = &epoch_slot(e)->arena;
   for (unsigned i = 8; i < 40; i++) tslab_free(blocks[i]);
   const unsigned before = resident_pages(chunk);
   fault_set(1 << FAULT_PURGE, 0, FOR_EVER);
-  CHECK_COUNT(bump_purge_dead(lifetime, UINT32_MAX), ==, 0);
+  CHECK_COUNT(bump_purge_dead(arena, UINT32_MAX), ==, 0);
   CHECK_COUNT(fault_failed(), >, 0);
   CHECK_COUNT(resident_pages(chunk), ==, before);
   fault_stop();
   for (unsigned i = 40; i < 56; i++) tslab_free(blocks[i]);
-  const size_t purged = bump_purge_dead(lifetime, UINT32_MAX);
+  const size_t purged = bump_purge_dead(arena, UINT32_MAX);
   CHECK_COUNT(purged, >=, 40 * SIZE);
   CHECK_COUNT(resident_pages(chunk), ==, before - purged / os_page_size);
   CHECK_COUNT(tslab_epoch_close(e, NULL), ==, 0);

@@ -426,7 +426,7 @@ static void check_counts(const tslab_stats_global *before) {
   CHECK_COUNT(counted, <=, LIBC_BLOCKS);
 }
 
-/* Rows are gathered in address space had for the moment. */
+/* Rows are collected in address space had for the moment. */
 static void use_statistics(struct set *s) {
   tslab_label_stats row;
   for (unsigned i = 0; i < 3; i++) {

@@ -21,7 +21,7 @@ const char *__asan_default_options(void) {
   return "detect_stack_use_after_return=0:detect_leaks=0:quarantine_size_mb=4";
 }
 
-/* ---- the last inputs -------------------------------------------------------------------------------------------- */
+/* ---- the last inputs --------------------------------------------------------------------------------------------- */
 
 /* The heap lives on from input to input. When a finding does not come again by itself, it comes by those before it:
  * they are kept in the file that FUZZ_HISTORY names, a ring, the next place in front. */
@@ -53,7 +53,7 @@ void fuzz_remember(const uint8_t *data, size_t size) {
   memcpy(history->inputs[at].data, data, size);
 }
 
-/* ---- blocks ----------------------------------------------------------------------------------------------------- */
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
 struct block slots[SLOTS];
 struct pile piles[PILES];
@@ -224,7 +224,7 @@ bool mail_receive(unsigned thread, struct block *b) {
   return true;
 }
 
-/* ---- statistics ------------------------------------------------------------------------------------------------- */
+/* ---- statistics -------------------------------------------------------------------------------------------------- */
 
 static void check_classes(const tslab_stats_global *all) {
   tslab_class_stats row;
@@ -233,7 +233,7 @@ static void check_classes(const tslab_stats_global *all) {
     CHECK_COUNT(row.allocations, ==, row.frees + row.live_blocks);
     CHECK_COUNT(row.live_bytes, ==, row.live_blocks * row.object_size);
     CHECK_COUNT(row.slabs, ==, row.slabs_born - row.slabs_retired);
-    CHECK_COUNT(row.allocations, ==, row.from_list + row.from_depot + row.from_slab + row.from_remote +
+    CHECK_COUNT(row.allocations, ==, row.from_list + row.from_magazine + row.from_slab + row.from_remote +
                 row.from_fresh + row.from_adopted + row.from_reserve + row.from_run + row.from_map);
     live += row.live_blocks;
     cached += row.cached_blocks;

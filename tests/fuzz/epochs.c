@@ -41,7 +41,7 @@ enum kind {
 
 static bool exits(struct op op) { return !fuzz_racing && op.kind % KINDS == EXIT; }
 
-/* ---- what the model derives ------------------------------------------------------------------------------------- */
+/* ---- what the model derives -------------------------------------------------------------------------------------- */
 
 static unsigned inside(const struct epoch *e) {
   unsigned count = 0;
@@ -77,7 +77,7 @@ static int ancestors(int e) {
 
 static int top(unsigned thread) { return threads[thread].scopes[threads[thread].depth]; }
 
-/* ---- what calls do to the model --------------------------------------------------------------------------------- */
+/* ---- what calls do to the model ---------------------------------------------------------------------------------- */
 
 static void end_if_done(int e) {
   struct epoch *const epoch = &epochs[e];
@@ -149,7 +149,7 @@ static void reset_model(int e) {
   epochs[e].era++;
 }
 
-/* ---- what is asked ---------------------------------------------------------------------------------------------- */
+/* ---- what is asked ----------------------------------------------------------------------------------------------- */
 
 static void audit(int e) {
   const struct epoch *const epoch = &epochs[e];
@@ -238,7 +238,7 @@ static void check_nothing_done(const tslab_epoch_report *r, tslab_epoch id) {
   CHECK(memcmp(r, &nothing, sizeof nothing) == 0);
 }
 
-/* ---- blocks ----------------------------------------------------------------------------------------------------- */
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
 static void release(struct block *b, bool sized) {
   if (!b->start) return;
@@ -347,7 +347,7 @@ static void pile_off(struct pile *pile, unsigned count, bool oldest) {
   for (struct block *b; count > 0 && (b = pile_take(pile, oldest)); count--) release(b, false);
 }
 
-/* ---- epochs ----------------------------------------------------------------------------------------------------- */
+/* ---- epochs ------------------------------------------------------------------------------------------------------ */
 
 static const char *const labels[] = {"", "request", "frame", NULL,
                                      "a label that is longer than what an epoch keeps of it, which is 63 bytes"};
@@ -549,7 +549,7 @@ static void use_unknown(unsigned thread, struct op op) {
   CHECK(tslab_epoch_of(&s) == 0 && tslab_epoch_of((void *)(uintptr_t)id) == 0);
 }
 
-/* ---- handles ---------------------------------------------------------------------------------------------------- */
+/* ---- handles ----------------------------------------------------------------------------------------------------- */
 
 static void handle_alloc(int e, unsigned h, size_t size) {
   void *start = &start;
@@ -583,7 +583,7 @@ static void handle_free(unsigned h) {
   if (lives) end_if_done(b->epoch);
 }
 
-/* ---- instructions ----------------------------------------------------------------------------------------------- */
+/* ---- instructions ------------------------------------------------------------------------------------------------ */
 
 static void put(struct block *b, struct block new) {
   release(b, false);

@@ -19,7 +19,7 @@ struct op {
   uint8_t kind, thread, variant, x, a, b;
 };
 
-/* ---- running ---------------------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 
 /* What a fuzzer of instructions is made of. */
 struct fuzzer {
@@ -36,7 +36,7 @@ extern bool fuzz_purges; /* whether the end gives all unused memory back */
 /* Keeps the input among the last 256, where FUZZ_HISTORY names a file. */
 void fuzz_remember(const uint8_t *data, size_t size);
 
-/* ---- blocks ----------------------------------------------------------------------------------------------------- */
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
 struct block {
   unsigned char *start; /* NULL: none */

@@ -1,7 +1,7 @@
 /* malloc.c: malloc's family by four threads against a model of every block.
  *
- * Blocks lie in slots, by themselves, and in piles of up to 4,096, which fill slabs, lists and depots. Any thread frees
- * any block. In racing inputs each slot and pile is one thread's, and blocks go to others by mail. */
+ * Blocks lie in slots, by themselves, and in piles of up to 4,096, which fill slabs, lists and magazines. Any thread
+ * frees any block. In racing inputs each slot and pile is one thread's, and blocks go to others by mail. */
 #include "fuzz.h"
 
 #include <sched.h>

@@ -103,7 +103,7 @@ static void pile_off(unsigned thread, unsigned count, bool oldest) {
   for (struct block *b; count > 0 && (b = pile_take(&piles[thread], oldest)); count--) block_free(b, false);
 }
 
-/* ---- epochs ----------------------------------------------------------------------------------------------------- */
+/* ---- epochs ------------------------------------------------------------------------------------------------------ */
 
 /* The entry has no epoch that could still be open. */
 static bool is_over(const struct own *e) {
@@ -207,7 +207,7 @@ static int visit(const tslab_epoch_status *s, void *argument) {
   return 0;
 }
 
-/* ---- instructions ----------------------------------------------------------------------------------------------- */
+/* ---- instructions ------------------------------------------------------------------------------------------------ */
 
 void race_begin(void) {
   memset(own, 0, sizeof own);

@@ -38,7 +38,7 @@ static size_t number(const uint8_t *at) {
   }
 }
 
-/* ---- blocks ----------------------------------------------------------------------------------------------------- */
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
 static void check_ends(const struct held *h) {
   if (h->usable == 0) return;
@@ -119,7 +119,7 @@ static void resize(struct held *h, size_t size, size_t count, bool array) {
   hold(h, start, bytes, 16, old.epoch);
 }
 
-/* ---- epochs ----------------------------------------------------------------------------------------------------- */
+/* ---- epochs ------------------------------------------------------------------------------------------------------ */
 
 static void open_one(unsigned slot, uint64_t budget, uint64_t prefault, bool below) {
   const unsigned parent = (slot + 1) % EPOCH_COUNT;
@@ -164,7 +164,7 @@ static void close_one(unsigned slot, uint64_t ns) {
   }
 }
 
-/* ---- instructions ----------------------------------------------------------------------------------------------- */
+/* ---- instructions ------------------------------------------------------------------------------------------------ */
 
 enum kind {
   MALLOC, CALLOC, REALLOC, REALLOCARRAY, ALIGNED_ALLOC, POSIX_MEMALIGN, MEMALIGN, VALLOC, PVALLOC, FREE, FREE_SIZED,

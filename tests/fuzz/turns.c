@@ -65,7 +65,7 @@ static void *take_turns(void *argument) {
   }
 }
 
-static void bury(unsigned i) {
+static void retire(unsigned i) {
   CHECK(pthread_join(workers[i].thread, NULL) == 0);
   workers[i].alive = false;
   fuzzer.exited(i);
@@ -75,12 +75,12 @@ static void run_in_turns(void) {
   while (program.next < program.ops) {
     wake(op_at(program.next).thread);
     wait_turn(&all_done);
-    if (program.next < program.ops) bury(op_at(program.next++).thread);
+    if (program.next < program.ops) retire(op_at(program.next++).thread);
   }
   for (unsigned i = 0; i < THREADS; i++)
     if (workers[i].alive) {
       sem_post(&workers[i].turn);
-      bury(i);
+      retire(i);
     }
 }
 

@@ -117,7 +117,7 @@ BUILTIN = re.compile(
     r"\b(?:__atomic_|atomic_)(load|store|exchange|compare_exchange|fetch_\w+?|test_and_set|clear)"
     r"(?:_n|_strong|_weak)?(?:_explicit)?\s*\("
 )
-COUNTERS = {"tally_add", "tally_max", "shared_add", "shared_max"}  # whatever they count is telemetry
+COUNTERS = {"counter_add", "counter_max", "shared_add", "shared_max"}  # whatever they count is telemetry
 FENCE = re.compile(r"\b(?:(FENCE_STORES|FENCE_ALL)\(\)|(?:__)?atomic_(thread|signal)_fence\(\s*(\w+)\s*\))")
 RACING = {"LOAD_RACING": "load racing", "STORE_RACING": "store racing"}
 WEAK = re.compile(r" (relaxed|racing)(/relaxed)?$")
@@ -334,8 +334,8 @@ class Program:
         flat = " ".join(expression.split())
         if " ? " in flat and " : " in flat and "->" not in flat.split(" ? ")[0].split("(")[0]:
             return [o for piece in flat.split(" ? ", 1)[1].split(" : ") for o in self.objects(piece, file, at)]
-        if re.search(r"\(home \*\)", flat):
-            return [("homes", self.module_of("src/pages/pages.h"))]
+        if re.search(r"\(pagemap_entry \*\)", flat):
+            return [("pagemap", self.module_of("src/pages/pages.h"))]
         text = self.strip(expression)
         last = next(reversed([*LINK.finditer(text)]), None)
         if last:
@@ -353,8 +353,8 @@ class Program:
             return self.returned(text[:-2], file)
         if function and text in function.parameters:
             return [("", text)]
-        if function and re.search(rf"\bhome \*{text}\b", self.sources[file].text[function.start : at]):
-            return [("homes", self.module_of("src/pages/pages.h"))]
+        if function and re.search(rf"\bpagemap_entry \*{text}\b", self.sources[file].text[function.start : at]):
+            return [("pagemap", self.module_of("src/pages/pages.h"))]
         if function and (value := self.initializer(function, text, at)):
             return self.objects(value, file, at)
         if function and re.search(rf"static _Atomic [^;]*\b{text}\b", self.sources[file].text[function.start : at]):
@@ -368,8 +368,8 @@ class Program:
 
     def returned(self, name: str, file: str) -> list[tuple[str, str]]:
         """What a function returns a pointer to: the objects whose addresses its return statements take."""
-        if self.returns.get(name) == "home":
-            return [("homes", self.module_of("src/pages/pages.h"))]
+        if self.returns.get(name) == "pagemap_entry":
+            return [("pagemap", self.module_of("src/pages/pages.h"))]
         for function in self.sources[file].functions:
             if function.name != name or function.macro:
                 continue

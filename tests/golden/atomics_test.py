@@ -52,13 +52,13 @@ class Mistakes(unittest.TestCase):
         self.assert_told(atomics.compare(program, TABLE), r"`run.word` has the orders")
 
     def test_one_weakened_order_of_several(self) -> None:
-        old = "atomic_load_explicit(&all_tallies, memory_order_acquire)"
+        old = "atomic_load_explicit(&all_counters, memory_order_acquire)"
         file = next(name for name, text in SOURCES.items() if text.count(old) == 1)
         again = old + "; (void)" + old  # one more, acquire too: the table's count is wrong as well
         weaker = old.replace("acquire", "relaxed")
         for new, orders in ((weaker, "load acquire ×3, load relaxed"), (again, "load acquire ×5")):
             program = atomics.Program(replaced(file, old, new))
-            self.assert_told(atomics.compare(program, TABLE), rf"`all_tallies` has the orders '{orders}")
+            self.assert_told(atomics.compare(program, TABLE), rf"`all_counters` has the orders '{orders}")
 
     def test_a_removed_fence(self) -> None:
         program = atomics.Program(replaced("src/heap/bump.c", "  FENCE_ALL();\n", ""))
@@ -67,10 +67,10 @@ class Mistakes(unittest.TestCase):
     def test_a_weakened_helper(self) -> None:
         """What a function does to what its parameter points to counts for each caller."""
         old = "__atomic_store_n(&count->then, value, __ATOMIC_RELEASE)"
-        program = atomics.Program(replaced("src/heap/lists.c", old, old.replace("RELEASE", "RELAXED")))
+        program = atomics.Program(replaced("src/heap/tcache.c", old, old.replace("RELEASE", "RELAXED")))
         self.assert_told(atomics.compare(program, TABLE), r"`count.then` has the orders")
         old = "atomic_fetch_add_explicit(counter, by, memory_order_relaxed)"
-        program = atomics.Program(replaced("src/heap/tally.h", old, "*counter += by"))
+        program = atomics.Program(replaced("src/heap/counters.h", old, "*counter += by"))
         self.assertIn("`label.*` has the orders", "\n".join(atomics.compare(program, TABLE)))
 
     def test_a_plain_access(self) -> None:
@@ -93,14 +93,14 @@ class Mistakes(unittest.TestCase):
 
     def test_telemetry_in_the_fast_paths_file(self) -> None:
         lines = {
-            "bump(&part->bins[class].refills, 1);": ["bin.refills"],
-            "part->bins[class].refills++;": ["bin.refills"],
-            "part->tally->refills[class].served[0]++;": [r"refill_tally\.\*"],
-            "part->tally->paths[0].samples++;": [r"path_times\.\*"],
+            "counter_add_release(&heap->bins[class].refills, 1);": ["bin.refills"],
+            "heap->bins[class].refills++;": ["bin.refills"],
+            "heap->counters->refills[class].served[0]++;": [r"refill_counters\.\*"],
+            "heap->counters->paths[0].samples++;": [r"path_times\.\*"],
             "shared_add(&labels[0].samples, 1);": [r"label\.\*", "shared_add"],
             "misuses++;": ["misuses"],
         }
-        old = "  fast_count_pop(part, class);\n"
+        old = "  fast_count_pop(heap, class);\n"
         program = atomics.Program(replaced(atomics.FAST, old, old + "\n".join(lines) + "\n"))
         names = [f"`{name}` is telemetry, and used in the fast path's file" for told in lines.values() for name in told]
         errors = atomics.check_fast(program, TABLE, set())
@@ -109,12 +109,12 @@ class Mistakes(unittest.TestCase):
             self.assertRegex("\n".join(errors), name)
 
     def test_telemetry_in_a_function_that_the_fast_path_runs(self) -> None:
-        old = "INLINE void *entry_malloc(size_t size) {\n"
-        program = atomics.Program(replaced("src/front/entry.h", old, f"{old}  current_part->served++;\n"))
+        old = "INLINE void *inline_malloc(size_t size) {\n"
+        program = atomics.Program(replaced("src/front/malloc_inline.h", old, f"{old}  current_heap->served++;\n"))
         self.assert_told(atomics.check_fast(program, TABLE, set()))
         self.assert_told(
-            atomics.check_fast(program, TABLE, {("entry.h", "entry_malloc")}),
-            r"src/front/entry.h:\d+: `part.served` is telemetry, and used in entry_malloc\(\)",
+            atomics.check_fast(program, TABLE, {("malloc_inline.h", "inline_malloc")}),
+            r"src/front/malloc_inline.h:\d+: `heap.served` is telemetry, and used in inline_malloc\(\)",
         )
 
     def test_locked_instructions_and_fences(self) -> None:

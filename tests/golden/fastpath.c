@@ -80,7 +80,7 @@ static _Noreturn void fail_ptrace(const char *request) {
        request, strerror(errno));
 }
 
-/* ---- the child: the calls ------------------------------------------------------------------------------------- */
+/* ---- the child: the calls ---------------------------------------------------------------------------------------- */
 
 /* The stores differ, so that the compiler cannot merge the two functions into one address. */
 static volatile int stage;
@@ -181,7 +181,7 @@ static _Noreturn void child(void) {
   _exit(0);
 }
 
-/* ---- the parent: the steps ------------------------------------------------------------------------------------ */
+/* ---- the parent: the steps --------------------------------------------------------------------------------------- */
 
 static bool in_library(uintptr_t pc) {
   for (int i = 0; i < object.texts; i++)
@@ -248,7 +248,7 @@ static void trace(pid_t pid) {
   }
 }
 
-/* ---- the library ---------------------------------------------------------------------------------------------- */
+/* ---- the library ------------------------------------------------------------------------------------------------- */
 
 static int note_object(struct dl_phdr_info *info, size_t size, void *unused) {
   (void)size, (void)unused;

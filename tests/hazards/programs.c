@@ -87,7 +87,7 @@ static void pool_queue_later(void) {
   CHECK_COUNT(done, ==, 5050);
 }
 
-/* ---- calls for which the library itself goes to epoch 0 ------------------------------------------------------ */
+/* ---- calls for which the library itself goes to epoch 0 ---------------------------------------------------------- */
 
 static _Thread_local char thread_local_data[5000] = "fresh";
 static pthread_t thread;

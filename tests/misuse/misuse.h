@@ -28,7 +28,7 @@ struct misuse_outcome {
 };
 
 struct misuse {
-  const char *name; /* or the file's path, whose last part it is */
+  const char *name; /* or the file's path, whose last heap it is */
   const char *does;
   void (*run)(void);
   struct misuse_outcome by_default, hardened; /* without a line of its own: the same line */

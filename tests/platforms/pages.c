@@ -144,10 +144,10 @@ int __wrap_mincore(void *at, size_t length, unsigned char *resident);
 int __wrap_mincore(void *at, size_t length, unsigned char *resident) {
   const size_t page = (size_t)__real_sysconf(_SC_PAGESIZE);
   for (char *from = at, *end = from + length; from < end; from += PAGE_BYTES, resident++) {
-    unsigned char parts[PAGE_BYTES / 4096];
-    if (__real_mincore(from, PAGE_BYTES, parts) != 0) return -1;
+    unsigned char heaps[PAGE_BYTES / 4096];
+    if (__real_mincore(from, PAGE_BYTES, heaps) != 0) return -1;
     *resident = 0;
-    for (size_t i = 0; i < PAGE_BYTES / page; i++) *resident |= parts[i];
+    for (size_t i = 0; i < PAGE_BYTES / page; i++) *resident |= heaps[i];
   }
   return 0;
 }

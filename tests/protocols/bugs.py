@@ -22,8 +22,8 @@ class Bug(NamedTuple):
 BUGS = [
     # ---- an order that is weakened, a store or a barrier that is dropped
     Bug("push_relaxed", "remote-free", "src/slab/slab.c",
-        "new, memory_order_release, memory_order_relaxed))\n      return settle;",
-        "new, memory_order_relaxed, memory_order_relaxed))\n      return settle;"),
+        "new, memory_order_release, memory_order_relaxed))\n      return relist;",
+        "new, memory_order_relaxed, memory_order_relaxed))\n      return relist;"),
     Bug("no_barrier", "entering", "src/epoch/scope.c",
         "if (scope_is_one_sided()) os_barrier_everywhere();", "if (scope_is_one_sided()) (void)0;"),
     Bug("enter_unfenced", "entering-fenced", "src/epoch/scope.c",
@@ -32,69 +32,69 @@ BUGS = [
     Bug("no_fence_at_halt", "halting-fenced", "src/heap/bump.c", "  FENCE_ALL();\n", ""),
     Bug("no_invalidation", "publication", "src/front/publish.c",
         "  atomic_store_explicit(&head->number, 0, memory_order_relaxed);\n", ""),
-    Bug("parent_left_alone", "parents", "src/epoch/ending.c", "  e->descending = true;\n", ""),
-    Bug("no_shut_at_destroy", "destroy", "src/epoch/ending.c", "if (!alone) scope_shut(e);", "(void)alone;"),
-    Bug("served_late", "gathering", "src/heap/heap.c",
-        "  tally_add(&part->tally->refills[class].served[served_by(part)], 1);\n  FENCE_STORES();\n"
-        "  void *const block = fast_pop(part, class, (uintptr_t)pages.base);\n",
-        "  void *const block = fast_pop(part, class, (uintptr_t)pages.base);\n"
-        "  tally_add(&part->tally->refills[class].served[served_by(part)], 1);\n"),
+    Bug("parent_left_alone", "parents", "src/epoch/close.c", "  e->descending = true;\n", ""),
+    Bug("no_shut_at_destroy", "destroy", "src/epoch/close.c", "if (!alone) scope_shut(e);", "(void)alone;"),
+    Bug("served_late", "gathering", "src/heap/refill.c",
+        "  counter_add(&heap->counters->refills[class].served[served_by(heap)], 1);\n  FENCE_STORES();\n"
+        "  void *const block = fast_pop(heap, class, (uintptr_t)pages.base);\n",
+        "  void *const block = fast_pop(heap, class, (uintptr_t)pages.base);\n"
+        "  counter_add(&heap->counters->refills[class].served[served_by(heap)], 1);\n"),
     # ---- a re-check that is missing: after announcing, after claiming, under the lock
-    Bug("settle_once", "last-free-slab", "src/heap/bins.c",
+    Bug("relist_once", "last-free-slab", "src/heap/bins.c",
         "if (atomic_compare_exchange_weak_explicit(&slab->word, &old, old & ~SLAB_PENDING,",
         "if (atomic_fetch_and_explicit(&slab->word, ~SLAB_PENDING, memory_order_relaxed) ||\n"
         "        atomic_compare_exchange_weak_explicit(&slab->word, &old, old & ~SLAB_PENDING,"),
     Bug("unlist_always", "slab-claim", "src/heap/bins.c",
         "if (slab_count(old) >= slab->threshold) return false;", ""),
-    Bug("adopted_meanwhile", "adoption", "src/heap/bins.c", "if (part_of(slab) == part) return part;", "return part;"),
-    Bug("settled_meanwhile", "settling", "src/heap/part.c",
-        "if (LIKELY(guard == part_guard(part))) return guard;", "return guard;"),
-    Bug("settled_without_a_slab", "dying", "src/heap/part.c", "return store->unlisted_slabs == 0 && ", "return "),
-    Bug("alive_meanwhile", "thread-death", "src/heap/heap.c",
-        "if (!part->live && !list_is_settled(part, class))", "if (!list_is_settled(part, class))"),
+    Bug("adopted_meanwhile", "adoption", "src/heap/bins.c", "if (heap_of(slab) == heap) return heap;", "return heap;"),
+    Bug("settled_meanwhile", "settling", "src/heap/heap.c",
+        "if (LIKELY(guard == heap_guard(heap))) return guard;", "return guard;"),
+    Bug("settled_without_a_slab", "dying", "src/heap/heap.c", "return store->unlisted_slabs == 0 && ", "return "),
+    Bug("alive_meanwhile", "thread-death", "src/heap/refill.c",
+        "if (!heap->live && !tcache_is_folded(heap, class))", "if (!tcache_is_folded(heap, class))"),
     Bug("purge_unclaimed", "trimming", "src/heap/bins.c",
         "  if (atomic_fetch_or_explicit(&slab->word, SLAB_PENDING, memory_order_relaxed) & SLAB_PENDING) return 0;\n",
         ""),
     Bug("enter_unchecked", "entering", "src/epoch/scope.c",
-        "if (LIKELY(part != NULL)) {\n      scope_stay(thread, part);",
-        "if (e->owner == thread) part = e->parts;\n    if (LIKELY(part != NULL)) {\n      scope_stay(thread, part);"),
+        "if (LIKELY(heap != NULL)) {\n      scope_stay(thread, heap);",
+        "if (e->owner == thread) heap = e->heaps;\n    if (LIKELY(heap != NULL)) {\n      scope_stay(thread, heap);"),
     Bug("stale_attachment", "slot-again", "src/epoch/scope.c",
-        "return part && attach_is_valid(part, thread, e) ? part : NULL;", "return part;"),
+        "return heap && attach_is_valid(heap, thread, e) ? heap : NULL;", "return heap;"),
     Bug("looked_at_late", "entering", "src/epoch/scope.c",
         "  return atomic_load_explicit(&thread->looking, memory_order_acquire) == id ||\n"
-        "         atomic_load_explicit(&part->entered, memory_order_acquire) != 0;",
-        "  return atomic_load_explicit(&part->entered, memory_order_acquire) != 0 ||\n"
+        "         atomic_load_explicit(&heap->entered, memory_order_acquire) != 0;",
+        "  return atomic_load_explicit(&heap->entered, memory_order_acquire) != 0 ||\n"
         "         atomic_load_explicit(&thread->looking, memory_order_acquire) == id;"),
     Bug("unseen_after_a_call", "by-id", "src/front/epochs.c",
         "  scope_was_seen(named->epoch, id);\n", ""),
-    Bug("owns_before_inside", "entering", "src/epoch/ending.c",
+    Bug("owns_before_inside", "entering", "src/epoch/close.c",
         "!e->descending && scope_threads_inside(e) == 0 &&\n"
-        "              atomic_load_explicit(&e->lifetime.own, memory_order_seq_cst) == 0 &&",
+        "              atomic_load_explicit(&e->arena.own, memory_order_seq_cst) == 0 &&",
         "!e->descending &&\n"
-        "              atomic_load_explicit(&e->lifetime.own, memory_order_seq_cst) == 0 &&"
+        "              atomic_load_explicit(&e->arena.own, memory_order_seq_cst) == 0 &&"
         " !scope_threads_inside(e) &&"),
-    Bug("ended_meanwhile", "last-free", "src/epoch/ending.c",
+    Bug("ended_meanwhile", "last-free", "src/epoch/close.c",
         "bool done = epoch_state(e) == EPOCH_CLOSING && !e->stepping", "bool done = !e->stepping"),
     Bug("left_unseen", "auto-close", "src/epoch/scope.c",
         "relies on it to complete the close. */\n"
-        "  if (entered == 0 && UNLIKELY(scope_open_id(e) != id || scope_has_left(e)))",
+        "  if (entered == 0 && UNLIKELY(scope_open_id(e) != id || scope_has_ended(e)))",
         "relies on it to complete the close. */\n  if (entered == 0 && UNLIKELY(scope_open_id(e) != id))"),
     Bug("attached_meanwhile", "thread-leaves", "src/epoch/scope.c",
-        "bool is_mine = attach_is_valid(part, thread, e);", "bool is_mine = true;"),
+        "bool is_mine = attach_is_valid(heap, thread, e);", "bool is_mine = true;"),
     Bug("lock_sleeps_unseen", "lock", "src/os/lock.c",
         "while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0)",
         "while (atomic_exchange_explicit(&lock->word, 1, memory_order_acquire) != 0)"),
-    Bug("claim_ends_unlocked", "spare-claim", "src/epoch/spare.c",
-        "  if (is_kept) plain->store->chunks.spare_seen = 0;\n"
-        "  else if (id == plain->store->chunks.spare_seen) chunk_cache_drop_spare(plain, index);\n"
-        "  else plain->store->chunks.spare_seen = id;\n"
+    Bug("claim_ends_unlocked", "spare-claim", "src/epoch/cache.c",
+        "  if (is_kept) plain->store->chunks.cached_seen = 0;\n"
+        "  else if (id == plain->store->chunks.cached_seen) chunk_cache_drop_epoch(plain, index);\n"
+        "  else plain->store->chunks.cached_seen = id;\n"
         "  epoch_unlock(e);\n",
         "  epoch_unlock(e);\n"
-        "  if (is_kept) plain->store->chunks.spare_seen = 0;\n"
-        "  else if (id == plain->store->chunks.spare_seen) chunk_cache_drop_spare(plain, index);\n"
-        "  else plain->store->chunks.spare_seen = id;\n"),
+        "  if (is_kept) plain->store->chunks.cached_seen = 0;\n"
+        "  else if (id == plain->store->chunks.cached_seen) chunk_cache_drop_epoch(plain, index);\n"
+        "  else plain->store->chunks.cached_seen = id;\n"),
     Bug("two_owners", "owners", "src/epoch/epoch.c",
-        "      atomic_store_explicit(&e->lifetime.owned, OWNED, memory_order_relaxed);\n", ""),
+        "      atomic_store_explicit(&e->arena.owned, OWNED, memory_order_relaxed);\n", ""),
     Bug("owner_forgotten_in_wait", "owners", "src/epoch/epoch.c",
         "    os_wait(owned, AWAITED, LOCK_PATIENCE_MS);\n    lock_take(epoch_lock_of(e));\n"
         "  } while (epoch_is_owned(e));\n",
@@ -102,7 +102,7 @@ BUGS = [
     Bug("child_of_an_owned_parent", "owned-parents", "src/epoch/epoch.c",
         "  if (error == 0 && epoch_is_owned(parent)) error = EBUSY;\n", ""),
     # ---- an early return
-    Bug("close_stops_at_a_guest", "detaching", "src/epoch/ending.c", "      halt(p);\n      continue;\n",
+    Bug("close_stops_at_a_guest", "detaching", "src/epoch/close.c", "      halt(p);\n      continue;\n",
         "      halt(p);\n      return true;\n"),
     Bug("settle_lists_and_leaves", "last-free-slab", "src/heap/bins.c",
         "continue; /* what was pushed meanwhile counts too */", "return false;"),

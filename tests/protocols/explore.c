@@ -69,7 +69,7 @@ struct fiber {
   jmp_buf context;
   ucontext_t start;
   char *stack;
-  struct part *part;
+  struct heap *heap;
   struct thread *thread;
   uint8_t heap_state;    /* these three: what src keeps in thread-local variables, too */
   uint8_t frees_unborn;
@@ -236,7 +236,7 @@ static void note(enum access access, uintptr_t at, uint64_t value, uint32_t pc) 
 /* ---- the baton --------------------------------------------------------------------------------------------------- */
 
 static void save_identity(struct fiber *f) {
-  f->part = current_part;
+  f->heap = current_heap;
   f->thread = current_thread;
   f->heap_state = thread_heap_state;
   f->frees_unborn = thread_frees_unborn;
@@ -245,7 +245,7 @@ static void save_identity(struct fiber *f) {
 }
 
 static void take_identity(const struct fiber *f) {
-  current_part = f->part;
+  current_heap = f->heap;
   current_thread = f->thread;
   thread_heap_state = f->heap_state;
   thread_frees_unborn = f->frees_unborn;
@@ -937,7 +937,7 @@ void explore_as(int thread) {
 }
 
 void explore_thread_ends(void) {
-  if (current_part != &empty_part) w->thread_ends(current_part);
+  if (current_heap != &empty_heap) w->thread_ends(current_heap);
 }
 
 void explore_write(void *at, size_t bytes, uint64_t pattern) {
@@ -973,7 +973,7 @@ static void begin_schedule(void) {
   w->depth = w->spent = w->steps = w->trace_count = w->logged = w->plan_at = 0;
   w->memory = 0;
   w->failed = false;
-  w->main_fiber.part = prepared_main.part;
+  w->main_fiber.heap = prepared_main.heap;
   w->main_fiber.thread = prepared_main.thread;
   w->main_fiber.heap_state = prepared_main.heap_state;
   w->main_fiber.frees_unborn = prepared_main.frees_unborn;
@@ -983,7 +983,7 @@ static void begin_schedule(void) {
   w->writes = 0;
   for (unsigned t = 0; t < THREADS; t++) {
     struct fiber *f = &w->fibers[t];
-    f->part = prepared[t].part;
+    f->heap = prepared[t].heap;
     f->thread = prepared[t].thread;
     f->heap_state = prepared[t].heap_state;
     f->frees_unborn = prepared[t].frees_unborn;
@@ -1142,10 +1142,10 @@ static void world_begin(void) {
   made->current = -1;
   made->data_start = (uintptr_t)__data_start & ~(((uintptr_t)1 << BLOCK_SHIFT) - 1);
   made->data_bytes = (size_t)((uintptr_t)_end - made->data_start);
-  made->main_fiber.part = &empty_part;
+  made->main_fiber.heap = &empty_heap;
   for (unsigned t = 0; t < THREADS; t++) {
     made->fibers[t].stack = map(STACK);
-    made->fibers[t].part = &empty_part;
+    made->fibers[t].heap = &empty_heap;
   }
   w = made;
 }

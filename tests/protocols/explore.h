@@ -38,7 +38,7 @@ void explore_thread_ends(void); /* what a thread that ends does last, as the run
 void explore_write(void *at, size_t bytes, uint64_t pattern);
 void explore_read(const void *at, size_t bytes, uint64_t pattern);
 
-/* ---- for kernel.c, which stands for the kernel and for locks that wait ------------------------------------------ */
+/* ---- for kernel.c, which stands for the kernel and for locks that wait ------------------------------------------- */
 char *explore_arena(size_t bytes);              /* zeros, as the kernel gives them; never given back */
 void explore_zero(void *at, size_t bytes);      /* what was there is gone: a write, as others see it */
 void explore_wait(const void *word);            /* until it is written to */

@@ -8,14 +8,14 @@
 #include "base/bits.h"
 #include "base/options.h"
 #include "epoch/epoch.h"
-#include "epoch/spare.h"
-#include "front/gather.h"
+#include "epoch/cache.h"
+#include "front/collect.h"
 #include "front/publish.h"
 #include "front/segment.h"
 #include "front/tables.h"
 #include "heap/chunk_cache.h"
-#include "heap/heap.h"
-#include "heap/lists.h"
+#include "heap/refill.h"
+#include "heap/tcache.h"
 #include "slab/reserve.h"
 #include "tslab/tslab.h"
 
@@ -62,9 +62,9 @@ static void give_of(unsigned thread, unsigned i) {
 static void give(unsigned i) { give_of(me(), i); }
 
 /* Another thread's, which does not wait for company. */
-static void send_home(unsigned thread, unsigned i) {
+static void send_to_owner(unsigned thread, unsigned i) {
   give_of(thread, i);
-  heap_flush_remote(current_part);
+  heap_flush_remote(current_heap);
 }
 
 /* ---- what must hold ---------------------------------------------------------------------------------------------- */
@@ -82,11 +82,11 @@ static unsigned count_held(void) {
   return count;
 }
 
-/* Those that are not settled: of threads, then of epochs. */
-static struct part *next_part(struct part *part) {
-  if (part && part->of_epochs) return parts_next_of_epochs(part);
-  struct part *next = part ? part->next_active : atomic_load_explicit(&active_parts, memory_order_relaxed);
-  return next ? next : parts_first_of_epochs();
+/* Those that are not folded: of threads, then of epochs. */
+static struct heap *next_heap(struct heap *heap) {
+  if (heap && heap->of_epochs) return heaps_next_of_epochs(heap);
+  struct heap *next = heap ? heap->next_active : atomic_load_explicit(&active_heaps, memory_order_relaxed);
+  return next ? next : heaps_first_of_epochs();
 }
 
 /* Blocks that programs hold: in slabs, less those that lists keep, in chunks, and large ones. */
@@ -102,12 +102,12 @@ static uint64_t count_live(void) {
     bool has_some = slab_count(word) >= run->threshold || run->unlinked || slab_all_free(word);
     if (has_some) EXPECT(word & SLAB_LISTED);
   }
-  for (struct part *p = next_part(NULL); p; p = next_part(p)) {
-    uint64_t in_quarantine[CLASSES] = {0}; /* on their way to other parts */
+  for (struct heap *p = next_heap(NULL); p; p = next_heap(p)) {
+    uint64_t in_quarantine[CLASSES] = {0}; /* on their way to other heaps */
     if (TSLAB_HARDENED) quarantine_count_remote(p, in_quarantine);
-    if (part_has_store(p)) live -= p->store->remote.count;
+    if (heap_has_store(p)) live -= p->store->remote.count;
     for (unsigned class = 0; class < CLASSES; class++)
-      live -= list_totals(p, class).length + part_bin(p, class)->depot_blocks + in_quarantine[class];
+      live -= tcache_totals(p, class).length + heap_bin(p, class)->magazine_blocks + in_quarantine[class];
   }
   return live;
 }
@@ -117,10 +117,10 @@ static uint64_t count_calls(void) {
   uint64_t live = bump_allocations();
   for (unsigned class = 0; class < CLASSES; class++) {
     struct class_totals totals = {0};
-    for (struct part *p = atomic_load_explicit(&active_parts, memory_order_relaxed); p; p = p->next_active)
+    for (struct heap *p = atomic_load_explicit(&active_heaps, memory_order_relaxed); p; p = p->next_active)
       heap_totals(p, class, &totals);
     heap_epoch_totals(class, &totals);
-    live += totals.allocations - totals.frees - heap_homeless_frees(class);
+    live += totals.allocations - totals.frees - unowned_frees_of(class);
   }
   return live;
 }
@@ -128,14 +128,14 @@ static uint64_t count_calls(void) {
 /* What a thread keeps, it claims: else the reserve could grow beyond its bound. */
 static void check_claims(void) {
   size_t kept = reserve_ready_bytes();
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_relaxed); p; p = p->next_part) {
+  for (struct heap *p = atomic_load_explicit(&all_heaps, memory_order_relaxed); p; p = p->next_heap) {
     EXPECT(p->store->chunks.count <= p->store->chunks.claimed);
     kept += p->store->chunks.count * GRANULE;
   }
   for (struct thread *t = atomic_load_explicit(&all_threads, memory_order_relaxed); t; t = t->next) {
-    const struct epoch *e = atomic_load_explicit(&t->spare, memory_order_relaxed);
+    const struct epoch *e = atomic_load_explicit(&t->cached_epoch, memory_order_relaxed);
     if (!e) continue;
-    EXPECT(e->kept_granules == 0 || chunk_cache_has_claimed(t->home, e->lifetime.index, e->kept_granules));
+    EXPECT(e->kept_granules == 0 || chunk_cache_has_claimed(t->plain, e->arena.index, e->kept_granules));
     kept += e->kept_granules * GRANULE;
   }
   EXPECT(kept <= reserve_bytes());
@@ -143,13 +143,13 @@ static void check_claims(void) {
 
 static void check_all(void) {
   check_claims();
-  for (struct part *p = atomic_load_explicit(&all_parts, memory_order_relaxed); p; p = p->next_part) {
-    part_check(p);
-    for (unsigned class = 0; class < CLASSES; class++) EXPECT(!p->settled || p->bins[class].listed == 0);
+  for (struct heap *p = atomic_load_explicit(&all_heaps, memory_order_relaxed); p; p = p->next_heap) {
+    heap_check(p);
+    for (unsigned class = 0; class < CLASSES; class++) EXPECT(!p->folded || p->bins[class].listed == 0);
   }
-  for (struct part *p = parts_first_of_epochs(); p; p = parts_next_of_epochs(p)) part_check(p);
-  part_check(&common_part);
-  for (uint32_t i = 1; i <= lifetimes_made(); i++) epoch_check(epoch_at(i));
+  for (struct heap *p = heaps_first_of_epochs(); p; p = heaps_next_of_epochs(p)) heap_check(p);
+  heap_check(&common_heap);
+  for (uint32_t i = 1; i <= arenas_made(); i++) epoch_check(epoch_at(i));
   pages_check();
 }
 
@@ -167,15 +167,15 @@ static void finish(void) {
     explore_thread_ends();
   }
   explore_as(-1);
-  for (uint32_t i = 1; i <= lifetimes_made(); i++)
+  for (uint32_t i = 1; i <= arenas_made(); i++)
     if (epoch_state(epoch_at(i)) == EPOCH_OPEN) EXPECT(tslab_epoch_close(epoch_id(epoch_at(i)), NULL) == 0);
   tslab_purge();
   check_all();
   EXPECT(count_live() == 0);
-  for (uint32_t i = 1; i <= lifetimes_made(); i++) {
+  for (uint32_t i = 1; i <= arenas_made(); i++) {
     EXPECT(epoch_state(epoch_at(i)) == EPOCH_ENDED);
-    EXPECT(atomic_load_explicit(&epoch_at(i)->lifetime.own, memory_order_relaxed) == 0);
-    EXPECT(atomic_load_explicit(&epoch_at(i)->lifetime.charged, memory_order_relaxed) == 0);
+    EXPECT(atomic_load_explicit(&epoch_at(i)->arena.own, memory_order_relaxed) == 0);
+    EXPECT(atomic_load_explicit(&epoch_at(i)->arena.charged, memory_order_relaxed) == 0);
   }
   for (struct run *run = pages_first_run(); run; run = pages_next_run(run))
     if (run->kind != RUN_FREE && run->kind != RUN_META)
@@ -212,15 +212,16 @@ static void remote_free_0(void) {
 }
 static void remote_free_1(void) { /* two at a time */
   give_of(0, 1);
-  send_home(0, 2);
+  send_to_owner(0, 2);
 }
 static void remote_free_2(void) {
   give_of(0, 3);
-  send_home(0, 4);
+  send_to_owner(0, 4);
 }
 
 
-/* ---- slab release: a slab that was all handed out gets blocks back from two threads, while its owner wants one --- */
+/* ---- slab release: a slab that was all handed out gets blocks back from two threads, while its owner wants one
+ * ---- */
 
 static void slab_release_setup(void) {
   all_born();
@@ -232,12 +233,12 @@ static void slab_release_0(void) {
   give(0);
 }
 static void slab_release_1(void) {
-  send_home(0, 1);
-  send_home(0, 2);
+  send_to_owner(0, 1);
+  send_to_owner(0, 2);
 }
 static void slab_release_2(void) {
-  send_home(0, 3);
-  send_home(0, 4);
+  send_to_owner(0, 3);
+  send_to_owner(0, 4);
 }
 
 /* ---- slab claim: the owner links a slab's last unit and lets go of it, while blocks of it come back -------------- */
@@ -248,8 +249,8 @@ static void slab_claim_setup(void) {
   for (unsigned i = 0; i < 7; i++) take(i, MEDIUM);
 }
 static void slab_claim_0(void) { take(7, MEDIUM); }
-static void slab_claim_1(void) { send_home(0, 1); }
-static void slab_claim_2(void) { send_home(0, 2); }
+static void slab_claim_1(void) { send_to_owner(0, 1); }
+static void slab_claim_2(void) { send_to_owner(0, 2); }
 
 /* ---- adoption: the first of two slabs that a dead thread left is adopted while its last block comes back --------- */
 
@@ -258,7 +259,7 @@ static void adoption_setup(void) {
   explore_as(2);
   for (unsigned i = 0; i < 9; i++) take(i, MEDIUM);
   explore_as(1);
-  for (unsigned i = 0; i < 7; i++) send_home(2, i);
+  for (unsigned i = 0; i < 7; i++) send_to_owner(2, i);
   explore_as(2);
   explore_thread_ends();
 }
@@ -267,8 +268,8 @@ static void adoption_0(void) {
   take(1, MEDIUM);
 }
 static void adoption_1(void) {
-  send_home(2, 7);
-  send_home(2, 8);
+  send_to_owner(2, 7);
+  send_to_owner(2, 8);
 }
 
 /* ---- thread death: one ends, one is born and takes over what it left, one flushes what dead threads left --------- */
@@ -295,7 +296,7 @@ static void thread_death_2(void) {
   give_of(0, 2);
 }
 
-/* ---- settling: a dead thread's part is settled and taken again while blocks of its full slab come back ----------- */
+/* ---- folding: a dead thread's heap is folded and taken again while blocks of its full slab come back ------------- */
 
 static void settling_setup(void) {
   all_born();
@@ -305,8 +306,8 @@ static void settling_setup(void) {
 }
 static void settling_0(void) { tslab_purge(); }
 static void settling_1(void) {
-  send_home(2, 0);
-  send_home(2, 8);
+  send_to_owner(2, 0);
+  send_to_owner(2, 8);
 }
 static void settling_2(void) { take(9, MEDIUM); }
 
@@ -317,16 +318,16 @@ static void trimming_setup(void) {
   explore_as(0);
   for (unsigned i = 0; i < 3; i++) take(i, MEDIUM);
   explore_as(1);
-  send_home(0, 0);
+  send_to_owner(0, 0);
 }
 static void trimming_0(void) { take(3, MEDIUM); }
 static void trimming_1(void) {
-  send_home(0, 1);
-  send_home(0, 2);
+  send_to_owner(0, 1);
+  send_to_owner(0, 2);
 }
 static void trimming_2(void) { tslab_purge(); }
 
-/* ---- dying: a thread ends and settles its part while pages of its slab are given back ---------------------------- */
+/* ---- dying: a thread ends and folds its heap while pages of its slab are given back ------------------------------ */
 
 static void dying_setup(void) {
   options.scavenger = 0; /* or it would do that, after the purge */
@@ -334,7 +335,7 @@ static void dying_setup(void) {
   explore_as(0);
   for (unsigned i = 0; i < 3; i++) take(i, MEDIUM);
   explore_as(1);
-  send_home(0, 0);
+  send_to_owner(0, 0);
 }
 static void dying_0(void) { explore_thread_ends(); }
 static void dying_1(void) { tslab_purge(); }
@@ -443,11 +444,11 @@ static void by_id_fenced_setup(void) {
   kernel_has_barrier = false;
   by_id_setup();
 }
-/* A call that the close saw inside did what was left to it, so no thread has a part any more. */
+/* A call that the close saw inside did what was left to it, so no thread has a heap any more. */
 static void by_id_finish(void) {
   const struct epoch *e = epoch_slot(epoch);
   check_closed(epoch, 4);
-  for (const struct part *p = epoch_id(e) == epoch ? e->parts : NULL; p; p = p->next_of_epoch) EXPECT(!p->thread);
+  for (const struct heap *p = epoch_id(e) == epoch ? e->heaps : NULL; p; p = p->next_of_epoch) EXPECT(!p->thread);
   finish();
 }
 
@@ -457,7 +458,7 @@ static void slot_again_setup(void) {
   all_born();
   explore_as(1);
   epoch = open_epoch(0, 0);
-  visit(1, epoch); /* the slot leads to this thread's part, a table to the other's */
+  visit(1, epoch); /* the slot leads to this thread's heap, a table to the other's */
   visit(0, epoch);
 }
 static void slot_again_0(void) {
@@ -498,7 +499,7 @@ static void epoch_close_finish(void) {
   finish();
 }
 
-/* ---- detaching: the part of a thread that is not inside is taken apart, blocks on its lists and all -------------- */
+/* ---- detaching: the heap of a thread that is not inside is taken apart, blocks on its lists and all -------------- */
 
 static void detaching_setup(void) {
   all_born();
@@ -631,27 +632,28 @@ static void auto_close_1(void) { /* inside it for one call, which it may see clo
 }
 static void auto_close_2(void) { give_of(0, 0); }
 
-/* ---- spare: an epoch ends and is kept for its thread, while somebody ends spares --------------------------------- */
+/* ---- cached epoch: an epoch ends and is kept for its thread, while somebody ends cached epochs ------------------- */
 
-static void spare_setup(void) {
+static void epoch_cache_setup(void) {
   all_born();
   explore_as(0);
   epoch = open_epoch(0, 0);
   take_in(epoch, 0, BUMPED);
 }
-static void spare_0(void) {
+static void epoch_cache_0(void) {
   give(0);
   EXPECT(tslab_epoch_close(epoch, NULL) == 0);
   epoch = open_epoch(0, 0);
   take_in(epoch, 1, BUMPED);
   explore_thread_ends();
 }
-static void spare_1(void) {
-  spares_age(false);
-  spares_age(true);
+static void epoch_cache_1(void) {
+  epoch_caches_age(false);
+  epoch_caches_age(true);
 }
 
-/* ---- spare slabs: the same, of an epoch that keeps its slabs, while somebody trims and ends spares --------------- */
+/* ---- cached epoch slabs: the same, of an epoch that keeps its slabs, while somebody trims and ends cached epochs
+ * ---- */
 
 static void use_slabs(void) {
   EXPECT(tslab_epoch_enter(epoch) == 0);
@@ -661,32 +663,33 @@ static void use_slabs(void) {
   give(0);
   EXPECT(tslab_epoch_leave(epoch) == 0);
 }
-static void spare_slabs_setup(void) {
+static void epoch_cache_slabs_setup(void) {
   all_born();
   explore_as(0);
   epoch = open_epoch(0, 0);
   epoch_slot(epoch)->drained = UINT16_MAX; /* as after as many ends */
   EXPECT(tslab_epoch_close(epoch, NULL) == 0);
   epoch = open_epoch(0, 0);
-  EXPECT(epoch_slot(epoch)->lifetime.by_slabs);
+  EXPECT(epoch_slot(epoch)->arena.by_slabs);
   use_slabs();
 }
-static void spare_slabs_0(void) {
+static void epoch_cache_slabs_0(void) {
   EXPECT(tslab_epoch_close(epoch, NULL) == 0);
   epoch = open_epoch(0, 0);
   use_slabs();
   EXPECT(tslab_epoch_close(epoch, NULL) == 0);
   explore_thread_ends();
 }
-static void spare_slabs_1(void) {
-  spares_age(false);
-  spares_age(true);
+static void epoch_cache_slabs_1(void) {
+  epoch_caches_age(false);
+  epoch_caches_age(true);
 }
-static void spare_slabs_2(void) { tslab_purge(); }
+static void epoch_cache_slabs_2(void) { tslab_purge(); }
 
-/* ---- spare claim: the scavenger ends the claim for an epoch that stays open, while its thread keeps it again ----- */
+/* ---- cached epoch claim: the scavenger ends the claim for an epoch that stays open, while its thread keeps it again
+ * ---- */
 
-static void spare_claim_setup(void) {
+static void epoch_cache_claim_setup(void) {
   all_born();
   explore_as(0);
   epoch = open_epoch(0, 0);
@@ -695,17 +698,17 @@ static void spare_claim_setup(void) {
   EXPECT(tslab_epoch_close(epoch, NULL) == 0);
   epoch = open_epoch(0, 0);
 }
-static void spare_claim_0(void) {
+static void epoch_cache_claim_0(void) {
   take_in(epoch, 0, BUMPED);
   give(0);
   EXPECT(tslab_epoch_close(epoch, NULL) == 0);
 }
-static void spare_claim_1(void) {
-  struct part *const plain = epoch_slot(epoch)->parts->plain;
-  for (int look = 0; look < 3; look++) spare_settle_claim(plain);
+static void epoch_cache_claim_1(void) {
+  struct heap *const plain = epoch_slot(epoch)->heaps->plain;
+  for (int look = 0; look < 3; look++) epoch_cache_update_claim(plain);
 }
 
-/* ---- leaving threads: one ends with a part of an epoch that closes ----------------------------------------------- */
+/* ---- leaving threads: one ends with a heap of an epoch that closes ----------------------------------------------- */
 
 static void thread_leaves_setup(void) {
   all_born();
@@ -721,18 +724,18 @@ static void thread_leaves_0(void) { explore_thread_ends(); }
 static void thread_leaves_1(void) { give_of(0, 2); }
 static void thread_leaves_2(void) { close_it(); }
 
-/* ---- waiting parts: a thread attaches what a dead one left in an epoch, while it is tidied ----------------------- */
+/* ---- waiting heaps: a thread attaches what a dead one left in an epoch, while it is tidied ----------------------- */
 
-static void waiting_part_setup(void) {
+static void waiting_heap_setup(void) {
   all_born();
   explore_as(0);
   epoch = open_epoch(0, 0);
   for (unsigned i = 0; i < 3; i++) take_in(epoch, i, MEDIUM);
   give(0);
 }
-static void waiting_part_0(void) { explore_thread_ends(); }
-static void waiting_part_1(void) { take_in(epoch, 0, MEDIUM); }
-static void waiting_part_2(void) { tslab_purge(); }
+static void waiting_heap_0(void) { explore_thread_ends(); }
+static void waiting_heap_1(void) { take_in(epoch, 0, MEDIUM); }
+static void waiting_heap_2(void) { tslab_purge(); }
 
 /* ---- destroy: it is done while nobody is inside, or not at all --------------------------------------------------- */
 
@@ -766,7 +769,7 @@ static void destroy_finish(void) {
   finish();
 }
 
-/* ---- owners: an epoch with slabs, whose end needs an owner, is reset while one enters and one trims it --- */
+/* ---- owners: an epoch with slabs, whose end needs an owner, is reset while one enters and one trims it ----------- */
 
 static void owners_setup(void) {
   all_born();
@@ -787,10 +790,10 @@ static void owners_1(void) {
 }
 static void owners_2(void) { tslab_purge(); }
 
-/* ---- owned parents: a child is opened while its parent, which frees what it takes, is kept as a spare ------------ */
+/* ---- owned parents: a child is opened while its parent, which frees what it takes, is kept as a cached epoch ----- */
 
 static void owned_parents_setup(void) {
-  spare_slabs_setup();
+  epoch_cache_slabs_setup();
   explore_as(0);
   EXPECT(!epoch_slot(epoch)->kept_granules);
 }
@@ -896,31 +899,31 @@ static void publication_finish(void) {
   finish();
 }
 
-/* ---- gathering: the figures are read while the owner refills; they never go back, and end exact ------------------ */
+/* ---- collecting: the statistics are read while the owner refills; they never go back, and end exact -------------- */
 
-static void gathering_setup(void) {
+static void collecting_setup(void) {
   all_born();
   explore_as(0);
   take(0, SMALL);
 }
-static void gathering_0(void) {
+static void collecting_0(void) {
   for (unsigned i = 1; i < 4; i++) take(i, SMALL);
 }
-static tslab_class_stats gathered(void) {
+static tslab_class_stats collected(void) {
   tslab_class_stats row;
-  gather_class(class_of(SMALL), &row);
+  collect_class(class_of(SMALL), &row);
   return row;
 }
 static uint64_t served(const tslab_class_stats *row) {
-  return row->from_list + row->from_depot + row->from_slab + row->from_remote + row->from_fresh + row->from_adopted +
+  return row->from_list + row->from_magazine + row->from_slab + row->from_remote + row->from_fresh + row->from_adopted +
          row->from_reserve + row->from_run + row->from_map;
 }
-static void gathering_1(void) {
-  const tslab_class_stats first = gathered(), second = gathered();
+static void collecting_1(void) {
+  const tslab_class_stats first = collected(), second = collected();
   EXPECT(first.from_list <= second.from_list && first.allocations <= second.allocations);
 }
-static void gathering_finish(void) {
-  const tslab_class_stats row = gathered();
+static void collecting_finish(void) {
+  const tslab_class_stats row = collected();
   EXPECT(row.allocations == served(&row));
   finish();
 }
@@ -980,14 +983,14 @@ const struct scenario scenarios[] = {
      .run = {last_free_closing_0, last_free_closing_1, last_free_closing_2}, .finish = closed_of_3_finish, .bound = 1},
     {.name = "auto-close", .setup = auto_close_setup, .run = {auto_close_0, auto_close_1, auto_close_2},
      .finish = last_free_finish, .bound = 1},
-    {.name = "spare", .setup = spare_setup, .run = {spare_0, spare_1}, .finish = finish, .bound = 1},
-    {.name = "spare-slabs", .setup = spare_slabs_setup, .run = {spare_slabs_0, spare_slabs_1, spare_slabs_2},
+    {.name = "spare", .setup = epoch_cache_setup, .run = {epoch_cache_0, epoch_cache_1}, .finish = finish, .bound = 1},
+    {.name = "spare-slabs", .setup = epoch_cache_slabs_setup, .run = {epoch_cache_slabs_0, epoch_cache_slabs_1, epoch_cache_slabs_2},
      .finish = finish, .bound = 1},
-    {.name = "spare-claim", .setup = spare_claim_setup, .run = {spare_claim_0, spare_claim_1},
+    {.name = "spare-claim", .setup = epoch_cache_claim_setup, .run = {epoch_cache_claim_0, epoch_cache_claim_1},
      .finish = finish, .bound = 2},
     {.name = "thread-leaves", .setup = thread_leaves_setup, .run = {thread_leaves_0, thread_leaves_1, thread_leaves_2},
      .finish = closed_of_3_finish, .bound = 1},
-    {.name = "waiting-part", .setup = waiting_part_setup, .run = {waiting_part_0, waiting_part_1, waiting_part_2},
+    {.name = "waiting-part", .setup = waiting_heap_setup, .run = {waiting_heap_0, waiting_heap_1, waiting_heap_2},
      .finish = finish, .bound = 1},
     {.name = "destroy", .setup = destroy_setup, .run = {destroy_0, destroy_1, destroy_2},
      .finish = destroy_finish, .bound = 1},
@@ -998,7 +1001,7 @@ const struct scenario scenarios[] = {
      .finish = parents_finish, .bound = 1},
     {.name = "publication", .setup = publication_setup, .run = {publication_0, publication_1},
      .finish = publication_finish, .bound = 1},
-    {.name = "gathering", .setup = gathering_setup, .run = {gathering_0, gathering_1}, .finish = gathering_finish,
+    {.name = "gathering", .setup = collecting_setup, .run = {collecting_0, collecting_1}, .finish = collecting_finish,
      .bound = 2},
     {.name = "lock", .setup = all_born, .run = {locked, locked, locked},
      .finish = lock_finish, .bound = 1, .spins = true},

@@ -5,7 +5,7 @@
  *   cpu     another process on the same core spins for a turn and sleeps for one, again and again. Judged: calls whose
  *           thread time was taken and that lasted half a turn or longer. Left alone, 99 % of them take less than a
  *           fifth of that (else the machine is too busy to tell, and the test skips), so they were interrupted.
- *   lock    another thread holds the lock of the caller's part, or of its own part, some blocks of which the caller has
+ *   lock    another thread holds the lock of the caller's heap, or of its own heap, some blocks of which the caller has
  *           freed, or that of all pages. Judged: slow calls that the holder saw asleep, and let sleep for a while.
  *   faults  a class grows without a free, all of it is freed and given back, again and again. Judged: slow calls in
  *           which the kernel counted a page fault of the thread.
@@ -138,12 +138,12 @@ enum { LOCKED = 1024, APART = 64, PENDING = 14 }; /* bytes; blocks in a slab or 
 
 static struct lock *_Atomic wanted; /* by the caller; the holder takes it away when it holds the lock */
 static _Atomic bool holds, has_waited, has_returned, is_over;
-static struct part *_Atomic holders_part;
+static struct heap *_Atomic holders_heap;
 static void *theirs[BLOCKS];
 
 static void *hold(void *unused) {
   for (unsigned i = 0; i < BLOCKS; i++) CHECK((theirs[i] = tslab_malloc(LOCKED)) != NULL);
-  holders_part = current_part;
+  holders_heap = current_heap;
   for (; !is_over; sched_yield()) {
     struct lock *const lock = wanted;
     if (!lock) continue;
@@ -173,18 +173,18 @@ static void free_theirs(unsigned slab) {
 static void lock(void) {
   pthread_t holder;
   CHECK(pthread_create(&holder, NULL, hold, NULL) == 0);
-  while (!holders_part) sched_yield();
+  while (!holders_heap) sched_yield();
   unsigned told = 0, count = 0;
   for (unsigned turn = 0, slab = 0; told < WANTED && count < BLOCKS; turn++, count++) {
     struct sample s;
-    const bool large = turn % 4 == 0, slow = large || current_part->list[class_of(LOCKED)] == CHAIN_END;
+    const bool large = turn % 4 == 0, slow = large || current_heap->list[class_of(LOCKED)] == CHAIN_END;
     if (large) {
       have_held(&pages_lock);
     } else if (slow && turn % 2 && slab < BLOCKS / APART) {
       free_theirs(slab++);
-      have_held(&holders_part->lock);
+      have_held(&holders_heap->lock);
     } else if (slow) {
-      have_held(&current_part->lock);
+      have_held(&current_heap->lock);
     }
     const bool sampled = slow_malloc(large ? GRANULE : LOCKED, &blocks[count], &s);
     has_returned = true;

@@ -53,7 +53,7 @@ static void births(size_t number) {
 }
 
 /* What the process holds once everything that nobody uses has gone back. */
-static size_t settled(tslab_stats_global *stats) {
+static size_t folded(tslab_stats_global *stats) {
   tslab_purge();
   CHECK(tslab_stats(stats, sizeof *stats) == 0);
   return resident_bytes();
@@ -64,16 +64,16 @@ int main(int argc, char **argv) {
   tslab_stats_global before, warm, after;
   CHECK(tslab_stats(&before, sizeof before) == 0);
   births(total / 5);
-  const size_t warm_resident = settled(&warm);
+  const size_t warm_resident = folded(&warm);
   births(total - total / 5);
-  const size_t resident = settled(&after);
+  const size_t resident = folded(&after);
   printf("%zu threads: resident %zu, then %zu KiB; committed %llu, then %llu KiB; parts %llu\n", total,
          warm_resident >> 10, resident >> 10, (unsigned long long)warm.committed_bytes >> 10,
-         (unsigned long long)after.committed_bytes >> 10, (unsigned long long)after.parts);
+         (unsigned long long)after.committed_bytes >> 10, (unsigned long long)after.heaps);
   /* 100 bytes lost with each thread would show. A sanitizer keeps more than that itself. */
   if (TEST_SCALE == 1) CHECK_COUNT(resident, <=, warm_resident + (4 << 20));
   CHECK_COUNT(after.committed_bytes, <=, warm.committed_bytes + (8 << 20));
-  CHECK_COUNT(after.parts, <=, WAVE + 1);
+  CHECK_COUNT(after.heaps, <=, WAVE + 1);
   CHECK_COUNT(after.threads, <=, 1);
   for (size_t i = 0; i < LEFT; i++) free_block(left[i]);
   CHECK(tslab_stats(&after, sizeof after) == 0);

@@ -1,6 +1,6 @@
 /* damaged: a program frees blocks twice or writes to them after their free, at random, and survives
- * (TSLAB_ON_MISUSE=report), while every malloc is a sample (TSLAB_SAMPLE=1) and samples set lists aside. malloc never
- * fails because of it, and no loop runs for ever. */
+ * (TSLAB_ON_MISUSE=report), while every malloc is a sample (TSLAB_SAMPLE=1) and samples set lists detached. malloc
+ * never fails because of it, and no loop runs for ever. */
 #include "../check.h"
 
 enum { LIVE = 4000, SIZE = 100, LARGE = 6000, BATCH = 600 };
@@ -26,7 +26,7 @@ static void spoil_at_random(bool free_twice) {
   }
 }
 
-/* One of a batch is freed twice, at every place where the list may be put by next. */
+/* One of a batch is freed twice, at every place where the list may be put into a magazine next. */
 static void rings(void) {
   static void *blocks[BATCH];
   for (int twice = 1; twice < 400; twice += TEST_SCALE) {

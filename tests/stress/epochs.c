@@ -95,7 +95,7 @@ static _Atomic tslab_epoch dead[DEAD];
 static bool close_begun(const struct epoch *e) { return e->tag != 0 && e->close_begun == e->tag; }
 static bool close_done(const struct epoch *e) { return e->tag != 0 && e->close_done == e->tag; }
 
-/* ---- telling ---------------------------------------------------------------------------------------------------- */
+/* ---- telling ----------------------------------------------------------------------------------------------------- */
 
 static void trace(struct worker *w, enum call call, tslab_epoch id, const void *block) {
   w->calls[call]++;
@@ -144,7 +144,7 @@ __attribute__((noreturn, format(printf, 6, 7))) static void fail(int line, struc
     if (!(condition)) fail(__LINE__, w, e, b, #condition, __VA_ARGS__);                                                \
   } while (0)
 
-/* ---- the model's epochs --------------------------------------------------------------------------------------- */
+/* ---- the model's epochs ------------------------------------------------------------------------------------------ */
 
 static uint64_t draw(struct worker *w, uint64_t bound) { return check_random(&w->random) % bound; }
 static struct epoch *top(struct worker *w) { return w->scopes[w->depth]; }
@@ -152,7 +152,7 @@ static bool gone(int error) { return error == ESHUTDOWN || error == ESTALE; }
 
 static bool used(const struct epoch *e) { return e == &epochs[0] || e->id != 0; }
 
-/* A random epoch, shared, or NULL. Half the time one of the thread's own few, so that parts stay attached. */
+/* A random epoch, shared, or NULL. Half the time one of the thread's own few, so that heaps stay attached. */
 static struct epoch *share_any(struct worker *w) {
   struct epoch *e = &epochs[draw(w, 2) ? (w->index * 5 + draw(w, 5)) % EPOCHS : draw(w, EPOCHS)];
   if (draw(w, 8) == 0) e = top(w);
@@ -318,7 +318,7 @@ static void audit(struct worker *w, struct epoch *e) {
          (unsigned long long)s.charged_bytes);
 }
 
-/* ---- blocks ----------------------------------------------------------------------------------------------------- */
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
 static uint64_t canary(uint64_t seed, size_t word) { return seed + word * UINT64_C(0x9E3779B97F4A7C15); }
 
@@ -518,7 +518,7 @@ static void burst(struct worker *w, struct epoch *e) {
   while (held) give_back(w, e, &blocks[--held]);
 }
 
-/* ---- scopes ----------------------------------------------------------------------------------------------------- */
+/* ---- scopes ------------------------------------------------------------------------------------------------------ */
 
 /* Whether the thread's current epoch is `e`. */
 static void check_current(struct worker *w) {
@@ -614,7 +614,7 @@ static void unwind(struct worker *w, int depth) {
   unlock(top(w));
 }
 
-/* ---- beginning and ending -------------------------------------------------------------------------------------- */
+/* ---- beginning and ending ---------------------------------------------------------------------------------------- */
 
 static void open_one(struct worker *w) {
   struct epoch *const e = &epochs[1 + draw(w, EPOCHS - 1)];
@@ -830,7 +830,7 @@ static void end_one(struct worker *w) {
   }
 }
 
-/* ---- what is not in the table ----------------------------------------------------------------------------------- */
+/* ---- what is not in the table ------------------------------------------------------------------------------------ */
 
 /* An id that has drained answers ESTALE to every call. */
 static void use_stale(struct worker *w) {
@@ -943,7 +943,7 @@ static void visit_all(struct worker *w) {
   EXPECT(w, NULL, NULL, tslab_epoch_each(visit, w) == 0, "each: what the visitor returned, 0");
 }
 
-/* ---- workers ---------------------------------------------------------------------------------------------------- */
+/* ---- workers ----------------------------------------------------------------------------------------------------- */
 
 static void step(struct worker *w) {
   const uint64_t what = draw(w, 1000);
@@ -1057,7 +1057,7 @@ static void run(unsigned round, unsigned seconds, uint64_t *total) {
   CHECK_COUNT(after.allocations - before.allocations, ==, allocations);
   CHECK_COUNT(after.frees - before.frees, ==, allocations);
   CHECK_COUNT(after.free_dirty_bytes, <=, 1 << 20);
-  /* Parts of threads and slots of epochs stay for the next ones; a hardened part has a quarantine. */
+  /* Heaps of threads and slots of epochs stay for the next ones; a hardened heap has a quarantine. */
   CHECK_COUNT(resident, <=, TSLAB_HARDENED ? 4 << 19 : 3 << 19);
 }
 

@@ -1,12 +1,12 @@
-/* figures: eight threads, and others that are born and die, allocate and free in all ways; meanwhile a reader takes
- * all figures a hundred times a second. None is ever impossible: no gauge below zero, no counter that goes back, no row
- * whose parts do not add up. When all have stopped, the figures are the test's own, exactly.       figures [long]
+/* statistics: eight threads, and others that are born and die, allocate and free in all ways; meanwhile a reader takes
+ * all statistics a hundred times a second. None is ever impossible: no gauge below zero, no counter that goes back, no
+ * row whose heaps do not add up. When all have stopped, the statistics are the test's own, exactly. statistics [long]
  *
- * What the figures of one reading may lack is what threads did while it was read. So where two figures of different
- * moments are compared, the one that must not be more is compared with the other one of the next reading. */
+ * What the statistics of one reading may lack is what threads did while it was read. So where two statistics of
+ * different moments are compared, the one that must not be more is compared with the other one of the next reading. */
 #include "../check.h"
 
-#include "front/gather.h"
+#include "front/collect.h"
 #include "front/tables.h"
 #include "heap/sample.h"
 #include <pthread.h>
@@ -18,7 +18,7 @@ enum { THREADS = 8, SLOTS = 200, SHARED = 500, LABELS_USED = 12, LARGE = CLASSES
 /* ---- ground truth ------------------------------------------------------------------------------------------------ */
 
 struct truth {
-  uint64_t allocations[KINDS], frees[KINDS], home_allocations; /* the last: of classes, in epoch 0 */
+  uint64_t allocations[KINDS], frees[KINDS], default_allocations; /* the last: of classes, in epoch 0 */
   struct {
     uint64_t opened, ended, allocations;
   } label[LABELS_USED];
@@ -43,7 +43,7 @@ static void *allocate(struct worker *w, size_t size) {
   CHECK(block != NULL);
   const unsigned kind = kind_of(block);
   w->did.allocations[kind]++;
-  if (kind < CLASSES && tslab_epoch_current() == 0) w->did.home_allocations++;
+  if (kind < CLASSES && tslab_epoch_current() == 0) w->did.default_allocations++;
   return block;
 }
 
@@ -217,10 +217,10 @@ enum { MEANWHILE = 1000 };
 static void check_class(const tslab_class_stats *c) {
   char name[32];
   snprintf(name, sizeof name, "%llu", (unsigned long long)c->object_size);
-  const uint64_t served = c->from_list + c->from_depot + c->from_slab + c->from_remote + c->from_fresh +
+  const uint64_t served = c->from_list + c->from_magazine + c->from_slab + c->from_remote + c->from_fresh +
                           c->from_adopted + c->from_reserve + c->from_run + c->from_map;
   HOLDS("class", name, served, >=, c->allocations);
-  HOLDS("class", name, served, <=, c->allocations + MEANWHILE); /* what slow paths served while it was gathered */
+  HOLDS("class", name, served, <=, c->allocations + MEANWHILE); /* what slow paths served while it was collected */
   HOLDS("class", name, c->frees, <=, c->allocations);
   HOLDS("class", name, c->live_blocks, ==, c->allocations - c->frees);
   HOLDS("class", name, c->live_bytes, ==, c->live_blocks * c->object_size);
@@ -309,7 +309,7 @@ static void read_table(enum table which) {
 /* The row of those that are gone only grows. */
 static void read_departed(void) {
   static tslab_thread_stats rows[TABLE_THREADS_MOST], before;
-  const size_t count = gather_threads(rows, TABLE_THREADS_MOST);
+  const size_t count = collect_threads(rows, TABLE_THREADS_MOST);
   CHECK_COUNT(count, >=, 1);
   const tslab_thread_stats *const rest = &rows[count - 1];
   CHECK_COUNT(rest->thread_id, ==, 0);
@@ -392,10 +392,10 @@ static void compare(const struct figures *before, const struct truth *did) {
 }
 
 /* Of all threads together, gone or not, in epoch 0. */
-static uint64_t home_allocations(void) {
+static uint64_t default_allocations(void) {
   static tslab_thread_stats rows[TABLE_THREADS_MOST];
   uint64_t sum = 0;
-  for (size_t i = gather_threads(rows, TABLE_THREADS_MOST); i-- > 0;) sum += rows[i].allocations;
+  for (size_t i = collect_threads(rows, TABLE_THREADS_MOST); i-- > 0;) sum += rows[i].allocations;
   return sum;
 }
 
@@ -407,7 +407,7 @@ int main(int count, char **arguments) {
   pthread_t threads[THREADS], reader;
   tslab_free(tslab_malloc(1));
   take(&before);
-  const uint64_t home_before = home_allocations();
+  const uint64_t default_before = default_allocations();
   CHECK(pthread_create(&reader, NULL, look, NULL) == 0);
   for (unsigned i = 0; i < THREADS; i++) {
     workers[i].random = i + 1;
@@ -420,12 +420,12 @@ int main(int count, char **arguments) {
     CHECK(pthread_join(threads[i], NULL) == 0);
     add_truth(&all.did, &workers[i].did);
   }
-  all.did.allocations[0]++, all.did.frees[0]++, all.did.home_allocations++; /* the reader's */
+  all.did.allocations[0]++, all.did.frees[0]++, all.did.default_allocations++; /* the reader's */
   last[TABLE_THREAD].count = 0; /* from now on this thread's */
   read_all();
   const bool possible = nothing_impossible();
   compare(&before, &all.did);
-  CHECK_COUNT(home_allocations() - home_before, ==, all.did.home_allocations);
+  CHECK_COUNT(default_allocations() - default_before, ==, all.did.default_allocations);
   for (unsigned i = 0; i < THREADS; i++)
     for (unsigned j = 0; j < SLOTS; j++) release(&all, workers[i].slots[j]);
   for (unsigned i = 0; i < SHARED; i++) release(&all, shared[i]);

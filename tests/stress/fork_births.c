@@ -68,9 +68,9 @@ static struct birth { /* in memory that children share */
   _Atomic int phase, kind;
 } *births;
 
-static struct tally {
+static struct counters {
   _Atomic unsigned frozen, exact, kinds[KINDS];
-} *tally; /* shared too */
+} *counters; /* shared too */
 
 static _Thread_local struct birth *here;
 static void phase(enum phase now) { here->phase = (int)now; }
@@ -130,7 +130,7 @@ static void *allocate(void *number) {
   uint64_t random = (uintptr_t)number + 1;
   while (!stop) {
     pthread_rwlock_rdlock(&pace);
-    /* Mostly its own row; what it frees in a neighbour's is another part's. */
+    /* Mostly its own row; what it frees in a neighbour's is another heap's. */
     churn(slots[((uintptr_t)number + (check_random(&random) % 4 == 0)) % ALLOCATORS], &random, 200);
     pthread_rwlock_unlock(&pace);
     rest();
@@ -211,7 +211,7 @@ static void check_counts(bool quiet, uint64_t more) {
   }
   if (quiet) {
     CHECK_COUNT(now.live_blocks, ==, known);
-    atomic_fetch_add(&tally->exact, 1);
+    atomic_fetch_add(&counters->exact, 1);
     return;
   }
   CHECK_COUNT(now.live_blocks + OTHERS, >=, known);
@@ -307,7 +307,7 @@ static void live_as_child(enum kind kind, uint64_t number, struct scope scope, b
   const tslab_stats_global before = stats();
   const bool frozen = before.frozen_bytes != 0;
   CHECK(!frozen || kind != BY_FORK);
-  atomic_fetch_add(&tally->frozen, frozen);
+  atomic_fetch_add(&counters->frozen, frozen);
   phase(FREES_INHERITED);
   free_inherited(2);
   end_scope(scope, frozen, number % 2);
@@ -399,7 +399,7 @@ static void be_parent(uint64_t number) {
   pthread_rwlock_unlock(&pace);
   if (kind != BY_SYSTEM) wait_for(child, kind_names[kind]);
   here->since = 0;
-  atomic_fetch_add(&tally->kinds[kind], 1);
+  atomic_fetch_add(&counters->kinds[kind], 1);
 }
 
 struct forker {
@@ -421,8 +421,8 @@ int main(int argc, char **argv) {
   enum { MEANWHILE = 3 };
   pthread_t threads[ALLOCATORS + MEANWHILE], forkers[FORKERS];
   births = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  tally = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  CHECK(births != MAP_FAILED && tally != MAP_FAILED);
+  counters = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  CHECK(births != MAP_FAILED && counters != MAP_FAILED);
   for (uintptr_t i = 0; i < ALLOCATORS; i++) CHECK(pthread_create(&threads[i], NULL, allocate, (void *)i) == 0);
   for (int i = 0; i < MEANWHILE; i++) CHECK(pthread_create(&threads[ALLOCATORS + i], NULL, meanwhile[i], NULL) == 0);
   struct forker f[FORKERS];
@@ -439,7 +439,7 @@ int main(int argc, char **argv) {
   if (!LIBC_TOO) CHECK_COUNT(now.live_blocks + now.live_bytes, ==, 0);
   CHECK_COUNT(now.epochs_open + now.epochs_closing, ==, 0);
   CHECK_COUNT(now.leaked_at_fork + now.leaked_blocks + now.frozen_bytes, ==, 0);
-  for (int k = 0; k < KINDS; k++) printf("%s: %u\n", kind_names[k], tally->kinds[k]);
-  printf("froze: %u; counted exactly: %u\n", tally->frozen, tally->exact);
+  for (int k = 0; k < KINDS; k++) printf("%s: %u\n", kind_names[k], counters->kinds[k]);
+  printf("froze: %u; counted exactly: %u\n", counters->frozen, counters->exact);
   return 0;
 }

@@ -89,7 +89,7 @@ static void check_stale(struct worker *w, tslab_handle handle, tslab_epoch epoch
   w->refused++;
 }
 
-/* ---- own -------------------------------------------------------------------------------------------------------- */
+/* ---- own --------------------------------------------------------------------------------------------------------- */
 
 static uint64_t canary(tslab_handle handle, size_t word) { return handle * UINT64_C(0x9E3779B97F4A7C15) + word; }
 
@@ -128,7 +128,7 @@ static void free_own(struct worker *w, struct owned *o) {
   o->handle = 0;
 }
 
-/* ---- shared by all ---------------------------------------------------------------------------------------------- */
+/* ---- shared by all ----------------------------------------------------------------------------------------------- */
 
 /* Nobody may call a handle stale that nobody has freed. Whoever has is about to take it off the board. */
 static void check_gone(struct worker *w, struct shared *cell, tslab_handle handle) {
@@ -181,7 +181,7 @@ static void share(struct worker *w, struct shared *cells, tslab_epoch epoch) {
   atomic_store_explicit(&cell->handle, handle, memory_order_release);
 }
 
-/* ---- epochs that end -------------------------------------------------------------------------------------------- */
+/* ---- epochs that end --------------------------------------------------------------------------------------------- */
 
 /* This thread's epoch ends with all that it holds, while others free what is on the board of the doomed. */
 static void end_epoch(struct worker *w) {
@@ -231,7 +231,7 @@ static void end_epoch(struct worker *w) {
   for (unsigned i = w->index; i < BOARD; i += THREADS) atomic_store(&doomed[i].handle, 0);
 }
 
-/* ---- workers ---------------------------------------------------------------------------------------------------- */
+/* ---- workers ----------------------------------------------------------------------------------------------------- */
 
 static void step(struct worker *w) {
   const uint64_t what = draw(w, 10000);
@@ -278,7 +278,7 @@ static void reuse(struct worker *w, uint64_t times) {
   w->freed += times + 1;
 }
 
-/* ---- forged values ---------------------------------------------------------------------------------------------- */
+/* ---- forged values ----------------------------------------------------------------------------------------------- */
 
 enum { FORGED_LIVE = 20000, SET = 1 << 17 };
 static struct owned set[SET]; /* the handles that are live now */

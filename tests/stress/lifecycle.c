@@ -89,7 +89,7 @@ static void threads_that_use_all_of_it(void) {
   for (int i = 0; i < THREADS; i++) free_all(outlived[i]);
 }
 
-/* ---- blocks freed after their thread is gone ------------------------------------------------------------------ */
+/* ---- blocks freed after their thread is gone --------------------------------------------------------------------- */
 
 enum { MANY = 20000 };
 static unsigned char *many[MANY];

@@ -36,7 +36,7 @@ static _Atomic size_t bytes_in_use; /* relaxed, for the reason given in shadow.c
 static void count_in_use(size_t bytes) { atomic_fetch_add_explicit(&bytes_in_use, bytes, memory_order_relaxed); }
 static size_t in_use(void) { return atomic_load_explicit(&bytes_in_use, memory_order_relaxed); }
 
-/* ---- blocks --------------------------------------------------------------------------------------------------- */
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
 static uint64_t canary(uint64_t seed, size_t word) { return seed + word * UINT64_C(0x9E3779B97F4A7C15); }
 
@@ -122,7 +122,7 @@ static void resize(struct worker *w, struct block *b) {
   CHECK_COUNT(b->usable, >=, size);
 }
 
-/* ---- workers -------------------------------------------------------------------------------------------------- */
+/* ---- workers ----------------------------------------------------------------------------------------------------- */
 
 static void send(struct worker *to, struct block *b) {
   pthread_mutex_lock(&to->lock);

@@ -1,13 +1,13 @@
 /* torn: a thread that is not in a fork child was cut off at any instruction. The parent steps a child through every
- * instruction of some hundred calls; after each it has the child's part in place of its own, buries it as a fork child
+ * instruction of some hundred calls; after each it has the child's heap in place of its own, retires it as a fork child
  * does, and counts: all calls that had returned, none that had not begun, the one under way or not.
  *
- * Blocks of lists, refilled and put by, with samples where TSLAB_SAMPLE says so; then blocks of an epoch's chunks,
- * which are begun, filled and, once empty, begun again. */
+ * Blocks of lists, refilled and put into a magazine, with samples where TSLAB_SAMPLE says so; then blocks of an epoch's
+ * chunks, which are begun, filled and, once empty, begun again. */
 #include "../check.h"
 
 #include "heap/fast.h"
-#include "heap/lists.h"
+#include "heap/tcache.h"
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
@@ -55,12 +55,12 @@ static void copy(pid_t child, volatile void *at, size_t bytes) {
   CHECK(process_vm_readv(child, &iovec, 1, &iovec, 1, 0) == (ssize_t)bytes);
 }
 
-static void check_part(struct part *part, bool bumps) {
-  parts_bury_others();
-  const uint64_t handed_out = list_handed_out(part);
+static void check_heap(struct heap *heap, bool bumps) {
+  heaps_retire_others();
+  const uint64_t handed_out = tcache_handed_out(heap);
   uint64_t allocations = 0, frees = 0;
   for (unsigned class = 0; class < CLASSES; class++) {
-    const struct list_totals totals = list_totals(part, class);
+    const struct tcache_totals totals = tcache_totals(heap, class);
     allocations += totals.allocations;
     frees += totals.frees;
   }
@@ -72,13 +72,13 @@ static void check_part(struct part *part, bool bumps) {
   CHECK_COUNT(frees, <=, calls.frees_begun);
 }
 
-/* The part's counts so far are taken as those of the calls. */
-static void every_instruction(struct part *part, size_t size, bool bumps) {
+/* The heap's counts so far are taken as those of the calls. */
+static void every_instruction(struct heap *heap, size_t size, bool bumps) {
   int status;
   unsigned long steps = 0, changes = 0;
-  calls.mallocs = calls.mallocs_begun = list_handed_out(part);
+  calls.mallocs = calls.mallocs_begun = tcache_handed_out(heap);
   calls.frees = 0;
-  for (unsigned class = 0; class < CLASSES; class++) calls.frees += list_totals(part, class).frees;
+  for (unsigned class = 0; class < CLASSES; class++) calls.frees += tcache_totals(heap, class).frees;
   calls.frees_begun = calls.frees;
   const pid_t child = fork();
   CHECK(child >= 0);
@@ -87,17 +87,17 @@ static void every_instruction(struct part *part, size_t size, bool bumps) {
     raise(SIGSTOP);
     make_calls(size);
   }
-  current_part = &empty_part;
+  current_heap = &empty_heap;
   CHECK(waitpid(child, &status, 0) == child && WIFSTOPPED(status));
   for (;; steps++) {
     CHECK(ptrace(PTRACE_SINGLESTEP, child, NULL, NULL) == 0);
     CHECK(waitpid(child, &status, 0) == child);
     if (!WIFSTOPPED(status)) break;
     copy(child, &calls, sizeof calls);
-    copy(child, part, sizeof *part);
-    if (part_has_store(part)) copy(child, part->store, sizeof *part->store);
-    changes += part->sampling.sequence % 2;
-    check_part(part, bumps);
+    copy(child, heap, sizeof *heap);
+    if (heap_has_store(heap)) copy(child, heap->store, sizeof *heap->store);
+    changes += heap->sampling.sequence % 2;
+    check_heap(heap, bumps);
   }
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   printf("%s: %lu instructions, %lu of them in a change\n", bumps ? "chunks" : "lists", steps, changes);
@@ -106,17 +106,17 @@ static void every_instruction(struct part *part, size_t size, bool bumps) {
 
 static void lists(void) {
   tslab_free(tslab_malloc(LISTED));
-  every_instruction(current_part, LISTED, false);
+  every_instruction(current_heap, LISTED, false);
 }
 
 static void chunks(void) {
   const tslab_epoch epoch = tslab_epoch_open("torn");
   CHECK(epoch != 0 && tslab_epoch_enter(epoch) == 0);
   tslab_free(tslab_malloc(BUMPED));
-  every_instruction(current_part, BUMPED, true);
+  every_instruction(current_heap, BUMPED, true);
 }
 
-/* Each in a process of its own, which what it buried is of no more use to. */
+/* Each in a process of its own, which what it retired is of no more use to. */
 static void in_process(void (*test)(void)) {
   int status;
   const pid_t child = fork();

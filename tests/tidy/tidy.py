@@ -24,12 +24,12 @@ FUNCTION_LINES = 50
 KNOWN_CIRCLES = [
     {"os/linux", "os/ticks"},
     {
-        *("heap/bins", "heap/depot", "heap/heap", "heap/large_cache", "heap/lifetime", "heap/lists"),
-        *("heap/misuse", "heap/part", "heap/sample"),
+        *("heap/bins", "heap/magazine", "heap/refill", "heap/large_cache", "heap/arena", "heap/tcache"),
+        *("heap/misuse", "heap/heap", "heap/sample"),
     },
-    {"epoch/ending", "epoch/epoch", "epoch/handle", "epoch/scope", "epoch/spare", "epoch/status", "epoch/tree"},
+    {"epoch/close", "epoch/epoch", "epoch/handle", "epoch/scope", "epoch/cache", "epoch/status", "epoch/tree"},
     {
-        *("front/api", "front/epochs", "front/fork", "front/gather", "front/json", "front/publish"),
+        *("front/api", "front/epochs", "front/fork", "front/collect", "front/json", "front/publish"),
         *("front/scavenger", "front/stats", "front/tables", "front/thread"),
     },
 ]

@@ -1,4 +1,4 @@
-/* What epochs do to the figures of the process: totals of blocks are exact, and memory goes back when an epoch ends.
+/* What epochs do to the statistics of the process: totals of blocks are exact, and memory goes back when an epoch ends.
  * `reported` is run with TSLAB_REPORT_RSS=1 and TSLAB_RESERVE=0. */
 #include "../epochs.h"
 #include "../stress/memory.h"
@@ -159,7 +159,7 @@ static void a_destroyed_epoch_leaves_nothing(size_t size) {
   check_stale(e);
 }
 
-/* No individual frees at all: 78 MiB in 64 lifetimes, one after the other. */
+/* No individual frees at all: 78 MiB in 64 arenas, one after the other. */
 static void epochs_without_a_single_free(void) {
   const size_t before = resident_bytes();
   for (int round = 0; round < 64; round++) {

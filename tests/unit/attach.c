@@ -1,4 +1,4 @@
-/* attach: a table leads from an epoch's slot to the thread's part, whatever was put first; the slot's last part counts;
+/* attach: a table leads from an epoch's slot to the thread's heap, whatever was put first; the slot's last heap counts;
  * what is stale goes when the table is built anew, whose memory serves the next one. */
 #include "unit.h"
 
@@ -7,30 +7,30 @@
 
 enum { MANY = 20000 };
 static struct attachments table;
-static struct part *parts[MANY + 1];
+static struct heap *heaps[MANY + 1];
 
-/* Slots of epochs that never began, with parts that the calling thread has. */
+/* Slots of epochs that never began, with heaps that the calling thread has. */
 static void make(unsigned count) {
   for (unsigned i = 1; i <= count; i++) {
-    struct lifetime *lifetime = lifetime_make();
-    CHECK(lifetime != NULL && lifetime->index == i);
-    CHECK((parts[i] = part_take_blank(lifetime)) != NULL);
+    struct arena *arena = arena_make();
+    CHECK(arena != NULL && arena->index == i);
+    CHECK((heaps[i] = heap_take_blank(arena)) != NULL);
   }
 }
 
-static void put(uint32_t slot, struct part *part) {
+static void put(uint32_t slot, struct heap *heap) {
   CHECK(attach_make_room(&table, current_thread));
-  attach_put(&table, slot, part);
+  attach_put(&table, slot, heap);
 }
 
 static void check_has(unsigned from, unsigned to) {
-  for (unsigned i = from; i <= to; i++) CHECK(attach_find(&table, i) == parts[i]);
+  for (unsigned i = from; i <= to; i++) CHECK(attach_find(&table, i) == heaps[i]);
 }
 
 static void grows(void) {
   attach_start(&table);
   CHECK(attach_find(&table, 1) == NULL);
-  for (unsigned i = 1; i <= MANY; i++) put(i, parts[i]);
+  for (unsigned i = 1; i <= MANY; i++) put(i, heaps[i]);
   CHECK_COUNT(table.used, ==, MANY);
   CHECK_COUNT((uint64_t)1 << table.log, <=, 4 * MANY);
   check_has(1, MANY);
@@ -38,22 +38,22 @@ static void grows(void) {
 }
 
 static void replaces(void) {
-  put(7, parts[8]);
-  CHECK(attach_find(&table, 7) == parts[8]);
-  put(7, parts[7]);
+  put(7, heaps[8]);
+  CHECK(attach_find(&table, 7) == heaps[8]);
+  put(7, heaps[7]);
   CHECK_COUNT(table.used, ==, MANY);
 }
 
-/* Parts that others have by now do not stay in it. */
+/* Heaps that others have by now do not stay in it. */
 static void rebuilds(void) {
   attach_end(&table);
-  for (unsigned i = 1; i <= 100; i++) put(i, parts[i]);
+  for (unsigned i = 1; i <= 100; i++) put(i, heaps[i]);
   const uint32_t before = table.log;
-  for (unsigned i = 11; i <= 100; i++) parts[i]->thread = NULL;
+  for (unsigned i = 11; i <= 100; i++) heaps[i]->thread = NULL;
   for (unsigned i = 101; table.log >= before; i++) {
     CHECK(i < 1000);
-    put(i, parts[i]);
-    parts[i]->thread = NULL;
+    put(i, heaps[i]);
+    heaps[i]->thread = NULL;
   }
   check_has(1, 10);
   CHECK(attach_find(&table, 11) == NULL);
@@ -66,8 +66,8 @@ static void serves_again(void) {
   const size_t committed = pages_totals().committed;
   for (unsigned round = 0; round < 100; round++) {
     for (unsigned i = 1; i <= 1000; i++) {
-      parts[i]->thread = current_thread;
-      put(i, parts[i]);
+      heaps[i]->thread = current_thread;
+      put(i, heaps[i]);
     }
     check_has(1, 1000);
     attach_end(&table);
@@ -77,7 +77,7 @@ static void serves_again(void) {
 }
 
 int main(void) {
-  CHECK(front_part() != NULL && current_thread != NULL);
+  CHECK(front_heap() != NULL && current_thread != NULL);
   make(MANY);
   grows();
   replaces();

@@ -1,25 +1,25 @@
-/* bins: a slab's life, new, listed, given out, listed again, retired, as its part's counters and its word show it. */
+/* bins: a slab's life, new, listed, given out, listed again, retired, as its heap's counters and its word show it. */
 #include "unit.h"
 
 #include "heap/bins.h"
-#include "heap/heap.h"
+#include "heap/refill.h"
 
 enum { CLASS = 8, OF = 455 }; /* 144 bytes: a slab has at least so many blocks */
 
-static struct part *part;
+static struct heap *heap;
 static struct bin *bin;
 static void *blocks[8][OF];
 static unsigned count[8]; /* of the slab of that number */
 static struct run *slab[8];
 
-/* All that the part's next `slabs` slabs have, sorted by slab; of the first, `live` blocks are out already. */
+/* All that the heap's next `slabs` slabs have, sorted by slab; of the first, `live` blocks are out already. */
 static void take_slabs(unsigned slabs, unsigned live) {
   memset(count, 0, sizeof count);
   memset(slab, 0, sizeof slab);
   for (unsigned made = 0; made < slabs || bin->listed > 0;) {
-    lock_take(&part->lock);
-    const struct chain chain = bins_take(part, CLASS, 1);
-    lock_release(&part->lock);
+    lock_take(&heap->lock);
+    const struct chain chain = bins_take(heap, CLASS, 1);
+    lock_release(&heap->lock);
     CHECK(chain.count > 0);
     for (void *b = chain.head; b != CHAIN_END; b = block_next(b)) {
       unsigned i = 0;
@@ -40,13 +40,13 @@ static void give_back(unsigned i, unsigned blocks_of_it) {
     block_link(block, chain.head);
     chain.head = block;
   }
-  bins_return(&part->lock, chain);
+  bins_return(&heap->lock, chain);
 }
 
 static bool is_listed(unsigned i) { return (atomic_load(&slab[i]->word) & SLAB_LISTED) != 0; }
 
 static void check_bin(uint32_t slabs, uint32_t listed, uint32_t born, uint32_t retired) {
-  part_check(part);
+  heap_check(heap);
   CHECK_COUNT(bin->slabs, ==, slabs);
   CHECK_COUNT(bin->listed, ==, listed);
   CHECK_COUNT(bin->born, ==, born);
@@ -54,13 +54,13 @@ static void check_bin(uint32_t slabs, uint32_t listed, uint32_t born, uint32_t r
 }
 
 static void life_of_one(void) {
-  lock_take(&part->lock);
-  struct chain first = bins_take(part, CLASS, 1);
-  lock_release(&part->lock);
+  lock_take(&heap->lock);
+  struct chain first = bins_take(heap, CLASS, 1);
+  lock_release(&heap->lock);
   slab[0] = pages_run_of(first.head);
   check_bin(1, run_bytes(slab[0]) > os_page_size, 1, 0); /* new; with units to link, where a page is not all of it */
-  CHECK(part_class_of(part, pages_homes()[run_index(slab[0])]) == CLASS);
-  bins_return(&part->lock, first);
+  CHECK(heap_class_of(heap, pages_pagemap()[run_index(slab[0])]) == CLASS);
+  bins_return(&heap->lock, first);
 
   take_slabs(1, 0);
   check_bin(1, 0, 1, 0); /* all given out */
@@ -70,9 +70,9 @@ static void life_of_one(void) {
   check_bin(1, 1, 1, 0);
   CHECK(is_listed(0) && !(atomic_load(&slab[0]->word) & SLAB_PENDING));
   give_back(0, count[0]);
-  check_bin(1, 1, 1, 0); /* one spare stays */
-  CHECK_COUNT(heap_trim(part, false), ==, 0); /* changed since the last look, which was never */
-  CHECK_COUNT(heap_trim(part, false), ==, GRANULE);
+  check_bin(1, 1, 1, 0); /* one cached epoch stays */
+  CHECK_COUNT(heap_trim(heap, false), ==, 0); /* changed since the last look, which was never */
+  CHECK_COUNT(heap_trim(heap, false), ==, GRANULE);
   check_bin(0, 0, 1, 1);
   CHECK(slab[0]->kind == RUN_FREE);
 }
@@ -88,12 +88,12 @@ static void several(void) {
     block_link(block, mixed.head);
     mixed.head = block;
   }
-  bins_return(&part->lock, mixed);
+  bins_return(&heap->lock, mixed);
   for (unsigned i = 0; i < 3; i++) CHECK_COUNT(slab_count(atomic_load(&slab[i]->word)), ==, 100);
   check_bin(3, 3, 4, 1);
   for (unsigned i = 0; i < 3; i++) give_back(i, count[i]);
   check_bin(1, 1, 4, 3);
-  CHECK_COUNT(heap_trim(part, true), ==, GRANULE);
+  CHECK_COUNT(heap_trim(heap, true), ==, GRANULE);
   check_bin(0, 0, 4, 4);
 }
 
@@ -102,17 +102,17 @@ static void several(void) {
 static void use_kept(void) {
   bool reaches = false;
   for (int turn = 0; turn < 2; turn++) {
-    lock_take(&part->lock);
-    const struct chain kept = bins_take(part, CLASS, 1);
-    lock_release(&part->lock);
+    lock_take(&heap->lock);
+    const struct chain kept = bins_take(heap, CLASS, 1);
+    lock_release(&heap->lock);
     for (void *b = kept.head; b != CHAIN_END; b = block_next(b)) {
       memset((char *)b + 16, 0x33, class_size(CLASS) - 16);
       reaches |= ((uintptr_t)b + class_size(CLASS) - 1) / os_page_size != (uintptr_t)b / os_page_size;
     }
-    bins_return(&part->lock, kept);
+    bins_return(&heap->lock, kept);
   }
-  CHECK_COUNT(heap_trim(part, false), ==, 0);
-  if (reaches) CHECK_COUNT(heap_trim(part, false), >, 0);
+  CHECK_COUNT(heap_trim(heap, false), ==, 0);
+  if (reaches) CHECK_COUNT(heap_trim(heap, false), >, 0);
 }
 
 /* A slab with a live block keeps that block's page; the rest goes, once, and can be used again. */
@@ -125,8 +125,8 @@ static void holes(void) {
   check_bin(1, 1, 5, 4);
   const uintptr_t from = (uintptr_t)live, to = from + class_size(CLASS);
   const size_t kept = round_up(to, os_page_size) - round_down(from, os_page_size);
-  CHECK_COUNT(heap_trim(part, true), ==, GRANULE - kept);
-  CHECK_COUNT(heap_trim(part, true), ==, 0);
+  CHECK_COUNT(heap_trim(heap, true), ==, GRANULE - kept);
+  CHECK_COUNT(heap_trim(heap, true), ==, 0);
   check_bin(1, 1, 5, 4);
   use_kept();
   take_slabs(1, 1);
@@ -136,14 +136,14 @@ static void holes(void) {
   /* Half of it, and when that is gone the other half. */
   const unsigned half = count[0] / 2;
   give_back(0, half);
-  CHECK_COUNT(heap_trim(part, false), ==, 0);
-  const size_t first = heap_trim(part, false);
+  CHECK_COUNT(heap_trim(heap, false), ==, 0);
+  const size_t first = heap_trim(heap, false);
   CHECK(first > 0 || kept == GRANULE); /* a page may be all of it */
-  CHECK_COUNT(heap_trim(part, false), ==, 0);
+  CHECK_COUNT(heap_trim(heap, false), ==, 0);
   give_back(0, count[0]);
-  CHECK_COUNT(heap_trim(part, false), ==, 0);
-  CHECK_COUNT(heap_trim(part, false), >=, GRANULE - kept - first);
-  CHECK_COUNT(heap_trim(part, false), ==, 0);
+  CHECK_COUNT(heap_trim(heap, false), ==, 0);
+  CHECK_COUNT(heap_trim(heap, false), >=, GRANULE - kept - first);
+  CHECK_COUNT(heap_trim(heap, false), ==, 0);
   take_slabs(1, 1);
   check_bin(1, 0, 5, 4);
   CHECK_COUNT(*(unsigned char *)live, ==, 0x77);
@@ -151,16 +151,16 @@ static void holes(void) {
 
 /* What a dead thread left listed serves the next one, before a new slab does. */
 static void inheritance(void) {
-  struct part *const heir = part_acquire();
-  CHECK(heir != part);
+  struct heap *const heir = heap_acquire();
+  CHECK(heir != heap);
   give_back(0, slab[0]->threshold);
   check_bin(1, 1, 5, 4);
-  part_release(part);
+  heap_release(heap);
   lock_take(&heir->lock);
   const struct chain chain = bins_take(heir, CLASS, 1);
   lock_release(&heir->lock);
   CHECK(pages_run_of(chain.head) == slab[0]);
-  CHECK(part_class_of(heir, pages_homes()[run_index(slab[0])]) == CLASS && atomic_load(&slab[0]->part) == heir);
+  CHECK(heap_class_of(heir, pages_pagemap()[run_index(slab[0])]) == CLASS && atomic_load(&slab[0]->heap) == heir);
   check_bin(0, 0, 5, 4);
   CHECK_COUNT(heir->bins[CLASS].slabs, ==, 1);
   CHECK_COUNT(heir->bins[CLASS].born, ==, 0);
@@ -168,20 +168,20 @@ static void inheritance(void) {
 
 static unsigned count_active(void) {
   unsigned active = 0;
-  for (const struct part *p = atomic_load(&active_parts); p; p = p->next_active) active++;
+  for (const struct heap *p = atomic_load(&active_heaps); p; p = p->next_active) active++;
   return active;
 }
 
 static struct class_totals totals_of_all(void) {
   struct class_totals totals = {0};
-  for (struct part *p = atomic_load(&active_parts); p; p = p->next_active) heap_totals(p, CLASS, &totals);
+  for (struct heap *p = atomic_load(&active_heaps); p; p = p->next_active) heap_totals(p, CLASS, &totals);
   return totals;
 }
 
 enum { DEAD = 1000 };
 
 /* All blocks of a new slab, as one chain. */
-static struct chain take_whole(struct part *from) {
+static struct chain take_whole(struct heap *from) {
   struct chain all = EMPTY_CHAIN;
   do {
     lock_take(&from->lock);
@@ -208,80 +208,80 @@ static struct chain split(struct chain *from, unsigned blocks_of_it) {
   return first;
 }
 
-static struct part *dead[DEAD];
+static struct heap *dead[DEAD];
 static struct chain some[DEAD], all[DEAD]; /* of a slab with something to give, and of a full one */
 
-/* However many threads died, each is settled once, and then no walk meets its part. */
-static void the_dead_are_settled(void) {
+/* However many threads died, each is folded once, and then no walk meets its heap. */
+static void the_dead_are_folded(void) {
   const unsigned before = count_active();
-  for (unsigned i = 0; i < DEAD; i++) dead[i] = part_acquire();
+  for (unsigned i = 0; i < DEAD; i++) dead[i] = heap_acquire();
   for (unsigned i = 0; i < DEAD; i++) some[i] = take_whole(dead[i]), all[i] = take_whole(dead[i]);
   for (unsigned i = 0; i < DEAD; i++) {
     bins_return(&dead[i]->lock, split(&some[i], pages_run_of(some[i].head)->threshold));
-    part_release(dead[i]);
+    heap_release(dead[i]);
   }
-  const struct class_totals unsettled = totals_of_all();
-  CHECK_COUNT(unsettled_parts, >=, DEAD);
-  for (struct part *p = atomic_load(&all_parts); p; p = p->next_part)
-    if (!p->live) heap_settle_dead(p);
-  const struct class_totals settled = totals_of_all();
+  const struct class_totals unfolded = totals_of_all();
+  CHECK_COUNT(unfolded_heaps, >=, DEAD);
+  for (struct heap *p = atomic_load(&all_heaps); p; p = p->next_heap)
+    if (!p->live) heaps_fold_dead(p);
+  const struct class_totals folded = totals_of_all();
   for (unsigned i = 0; i < DEAD; i++) {
-    CHECK(dead[i]->settled && dead[i]->bins[CLASS].listed == 0);
+    CHECK(dead[i]->folded && dead[i]->bins[CLASS].listed == 0);
     CHECK_COUNT(dead[i]->bins[CLASS].slabs, ==, 1); /* the full one */
   }
-  CHECK_COUNT(unsettled_parts, ==, 0);
+  CHECK_COUNT(unfolded_heaps, ==, 0);
   CHECK_COUNT(count_active(), <=, before);
-  CHECK_COUNT(common_part.bins[CLASS].listed, >=, DEAD);
-  CHECK_COUNT(settled.born, ==, unsettled.born);
-  CHECK_COUNT(settled.slabs, ==, unsettled.slabs);
-  part_check(&common_part);
+  CHECK_COUNT(common_heap.bins[CLASS].listed, >=, DEAD);
+  CHECK_COUNT(folded.born, ==, unfolded.born);
+  CHECK_COUNT(folded.slabs, ==, unfolded.slabs);
+  heap_check(&common_heap);
 }
 
 /* Its full slab is for all once blocks come back, and nobody takes its lock for that. */
 static void a_full_slab_comes_back(void) {
   struct run *const full = pages_run_of(all[7].head);
   const uint64_t taken = dead[7]->lock.taken, slabs = totals_of_all().slabs;
-  CHECK(atomic_load(&full->part) == dead[7]);
-  bins_return(&part->lock, split(&all[7], full->threshold));
-  CHECK(atomic_load(&full->part) == &common_part && (atomic_load(&full->word) & SLAB_LISTED));
+  CHECK(atomic_load(&full->heap) == dead[7]);
+  bins_return(&heap->lock, split(&all[7], full->threshold));
+  CHECK(atomic_load(&full->heap) == &common_heap && (atomic_load(&full->word) & SLAB_LISTED));
   CHECK_COUNT(totals_of_all().slabs, ==, slabs);
   CHECK_COUNT(dead[7]->bins[CLASS].slabs, ==, 0);
   CHECK_COUNT(dead[7]->lock.taken, ==, taken);
 }
 
 static void one_look_finds_one(void) {
-  const struct class_tally *const tally = &part->tally->classes[CLASS];
-  const uint64_t attempts = tally->adopt_attempts, failures = tally->adopt_failures;
+  const struct class_counters *const counters = &heap->counters->classes[CLASS];
+  const uint64_t attempts = counters->adopt_attempts, failures = counters->adopt_failures;
   do { /* what it has itself comes first */
-    lock_take(&part->lock);
-    CHECK(bins_take(part, CLASS, 1).count > 0);
-    lock_release(&part->lock);
-  } while (tally->adopt_attempts == attempts);
-  CHECK_COUNT(tally->adopt_attempts, ==, attempts + 1);
-  CHECK_COUNT(tally->adopt_failures, ==, failures);
+    lock_take(&heap->lock);
+    CHECK(bins_take(heap, CLASS, 1).count > 0);
+    lock_release(&heap->lock);
+  } while (counters->adopt_attempts == attempts);
+  CHECK_COUNT(counters->adopt_attempts, ==, attempts + 1);
+  CHECK_COUNT(counters->adopt_failures, ==, failures);
 }
 
 static void the_next_begins_anew(void) {
   const unsigned before = count_active();
   const uint64_t slabs = totals_of_all().slabs;
-  struct part *const next = part_acquire();
-  CHECK(next->live && !next->settled);
+  struct heap *const next = heap_acquire();
+  CHECK(next->live && !next->folded);
   CHECK_COUNT(totals_of_all().slabs, ==, slabs);
   CHECK_COUNT(count_active(), ==, before + 1);
   CHECK_COUNT(next->bins[CLASS].born, ==, 0);
-  part_check(next);
+  heap_check(next);
 }
 
 int main(void) {
   start_floors();
-  part = part_acquire();
-  bin = &part->bins[CLASS];
+  heap = heap_acquire();
+  bin = &heap->bins[CLASS];
   life_of_one();
   several();
   holes();
   inheritance();
-  the_dead_are_settled();
-  part = part_acquire();
+  the_dead_are_folded();
+  heap = heap_acquire();
   a_full_slab_comes_back();
   one_look_finds_one();
   the_next_begins_anew();

@@ -4,11 +4,11 @@
 #include "unit.h"
 
 #include "base/options.h"
-#include "epoch/ending.h"
+#include "epoch/close.h"
 #include "epoch/handle.h"
 #include "front/front.h"
 #include "heap/label.h"
-#include "heap/lists.h"
+#include "heap/tcache.h"
 #include <pthread.h>
 #include <sys/syscall.h>
 
@@ -18,7 +18,7 @@ static void *kept[KEPT], *large;
 static tslab_epoch epoch;
 static void *in_epoch;
 static tslab_handle handle;
-static unsigned listed; /* free blocks on the other thread's list, aside and in its quarantine */
+static unsigned listed; /* free blocks on the other thread's list, detached and in its quarantine */
 static pthread_barrier_t barrier;
 
 static tslab_stats_global stats(void) {
@@ -39,7 +39,7 @@ static void *stand_by(void *unused) {
   for (int i = 0; i < 30; i++) own[i] = must(100);
   for (int i = 0; i < 30; i++) tslab_free(own[i]);
   tslab_free(kept[0]);
-  listed = (unsigned)list_totals(current_part, class_of(100)).length;
+  listed = (unsigned)tcache_totals(current_heap, class_of(100)).length;
   pthread_barrier_wait(&barrier);
   pthread_barrier_wait(&barrier);
   return unused;
@@ -129,9 +129,9 @@ static void frozen(void) {
   struct lock *const locks[] = {&tree_lock,          &epoch_locks[epoch_index(epoch) % EPOCH_LOCKS].lock,
                                 &slots_lock,         &labels_lock,
                                 &threads_lock,       &handles_zero_lock,
-                                &handles_lock,       &parts_lock,
-                                &current_part->lock, &current_thread->home->lock,
-                                &reserve_lock,       &lifetime_locks[epoch_index(epoch) % LIFETIME_LOCKS].lock,
+                                &handles_lock,       &heaps_lock,
+                                &current_heap->lock, &current_thread->plain->lock,
+                                &reserve_lock,       &arena_locks[epoch_index(epoch) % ARENA_LOCKS].lock,
                                 &pages_lock};
   for (size_t i = 0; i < sizeof locks / sizeof *locks; i++) {
     lock_take(locks[i]);
@@ -156,7 +156,7 @@ static void closes_go_on(void) {
   struct epoch *const e = epoch_slot(parent);
   CHECK(e != NULL);
   atomic_store(&e->open_id, 0);
-  atomic_store(&e->lifetime.closing, true);
+  atomic_store(&e->arena.closing, true);
   atomic_store(&e->state, EPOCH_CLOSING);
   e->descending = true;
   CHECK(in_child(see_ended) == 0);

@@ -67,7 +67,7 @@ static void run(void (*does)(void)) {
 
 static void leaves(void) { exit(0); }
 
-/* Started anew, for a child without an exec writes no figures at its exit. */
+/* Started anew, for a child without an exec writes no statistics at its exit. */
 static void figures_are_whole(const char *self) {
   char path[64], setting[96], text[64] = "";
   snprintf(path, sizeof path, "/tmp/tslab-test-cancel.%d", getpid());

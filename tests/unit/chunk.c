@@ -19,12 +19,12 @@ static uint64_t seed = 1;
 static void begin(void) {
   chunk = chunk_new(EPOCH, NULL);
   CHECK(chunk != NULL && chunk->kind == RUN_CHUNK && chunk->epoch == EPOCH && chunk->granules == 1);
-  CHECK_COUNT(pages_homes()[run_index(chunk)], ==, 0);
+  CHECK_COUNT(pages_pagemap()[run_index(chunk)], ==, 0);
   at = run_start(chunk);
   count = 0;
 }
 
-/* As a part bumps: where the block ends, the next one may start. */
+/* As a heap bumps: where the block ends, the next one may start. */
 static bool put(size_t size) {
   char *const next = at + round_up(size, CHUNK_UNIT);
   if (next > run_start(chunk) + CHUNK_CAPACITY) return false;
@@ -70,12 +70,12 @@ static void check_live(void) {
   CHECK_COUNT(next, ==, count);
 }
 
-/* By the part's thread, which may set its own bit, and by others; whoever comes second is told. */
+/* By the heap's thread, which may set its own bit, and by others; whoever comes second is told. */
 static void free_one(struct block *b) {
   if (check_random(&seed) % 2) {
     CHECK(chunk_mark_freed(chunk, b->start));
   } else {
-    chunk_set(&chunk_freed(chunk)[chunk_word((uintptr_t)b->start)].here, chunk_bit((uintptr_t)b->start));
+    chunk_set(&chunk_freed(chunk)[chunk_word((uintptr_t)b->start)].local, chunk_bit((uintptr_t)b->start));
   }
   b->freed = true;
   CHECK(!chunk_mark_freed(chunk, b->start));
@@ -88,7 +88,7 @@ static void end(void) {
   chunk_clear_starts(starts, used);
   chunk_clear_freed(freed, used);
   for (unsigned i = 0; i < CHUNK_WORDS; i++)
-    CHECK_COUNT(starts[i].word | freed[i].here | freed[i].elsewhere, ==, 0);
+    CHECK_COUNT(starts[i].word | freed[i].local | freed[i].remote, ==, 0);
   pages_free(chunk, false);
 }
 

@@ -13,7 +13,7 @@ static uint64_t open_under(uint64_t parent, const char *label, uint32_t flags) {
   CHECK(id != 0 && error == 0);
   struct epoch *const e = slot(id);
   CHECK(e != NULL && epoch_at(epoch_index(id)) == e && epoch_id(e) == id && atomic_load(&e->open_id) == id);
-  CHECK(e->flags == flags && e->parts == NULL && e->era == 0 && e->lifetime.index == epoch_index(id));
+  CHECK(e->flags == flags && e->heaps == NULL && e->era == 0 && e->arena.index == epoch_index(id));
   epoch_check(e);
   return id;
 }
@@ -42,7 +42,7 @@ static void ids(void) {
   }
   atomic_store(&slot(last)->state, EPOCH_CLOSING);
   CHECK_COUNT(epoch_error(slot(last), last), ==, ESHUTDOWN);
-  atomic_store(&slot(last)->state, EPOCH_SPARE);
+  atomic_store(&slot(last)->state, EPOCH_CACHED);
   CHECK_COUNT(epoch_error(slot(last), last), ==, ESTALE);
   end(last);
 }
@@ -62,7 +62,7 @@ static void check_children(uint64_t parent, unsigned count, const uint64_t *chil
   for (unsigned i = count; i-- > 0; previous = index, index = epoch_at(index)->next_sibling) {
     CHECK_COUNT(index, ==, epoch_index(children[i]));
     CHECK_COUNT(epoch_at(index)->previous_sibling, ==, previous);
-    CHECK(epoch_at(index)->lifetime.parent == &slot(parent)->lifetime);
+    CHECK(epoch_at(index)->arena.parent == &slot(parent)->arena);
   }
   CHECK_COUNT(index, ==, 0);
   CHECK_COUNT(epoch_has_children(slot(parent)), ==, count > 0);
@@ -87,7 +87,7 @@ static void children(void) {
 
 static void refused(void) {
   const uint64_t parent = open_under(0, "parent", 0);
-  const uint32_t made = lifetimes_made();
+  const uint32_t made = arenas_made();
   int error;
   atomic_store(&slot(parent)->state, EPOCH_CLOSING);
   CHECK(epoch_open(&(tslab_epoch_options){.parent = parent}, &error) == 0 && error == ESHUTDOWN);
@@ -97,7 +97,7 @@ static void refused(void) {
   CHECK(epoch_open(&(tslab_epoch_options){.budget_bytes = GRANULE, .prefault_bytes = GRANULE + 1}, &error) == 0);
   CHECK_COUNT(error, ==, ENOMEM);
   for (int i = 0; i < 100; i++) CHECK(epoch_open(&(tslab_epoch_options){.parent = parent}, &error) == 0);
-  CHECK_COUNT(lifetimes_made(), <=, made + 1); /* no slot is lost */
+  CHECK_COUNT(arenas_made(), <=, made + 1); /* no slot is lost */
 }
 
 static uint64_t owned_id;
@@ -121,11 +121,11 @@ static void owners(void) {
   epoch_give_back(e, NULL);
   epoch_unlock(e);
 
-  atomic_store(&e->lifetime.spilled, 3 * GRANULE);
+  atomic_store(&e->arena.spilled, 3 * GRANULE);
   gate = epoch_take(e);
   CHECK(gate != NULL && gate->word == 1 && epoch_is_owned(e) && epoch_lock_of(e)->word == 0);
   CHECK(pthread_create(&thread, NULL, wait_for_it, NULL) == 0);
-  while (atomic_load(&e->lifetime.owned) != 2) os_rest();
+  while (atomic_load(&e->arena.owned) != 2) os_rest();
   for (int i = 0; i < EPOCH_LOCKS; i++) others[i] = open_under(0, "another", 0); /* one of them with its lock */
   for (int i = 0; i < EPOCH_LOCKS; i++) CHECK(end(others[i]) == NULL);
   CHECK(!atomic_load(&got_it));
@@ -133,7 +133,7 @@ static void owners(void) {
   CHECK(gate->word == 0 && !epoch_is_owned(e) && epoch_lock_of(e)->word != 0);
   epoch_unlock(e);
   CHECK(pthread_join(thread, NULL) == 0 && atomic_load(&got_it));
-  atomic_store(&e->lifetime.spilled, 0);
+  atomic_store(&e->arena.spilled, 0);
   end(owned_id);
 }
 

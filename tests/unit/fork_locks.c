@@ -84,18 +84,18 @@ static void interrupted_while_publishing(void) {
 
 /* ---- beside a slow path ------------------------------------------------------------------------------------------ */
 
-/* A slow path takes the common part's lock under its own part's. The fork that waits for the own part's must not have
- * the common part's already, though that part came later into the list of parts. */
-static void common_part_comes_last(void) {
+/* A slow path takes the common heap's lock under its own heap's. The fork that waits for the own heap's must not have
+ * the common heap's already, though that heap came later into the list of heaps. */
+static void common_heap_comes_last(void) {
   pthread_t thread;
-  part_begin_common();
+  heap_begin_common();
   starts = 0;
-  lock_take(&current_part->lock);
+  lock_take(&current_heap->lock);
   CHECK(pthread_create(&thread, NULL, fork_meanwhile, NULL) == 0);
-  while (atomic_load(&current_part->lock.word) != 2) sched_yield(); /* it waits */
-  const bool is_free = lock_try(&common_part.lock);
-  if (is_free) lock_release(&common_part.lock);
-  lock_release(&current_part->lock);
+  while (atomic_load(&current_heap->lock.word) != 2) sched_yield(); /* it waits */
+  const bool is_free = lock_try(&common_heap.lock);
+  if (is_free) lock_release(&common_heap.lock);
+  lock_release(&current_heap->lock);
   CHECK(pthread_join(thread, NULL) == 0);
   CHECK(is_free);
 }
@@ -131,7 +131,7 @@ static void exit_under_lock(void) {
   alarm(PATIENCE_S);
   signal(SIGUSR2, exit_in_handler);
   options.stats_at_exit = "/dev/null";
-  lock_take(&current_part->lock);
+  lock_take(&current_heap->lock);
   raise(SIGUSR2);
 }
 
@@ -286,9 +286,9 @@ static void allocate_and_exit(int signal) {
 static void misuse_under_lock(void) {
   signal(SIGABRT, allocate_and_exit);
   close(2);
-  lock_take(&current_part->lock);
+  lock_take(&current_heap->lock);
   misuse_freed(inherited[0]);
-  lock_release(&current_part->lock);
+  lock_release(&current_heap->lock);
 }
 
 int main(void) {
@@ -296,15 +296,15 @@ int main(void) {
   CHECK(signal(SIGUSR1, fork_in_handler) != SIG_ERR);
   for (int i = 0; i < BLOCKS; i++) inherited[i] = tslab_malloc(100);
   fork_once();
-  interrupted_under(&current_part->lock);
+  interrupted_under(&current_heap->lock);
   interrupted_under(&pages_lock);
   interrupted_under(&tree_lock);
   interrupted_under(&start_lock);
-  interrupted_beside_fork(&current_part->lock);
+  interrupted_beside_fork(&current_heap->lock);
   interrupted_beside_fork(&pages_lock);
   interrupted_beside_fork(&epoch_gates[0].lock);
   interrupted_while_publishing();
-  common_part_comes_last();
+  common_heap_comes_last();
   child_beside_long_end_is_whole();
   if (COMES_LATER) deadlock_ends();
   if (COMES_LATER) child_of_long_copy_is_whole();

@@ -59,13 +59,13 @@ static void slots_again(uint32_t index) {
 /* The end of an epoch ends its handles and nobody else's; its tables serve the next. */
 static void forgetting(void) {
   struct epoch *const one = open_one(), *const other = open_one();
-  const uint32_t index = one->lifetime.index;
-  const tslab_handle stays = handle_make(other->lifetime.index, &blocks[1]), zero = handle_make(0, &blocks[2]);
+  const uint32_t index = one->arena.index;
+  const tslab_handle stays = handle_make(other->arena.index, &blocks[1]), zero = handle_make(0, &blocks[2]);
   for (int i = 0; i < 100; i++) handles[i] = handle_make(index, &blocks[i]);
   forget(one);
   CHECK(one->handles == 0);
   for (int i = 0; i < 100; i++) CHECK(handle_get(handles[i]) == NULL);
-  const tslab_handle next = handle_make(other->lifetime.index, &blocks[3]);
+  const tslab_handle next = handle_make(other->arena.index, &blocks[3]);
   CHECK(handle_get(stays) == &blocks[1] && handle_get(zero) == &blocks[2] && handle_get(next) == &blocks[3]);
   forget(other);
   CHECK(handle_get(stays) == NULL && handle_get(next) == NULL);
@@ -76,7 +76,7 @@ static void forgetting(void) {
 static void generations(void) {
   enum { ROUNDS = (1 << 22) / (TEST_SCALE > 1 ? 16 : 1) };
   struct epoch *const e = open_one();
-  const uint32_t index = e->lifetime.index;
+  const uint32_t index = e->arena.index;
   const tslab_handle first = handle_make(index, &blocks[0]);
   tslab_handle last = first;
   uint32_t owner;
@@ -105,10 +105,10 @@ static void *follow_old(void *unused) {
 static void to_an_unknown_epoch(void) {
   struct epoch *const e = open_one();
   pthread_t other;
-  old = handle_make(e->lifetime.index, &blocks[1]);
+  old = handle_make(e->arena.index, &blocks[1]);
   forget(e);
   CHECK(pthread_create(&other, NULL, follow_old, NULL) == 0);
-  CHECK(handle_make(open_one()->lifetime.index, &blocks[2]) != 0);
+  CHECK(handle_make(open_one()->arena.index, &blocks[2]) != 0);
   atomic_store_explicit(&passed_on, true, memory_order_relaxed);
   CHECK(pthread_join(other, NULL) == 0);
 }
@@ -119,7 +119,7 @@ int main(void) {
   numbers(0);
   slots_again(0);
   struct epoch *const e = open_one();
-  numbers(e->lifetime.index);
+  numbers(e->arena.index);
   forget(e);
   for (int i = 0; i < MANY; i++) CHECK(handle_get(handles[i]) == NULL);
   forgetting();

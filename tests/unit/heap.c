@@ -1,318 +1,204 @@
-/* heap: two parts, used in turn by this one thread as two threads would: every block belongs to one holder, totals are
- * exact after every call, remote frees wait for company, who goes on freeing gives up its depot, and in the end nothing
- * is left. */
+/* heap: acquired, released to the pool with its lists, acquired again; in a fork child the other threads' heaps are in
+ * the pool, their lists given up, and no lock is held. One that holds nothing is folded: no walk meets it. Memory of
+ * epochs' blank heaps goes back. */
 #include "unit.h"
 
-#include "base/options.h"
 #include "heap/fast.h"
-#include "heap/heap.h"
-#include "heap/lists.h"
-#include "heap/misuse.h"
+#include "heap/refill.h"
 
-enum { SLOTS = 6000, KINDS = 5 };
+enum { HEAPS = 20, CLASS = 4 };
 
-static const unsigned class_of_kind[KINDS] = {0, 1, 6, 31, CLASSES - 1};
-static struct part *parts[2];
-static struct slot {
-  unsigned char *block;
-  unsigned class;
-  unsigned char fill;
-} slots[SLOTS];
-static uint64_t allocations[CLASSES], frees[CLASSES], remote[CLASSES];
+static struct heap *heaps[HEAPS];
 
-static void be(unsigned thread) { current_part = parts[thread]; }
-
-static void *allocate(unsigned class) {
-  void *const block = fast_pop(current_part, class, (uintptr_t)pages.base);
-  allocations[class]++;
-  return block ? block : heap_refill(current_part, class);
-}
-
-static void release(void *block, unsigned class) {
-  unsigned own;
-  struct part *here;
-  frees[class]++;
-  switch (fast_push(block, &own, &here)) {
-  case FREED: return;
-  case LIST_FULL: heap_overflow(current_part, class, block); return;
-  case NOT_HERE:
-    remote[class]++;
-    if (!heap_keep_remote(current_part, block)) heap_free_remote(current_part, pages_run_of(block), block);
-    return;
-  case UNCLEAR:
-  case NOT_A_BLOCK: CHECK(!"a block");
-  }
-}
-
-static struct class_totals totals_of(unsigned class) {
-  struct class_totals totals = {0};
-  for (struct part *p = atomic_load(&active_parts); p; p = p->next_active) heap_totals(p, class, &totals);
-  heap_epoch_totals(class, &totals);
-  return totals;
-}
-
-static void check_totals(unsigned class) {
-  struct class_totals totals = totals_of(class);
-  CHECK_COUNT(totals.allocations, ==, allocations[class]);
-  CHECK_COUNT(totals.frees, ==, frees[class]);
-  CHECK_COUNT(totals.remote_frees, ==, remote[class]);
-  CHECK_COUNT(totals.born - totals.retired, ==, totals.slabs);
-}
-
-static void check_both(void) {
-  for (int i = 0; i < 2; i++) {
-    part_check(parts[i]);
-    CHECK_COUNT(parts[i]->store->remote.count, <, REMOTE_MOST);
-    CHECK_COUNT(parts[i]->store->remote.room, >, 0);
-    CHECK_COUNT(parts[i]->granted_bytes, <=, GRANTED_MOST);
-  }
-}
-
-/* Waves, so that lists fill, overflow to the depot and run empty. A quarter of the frees are the other part's. */
-static void against_a_shadow(void) {
-  uint64_t random = 1;
-  for (int i = 0; i < 1000000 / TEST_SCALE; i++) {
-    const uint64_t r = check_random(&random);
-    struct slot *const s = &slots[r % SLOTS];
-    const bool wants_block = (i / 20000 % 2 == 0) == ((r >> 20) % 8 > 0);
-    if (wants_block == (s->block != NULL)) continue;
-    be((r >> 30) % 4 == 0);
-    if (wants_block) {
-      const unsigned kind = (r >> 40) % 16 ? (r >> 44) % (KINDS - 1) : KINDS - 1;
-      *s = (struct slot){.class = class_of_kind[kind], .fill = (unsigned char)r};
-      s->block = allocate(s->class);
-      CHECK(s->block != NULL && pages_run_of(s->block)->class == s->class);
-      memset(s->block, s->fill, class_size(s->class));
-    } else {
-      for (size_t at = 0; at < class_size(s->class); at += 7) CHECK_COUNT(s->block[at], ==, s->fill);
-      release(s->block, s->class);
-      s->block = NULL;
-    }
-    check_totals(s->class);
-    if (i % 10000 == 0) check_both();
-    if (i % 50000 == 0) heap_flush_depot(current_part, SIZE_MAX), heap_trim(current_part, true);
-  }
-}
-
-static void nothing_is_left(void) {
-  be(0);
-  for (int i = 0; i < SLOTS; i++)
-    if (slots[i].block) release(slots[i].block, slots[i].class);
-  for (unsigned i = 0; i < 2; i++) {
-    be(i);
-    heap_flush_lists(parts[i]);
-  }
+static void check_new(struct heap *heap, uint32_t index) {
+  CHECK(heap != NULL && heap != &empty_heap && heap->live);
+  CHECK_COUNT((uintptr_t)heap % HEAP_ALIGNMENT, ==, 0);
+  CHECK_COUNT(heap_class_of(heap, 0), >=, CLASSES);
+  CHECK_COUNT(heap->index, ==, index);
   for (unsigned class = 0; class < CLASSES; class++) {
-    for (int i = 0; i < 2; i++) heap_trim(parts[i], true);
-    struct class_totals totals = totals_of(class);
-    CHECK_COUNT(totals.allocations, ==, totals.frees);
-    CHECK_COUNT(totals.cached, ==, 0);
-    CHECK_COUNT(totals.slabs, ==, 0);
+    CHECK(heap->list[class] == CHAIN_END && heap->count[class].now == 0);
+    CHECK_COUNT(heap->inverse[class], ==, class_inverse(class));
+    CHECK_COUNT(heap_class_of(heap, heap_entry(heap, class)), ==, class);
+    CHECK_COUNT(heap_class_of(&empty_heap, heap_entry(heap, class)), >=, CLASSES);
   }
 }
 
-static unsigned free_in(struct run *slab) { return slab_count(atomic_load(&slab->word)); }
-
-static void remote_frees_wait_for_company(void) {
-  enum { CLASS = 2 };
-  void *blocks[REMOTE_MOST];
-  be(0);
-  for (int i = 0; i < REMOTE_MOST; i++) blocks[i] = allocate(CLASS);
-  struct run *const slab = pages_run_of(blocks[0]);
-  const unsigned before = free_in(slab);
-  be(1);
-  for (int i = 0; i < REMOTE_MOST - 1; i++) release(blocks[i], CLASS);
-  CHECK_COUNT(free_in(slab), ==, before);
-  release(blocks[REMOTE_MOST - 1], CLASS);
-  if (TSLAB_HARDENED) quarantine_empty(parts[1]);
-  CHECK_COUNT(free_in(slab), ==, before + REMOTE_MOST);
-
-  be(0);
-  void *const last = allocate(CLASS);
-  const unsigned now = free_in(pages_run_of(last));
-  current_part = &empty_part; /* a thread that never allocated, or is at its end */
-  heap_free_remote(&empty_part, pages_run_of(last), last);
-  CHECK_COUNT(free_in(pages_run_of(last)), ==, now + 1);
-  CHECK_COUNT(heap_homeless_frees(CLASS), ==, 1);
-}
-
-/* A second free in one batch is told when the batch goes, and what was counted at the call is taken back. */
-static void free_twice_in_a_batch(void) {
-  enum { CLASS = 3 };
-  be(0);
-  void *const block = allocate(CLASS), *const other = allocate(CLASS);
-  be(1);
-  release(block, CLASS);
-  release(other, CLASS);
-  release(block, CLASS);
-  options.on_misuse = MISUSE_REPORT;
-  CHECK(heap_find_double(parts[1]) == block);
-  heap_flush_remote(parts[1]);
-  options.on_misuse = MISUSE_ABORT;
-  CHECK_COUNT(misuse_count(), ==, 1);
-  frees[CLASS]--, remote[CLASS]--;
-  check_totals(CLASS);
-  CHECK_COUNT(parts[1]->store->remote.count, ==, 0);
-}
-
-/* Hardened, what a free block's words hold is looked at when it leaves quarantine, and here. */
-static void release_to_list(void *block, unsigned class) {
-  release(block, class);
-  if (TSLAB_HARDENED) quarantine_empty(current_part);
-}
-
-/* The fast path does not see these; the slow paths that do are told which block it is. */
-static void spoilt_lists(void) {
-  enum { CLASS = 9 };
-  be(0);
-  void **const block = allocate(CLASS);
-  CHECK(heap_find_double(parts[0]) == NULL);
-  release_to_list(block, CLASS);
-  block[1] = NULL; /* written to since */
-  CHECK(heap_find_double(parts[0]) == block);
-  block[1] = NULL; /* marked free by the search */
-  CHECK(fast_pop(parts[0], CLASS, (uintptr_t)pages.base) == NULL);
-  CHECK(heap_take_bad_list(parts[0], CLASS) == block);
-  CHECK(block[1] == NULL && parts[0]->list[CLASS] == CHAIN_END);
-  part_check(parts[0]);
-  if (TSLAB_HARDENED) return; /* a second free is not taken */
-  void *const twice = allocate(CLASS);
-  release(twice, CLASS);
-  release(twice, CLASS);
-  CHECK(heap_find_double(parts[0]) == twice);
-}
-
-static void the_dead_give_their_lists(void) {
-  enum { CLASS = 20 };
-  be(1);
-  void *const block = allocate(CLASS);
-  release(block, CLASS);
-  CHECK_COUNT(heap_flush_dead(parts[1]), ==, 0);
-  part_release(parts[1]);
-  CHECK_COUNT(heap_flush_dead(parts[1]), >, 0);
-  CHECK(parts[1]->list[CLASS] == CHAIN_END);
-  part_check(parts[1]);
-}
-
-/* Freed at random, each block of the depot would keep a slab: in the end the list alone may keep some, and a spare. */
-static void long_drains_empty_the_depot(void) {
-  enum { CLASS = 6, BLOCKS = 20000, FEW = 1000 };
-  static void *blocks[BLOCKS];
-  const size_t cache_bytes = options.cache_bytes;
-  const struct bin *const bin = &parts[0]->bins[CLASS];
-  uint64_t random = 1;
-  be(0);
-  options.cache_bytes = 2 * FEW * class_size(CLASS);
-  for (int i = 0; i < BLOCKS; i++) blocks[i] = allocate(CLASS);
-  CHECK_COUNT(bin->slabs, >, 2 * LIST_DRAIN);
-  for (unsigned left = BLOCKS; left > FEW; left--) {
-    if (!TSLAB_HARDENED && left == BLOCKS - 4 * FEW) CHECK_COUNT(bin->depot_blocks, >, FEW); /* it has just begun */
-    const unsigned which = (unsigned)(check_random(&random) % left), before = bin->depot_blocks;
-    release(blocks[which], CLASS);
-    CHECK_COUNT(bin->depot_blocks + 8, >=, before); /* no free pays for a whole batch */
-    blocks[which] = blocks[left - 1];
+static void all_of_them(void) {
+  for (unsigned i = 0; i < HEAPS; i++) {
+    heaps[i] = heap_acquire();
+    check_new(heaps[i], i + 1);
+    memset(heaps[i]->magazines, 0x11, sizeof heaps[i]->store->magazines); /* would show in a neighbour */
   }
-  if (TSLAB_HARDENED) quarantine_empty(parts[0]);
-  CHECK_COUNT(bin->depot_blocks, ==, 0);
-  for (int i = 0; i < FEW; i++) release(blocks[i], CLASS);
-  if (TSLAB_HARDENED) quarantine_empty(parts[0]);
-  CHECK_COUNT(bin->depot_blocks, ==, 0);
-  options.cache_bytes = cache_bytes;
-  part_check(parts[0]);
-  if (TSLAB_HARDENED) return; /* what left quarantine is still on the list, and what comes next would wait there */
-  CHECK_COUNT(bin->slabs, <=, LIST_DRAIN + 1);
-
-  for (int i = 0; i < FEW; i++) blocks[i] = allocate(CLASS);
-  for (int i = 0; i < FEW; i++) release(blocks[i], CLASS);
-  /* For the next malloc: one that allocates is believed to go on with that. */
-  CHECK_COUNT(bin->depot_blocks + list_length(parts[0], CLASS), >=, FEW);
-  heap_flush_lists(parts[0]);
+  unsigned seen = 0;
+  for (struct heap *p = atomic_load(&all_heaps); p; p = p->next_heap) CHECK(p == heaps[HEAPS - ++seen]);
+  CHECK_COUNT(seen, ==, HEAPS);
+  CHECK_COUNT(live_heaps, ==, HEAPS);
+  CHECK_COUNT(unfolded_heaps, ==, 0);
+  for (unsigned i = 0; i < HEAPS; i++) memset(heaps[i]->magazines, 0, sizeof heaps[i]->store->magazines);
 }
 
-/* Who takes some blocks and frees them all, again and again, as for each request, soon has them on a list that is long
- * enough. */
-static void bursts_become_lists(void) {
-  static void *blocks[LIST_MOST];
-  const struct { size_t size; unsigned count; } bursts[] = {
-      {64, 1000}, {64, 100}, {512, 300}, {4 * KiB, 40}, {12 * KiB, 15}, {SMALL_MAX, 4}, {SMALL_MAX, 15}};
-  if (TSLAB_HARDENED) return; /* there a block rests before it is on the list again */
-  const size_t sample = options.sample;
-  options.sample = 0; /* a list that is aside is nothing that allocate() knows of */
-  be(0);
-  for (size_t i = 0; i < sizeof bursts / sizeof *bursts; i++) {
-    const unsigned class = class_of(bursts[i].size), count = bursts[i].count;
-    const struct bin *const bin = &parts[0]->bins[class];
-    uint64_t refills = 0;
-    for (int round = 0; round < 100; round++) {
-      if (round == 50) refills = bin->refills;
-      for (unsigned j = 0; j < count; j++) blocks[j] = allocate(class);
-      for (unsigned j = 0; j < count; j++) release(blocks[j], class);
-    }
-    CHECK_COUNT(bin->refills - refills, <, 10);
-    heap_flush_lists(parts[0]);
-  }
-  options.sample = sample;
-  part_check(parts[0]);
+/* Also what waited to be handed to another heap does not stay behind. */
+static void pool(void) {
+  struct heap *const one = heaps[3], *const other = heaps[4];
+  void *const block = heap_refill(one, CLASS), *const remote = heap_refill(other, CLASS);
+  CHECK(block != NULL && remote != NULL);
+  void *const head = one->list[CLASS];
+  struct run *const slab = pages_run_of(remote);
+  const unsigned before = slab_count(atomic_load(&slab->word));
+  heap_free_remote(one, slab, remote);
+  heap_leave(one);
+  heap_release(one);
+  CHECK_COUNT(slab_count(atomic_load(&slab->word)), ==, before + 1);
+  CHECK(!one->live && one->list[CLASS] == head && one->store->remote.count == 0);
+  CHECK_COUNT(live_heaps, ==, HEAPS - 1);
+  CHECK_COUNT(unfolded_heaps, ==, 1);
+  CHECK(heap_acquire() == one && one->live && one->list[CLASS] == head);
+  CHECK_COUNT(live_heaps, ==, HEAPS);
+  CHECK_COUNT(unfolded_heaps, ==, 0);
+  check_new(heap_acquire(), HEAPS + 1);
 }
 
-/* Of many threads, each takes its first blocks of a class from slabs that all share, and gives them back there; then it
- * gets slabs of its own. */
-static void many_share_what_they_use_little(void) {
-  enum { CLASS = 17, MANY = 40, EACH = 20, TURNS = 3, MUCH = 200 };
-  static struct part *many[MANY];
-  static void *blocks[MANY][EACH], *much[MUCH];
-  for (int i = 0; i < MANY; i++) many[i] = part_acquire();
-  for (int turn = 0; turn < TURNS; turn++) {
-    for (int i = 0; i < MANY; i++) {
-      current_part = many[i];
-      for (int k = 0; k < EACH; k++) CHECK((blocks[i][k] = allocate(CLASS)) != NULL);
-      CHECK_COUNT(many[i]->bins[CLASS].slabs, ==, 0);
-    }
-    for (int i = 0; i < MANY; i++) {
-      current_part = many[i];
-      for (int k = 0; k < EACH; k++) release(blocks[i][k], CLASS);
-      heap_flush_remote(many[i]);
-      part_check(many[i]);
-    }
-    part_check(&common_part);
-  }
-  struct class_totals totals = {0};
-  for (struct part *p = atomic_load(&active_parts); p; p = p->next_active) heap_totals(p, CLASS, &totals);
-  CHECK_COUNT(totals.allocations, ==, allocations[CLASS]);
-  CHECK_COUNT(totals.frees, ==, frees[CLASS]);
-  if (!TSLAB_HARDENED) CHECK_COUNT(totals.slabs, <=, MANY * EACH * class_size(CLASS) / GRANULE + 2); /* no quarantine */
+static unsigned count_active(void) {
+  unsigned active = 0;
+  for (const struct heap *p = atomic_load(&active_heaps); p; p = p->next_active) active++;
+  return active;
+}
 
-  current_part = many[0];
-  for (int k = 0; k < MUCH; k++) CHECK((much[k] = allocate(CLASS)) != NULL);
-  CHECK_COUNT(many[0]->bins[CLASS].slabs, >, 0);
-  for (int k = 0; k < MUCH; k++) release(much[k], CLASS);
+/* A heap that waits in the pool with nothing leaves the list of active heaps, and comes back with its next thread; one
+ * that is in use, or holds something, stays. Heaps of epochs are in no such list. */
+static void settling(void) {
+  const unsigned before = count_active();
+  CHECK(!heap_fold(heaps[7]));
+  for (unsigned i = 10; i < HEAPS; i++) heap_release(heaps[i]);
+  for (unsigned i = 10; i < HEAPS; i++) CHECK(heap_fold(heaps[i]) && !heap_fold(heaps[i]));
+  CHECK_COUNT(count_active(), ==, before - (HEAPS - 10));
+  CHECK(heap_guard(heaps[10]) == &common_heap.lock && heap_guard(heaps[0]) == &heaps[0]->lock);
+  for (unsigned i = HEAPS; i-- > 10;) CHECK(heap_acquire() == heaps[i] && !heaps[i]->folded);
+  CHECK_COUNT(count_active(), ==, before);
 
-  for (int i = 0; i < MANY; i++) {
-    current_part = many[i];
-    heap_flush_lists(many[i]);
-    part_release(many[i]);
-    heap_settle_dead(many[i]);
-    CHECK(many[i]->settled);
+  CHECK(heap_refill(heaps[7], CLASS) != NULL);
+  heap_release(heaps[7]);
+  CHECK(!heap_fold(heaps[7])); /* its list holds blocks */
+  heaps_fold_dead(heaps[7]);
+  CHECK(heaps[7]->folded && heaps[7]->counters == NULL && count_active() == before - 1);
+  CHECK(heap_acquire() == heaps[7] && heaps[7]->counters != NULL && count_active() == before);
+  check_new(heaps[7], 8);
+}
+
+static void check_locks_are_free(void) {
+  CHECK(lock_try(&pages_lock) && lock_try(&heaps_lock));
+  lock_release(&pages_lock), lock_release(&heaps_lock);
+  for (struct heap *p = atomic_load(&all_heaps); p; p = p->next_heap) {
+    CHECK(lock_try(&p->lock));
+    lock_release(&p->lock);
   }
-  heap_flush_dead(&common_part);
-  heap_trim(&common_part, true);
-  CHECK_COUNT(common_part.bins[CLASS].slabs, ==, 0);
-  be(0);
+}
+
+static bool list_is_empty(const struct heap *heap) {
+  return heap->list[CLASS] == CHAIN_END && heap->count[CLASS].now == 0;
+}
+
+static void live_as_child(void) {
+  heaps_retire_others();
+  check_locks_are_free();
+  CHECK_COUNT(live_heaps, ==, 1);
+  CHECK_COUNT(unfolded_heaps, ==, HEAPS);
+  CHECK_COUNT(heaps_given_up, ==, HEAPS);
+  CHECK(current_heap->live && current_heap->list[CLASS] != CHAIN_END); /* the forking thread's own stays whole */
+  for (unsigned i = 0; i < HEAPS; i++) {
+    struct heap *const heap = heap_acquire();
+    CHECK(heap != current_heap && list_is_empty(heap) && heap->store->remote.count == 0);
+    heap_check(heap);
+    CHECK(heap_refill(heap, CLASS) != NULL);
+  }
+}
+
+/* Where free memory serves nobody any more, neither does the list that threads share. */
+static void live_frozen(void) {
+  CHECK(!list_is_empty(&common_heap));
+  heaps_freeze(true);
+  CHECK(list_is_empty(&common_heap));
+  atomic_store(&live_heaps, HEAPS);
+  const uint32_t born = common_heap.bins[CLASS].born;
+  CHECK(heap_refill(heaps[7], CLASS) != NULL);
+  CHECK_COUNT(common_heap.bins[CLASS].born, ==, born + 1);
+}
+
+static void forks(void) {
+  CHECK(heap_refill(heaps[5], CLASS) && heap_refill(heaps[6], CLASS));
+  current_heap = heaps[6];
+  CHECK(in_child(live_as_child) == 0);
+  CHECK(in_child(live_frozen) == 0);
+  check_locks_are_free();
+  CHECK_COUNT(live_heaps, ==, HEAPS + 1);
+  CHECK(heaps[5]->live && heaps[5]->list[CLASS] != CHAIN_END);
+}
+
+/* ---- heaps of epochs --------------------------------------------------------------------------------------------- */
+
+enum { BLANKS = 10 * HEAP_SPAN };
+static struct heap *blanks[BLANKS];
+
+static unsigned count_of_epochs(void) {
+  unsigned count = 0;
+  for (struct heap *p = heaps_first_of_epochs(); p; p = heaps_next_of_epochs(p)) count += p->of_epochs;
+  return count;
+}
+
+static uint64_t sum_of_locks(void) {
+  uint64_t sum = heaps_folded_locks.taken;
+  for (struct heap *p = heaps_first_of_epochs(); p; p = heaps_next_of_epochs(p)) sum += p->lock.taken;
+  return sum;
+}
+
+static void take_blanks(struct arena *arena) {
+  for (unsigned i = 0; i < BLANKS; i++) {
+    blanks[i] = heap_take_blank(arena);
+    CHECK(blanks[i] != NULL && blanks[i]->live && blanks[i]->arena == arena);
+    CHECK(blanks[i]->list[CLASS] == CHAIN_END);
+    CHECK(!heap_has_store(blanks[i]) && (uintptr_t)blanks[i] % HEAP_ALIGNMENT == 0);
+  }
+}
+
+/* Granules whose heaps are all blank go back, but for those that are kept until the next trim but one. What their heaps
+ * had counted still counts. */
+static void blank_heaps(void) {
+  struct arena *const arena = arena_make();
+  current_heap = heaps[5];
+  const unsigned here = heaps_here;
+  take_blanks(arena);
+  CHECK_COUNT(count_of_epochs(), ==, BLANKS);
+  for (unsigned i = 0; i < BLANKS; i++) blanks[i]->bump.allocations = i;
+  const uint64_t bumped = bump_allocations(), locks = sum_of_locks(), returned = pages_totals().returned;
+  for (unsigned i = 0; i < BLANKS; i++) heap_give_back(blanks[i]);
+  CHECK_COUNT(count_of_epochs(), ==, SPANS_KEPT * HEAP_SPAN);
+  CHECK_COUNT(heaps_here, ==, here + SPANS_KEPT * HEAP_SPAN);
+  CHECK_COUNT(pages_totals().returned - returned, ==, (10 - SPANS_KEPT) * GRANULE);
+  CHECK_COUNT(bump_allocations(), ==, bumped);
+  CHECK_COUNT(sum_of_locks(), ==, locks + BLANKS);
+  const size_t committed = pages_totals().committed;
+  for (int round = 0; round < 3; round++) {
+    for (unsigned i = 0; i < BLANKS; i++) blanks[i] = heap_take_blank(arena);
+    CHECK_COUNT(count_of_epochs(), ==, BLANKS);
+    for (unsigned i = 0; i < BLANKS; i++) heap_give_back(blanks[i]);
+  }
+  CHECK_COUNT(heaps_trim(false), ==, 0); /* all were needed since the last time */
+  blanks[0] = heap_take_blank(arena);
+  heap_give_back(blanks[0]);
+  CHECK_COUNT(heaps_trim(false), ==, (SPANS_KEPT - 1) * GRANULE);
+  CHECK_COUNT(heaps_trim(true), ==, GRANULE);
+  CHECK_COUNT(heaps_here, ==, here);
+  CHECK_COUNT(pages_totals().committed, ==, committed);
+  CHECK_COUNT(bump_allocations(), ==, bumped);
 }
 
 int main(void) {
   start_floors();
-  parts[0] = part_acquire();
-  parts[1] = part_acquire();
-  bursts_become_lists();
-  against_a_shadow();
-  nothing_is_left();
-  remote_frees_wait_for_company();
-  if (!TSLAB_HARDENED) free_twice_in_a_batch(); /* there the call looks, which is not this test's */
-  long_drains_empty_the_depot();
-  the_dead_give_their_lists();
-  many_share_what_they_use_little();
-  spoilt_lists();
-  pages_check();
+  CHECK(current_heap == &empty_heap);
+  all_of_them();
+  pool();
+  settling();
+  forks();
+  blank_heaps();
   return 0;
 }

@@ -4,7 +4,7 @@
 #include "front/tables.h"
 #include <ctype.h>
 
-/* ---- a reader of JSON, as strict as RFC 8259 -------------------------------------------------------------------- */
+/* ---- a reader of JSON, as strict as RFC 8259 --------------------------------------------------------------------- */
 
 static struct {
   char text[4 << 20];

@@ -66,14 +66,14 @@ static void resize(struct slot *s) {
 static void release(struct slot *s) {
   check_first(s, s->block, s->size);
   struct run *const run = pages_run_of(s->block);
-  large_bury(run, &counts);
+  large_retire(run, &counts);
   CHECK_COUNT(run->was, ==, LARGE_WAS);
   if (draw(4) == 0) { /* its run serves another, of as many granules */
     s->size = large_run_bytes(s->size) - draw(GRANULE);
     CHECK(large_again(run, s->size, &counts) == s->block);
     check_run(s);
     allocated++, freed++;
-    large_bury(run, &counts);
+    large_retire(run, &counts);
   }
   pages_free(run, false);
   s->block = NULL;

@@ -1,5 +1,5 @@
 /* large_cache: of the runs that a thread freed, the newest of exactly the right size comes out; bytes are limited; what
- * stood still goes; no neighbour joins what is in it; and all parts together keep so much, or nothing for a while. */
+ * stood still goes; no neighbour joins what is in it; and all heaps together keep so much, or nothing for a while. */
 #include "unit.h"
 
 #include "base/options.h"
@@ -9,45 +9,45 @@
 enum { MOST = LARGE_CACHE_BYTES / GRANULE };
 
 static struct notice notice;
-static struct part_store store = {.notice = &notice};
-static struct part part = {.store = &store};
+static struct heap_store store = {.notice = &notice};
+static struct heap heap = {.store = &store};
 static struct large_counts counts = {.is_own = true};
 
-static struct run *bury_new(size_t granules) {
+static struct run *retire_new(size_t granules) {
   bool zero;
   char *block = large_alloc(granules << GRANULE_SHIFT, GRANULE, &zero, NULL, &counts);
   CHECK(block != NULL);
-  large_bury(pages_run_of(block), &counts);
+  large_retire(pages_run_of(block), &counts);
   return pages_run_of(block);
 }
 
 static struct run *put_new(size_t granules) {
-  struct run *run = bury_new(granules);
-  CHECK(large_cache_has_room(&part, run) || large_cache_make_room(&part, run));
-  large_cache_put(&part, run);
+  struct run *run = retire_new(granules);
+  CHECK(large_cache_has_room(&heap, run) || large_cache_make_room(&heap, run));
+  large_cache_put(&heap, run);
   CHECK_COUNT(run->kind, ==, RUN_RESERVED);
   return run;
 }
 
 static void check_holds(size_t granules) {
-  CHECK_COUNT(large_cache_bytes(&part), ==, granules << GRANULE_SHIFT);
+  CHECK_COUNT(large_cache_bytes(&heap), ==, granules << GRANULE_SHIFT);
   pages_check();
 }
 
 static void order(void) {
   struct run *one = put_new(1), *three = put_new(3), *another = put_new(1), *two = put_new(2);
   check_holds(7);
-  CHECK(large_cache_take(&part, 4) == NULL);
-  CHECK(large_cache_take(&part, 1) == another);
-  CHECK(large_cache_take(&part, 3) == three);
-  CHECK(large_cache_take(&part, 3) == NULL);
-  CHECK(large_cache_take(&part, 1) == one);
-  CHECK(large_cache_take(&part, 2) == two);
+  CHECK(large_cache_take(&heap, 4) == NULL);
+  CHECK(large_cache_take(&heap, 1) == another);
+  CHECK(large_cache_take(&heap, 3) == three);
+  CHECK(large_cache_take(&heap, 3) == NULL);
+  CHECK(large_cache_take(&heap, 1) == one);
+  CHECK(large_cache_take(&heap, 2) == two);
   check_holds(0);
-  CHECK(large_cache_take(&part, 1) == NULL);
+  CHECK(large_cache_take(&heap, 1) == NULL);
   CHECK(large_again(two, 100 * KiB, &counts) == run_start(two) && two->kind == RUN_LARGE);
   CHECK_COUNT(two->size, ==, round_up(100 * KiB, os_page_size));
-  large_bury(two, &counts);
+  large_retire(two, &counts);
   struct run *all[] = {one, two, three, another};
   for (size_t i = 0; i < 4; i++) pages_free(all[i], false);
 }
@@ -58,16 +58,16 @@ static void limits(void) {
   check_holds(MOST);
   struct run *more = put_new(2); /* the oldest makes room for it */
   check_holds(MOST - 1);
-  CHECK(oldest->kind == RUN_FREE && old->kind == RUN_RESERVED && large_cache_take(&part, 2) == more);
-  large_cache_put(&part, more);
-  CHECK(!large_cache_has_room(&part, bury_new(2)));
-  struct run *too_large = bury_new(MOST + 1);
-  CHECK(!large_cache_has_room(&part, too_large) && !large_cache_make_room(&part, too_large));
+  CHECK(oldest->kind == RUN_FREE && old->kind == RUN_RESERVED && large_cache_take(&heap, 2) == more);
+  large_cache_put(&heap, more);
+  CHECK(!large_cache_has_room(&heap, retire_new(2)));
+  struct run *too_large = retire_new(MOST + 1);
+  CHECK(!large_cache_has_room(&heap, too_large) && !large_cache_make_room(&heap, too_large));
   check_holds(MOST - 1);
   pages_free(too_large, false);
   put_new(MOST);
   check_holds(MOST);
-  CHECK_COUNT(large_cache_flush(&part, true), ==, LARGE_CACHE_BYTES);
+  CHECK_COUNT(large_cache_flush(&heap, true), ==, LARGE_CACHE_BYTES);
   check_holds(0);
 
   const size_t before = options.cache_bytes; /* TSLAB_CACHE limits it, too */
@@ -76,12 +76,12 @@ static void limits(void) {
   put_new(1);
   check_holds(1);
   options.cache_bytes = GRANULE - 1;
-  more = bury_new(1);
-  CHECK(!large_cache_make_room(&part, more));
+  more = retire_new(1);
+  CHECK(!large_cache_make_room(&heap, more));
   options.cache_bytes = before;
-  CHECK_COUNT(large_cache_flush(&part, true), ==, GRANULE);
+  CHECK_COUNT(large_cache_flush(&heap, true), ==, GRANULE);
   more->moved = true; /* it has a mapping of its own, which it must lose first */
-  CHECK(!large_cache_has_room(&part, more) && !large_cache_make_room(&part, more));
+  CHECK(!large_cache_has_room(&heap, more) && !large_cache_make_room(&heap, more));
   more->moved = false;
   pages_free(more, false);
 }
@@ -90,15 +90,15 @@ static void limits(void) {
 static void staleness(void) {
   struct run *oldest = put_new(2);
   put_new(1);
-  CHECK_COUNT(large_cache_flush(&part, false), ==, 0);
-  struct run *taken = large_cache_take(&part, 1);
-  large_cache_put(&part, taken);
-  CHECK_COUNT(large_cache_flush(&part, false), ==, 2 * GRANULE); /* one of the two was always there */
+  CHECK_COUNT(large_cache_flush(&heap, false), ==, 0);
+  struct run *taken = large_cache_take(&heap, 1);
+  large_cache_put(&heap, taken);
+  CHECK_COUNT(large_cache_flush(&heap, false), ==, 2 * GRANULE); /* one of the two was always there */
   CHECK_COUNT(oldest->kind, !=, RUN_RESERVED);
   check_holds(1);
-  CHECK_COUNT(large_cache_flush(&part, false), ==, GRANULE);
+  CHECK_COUNT(large_cache_flush(&heap, false), ==, GRANULE);
   check_holds(0);
-  CHECK_COUNT(large_cache_flush(&part, false), ==, 0);
+  CHECK_COUNT(large_cache_flush(&heap, false), ==, 0);
 }
 
 /* Free memory beside it stays apart, and joins it once it is given back. */
@@ -107,34 +107,34 @@ static void neighbours(void) {
   bool zero;
   struct run *whole = pages_alloc(6, GRANULE, RUN_LARGE, &zero, NULL);
   pages_free(whole, true);
-  for (size_t i = 0; i < 3; i++) runs[i] = bury_new(2);
+  for (size_t i = 0; i < 3; i++) runs[i] = retire_new(2);
   CHECK(runs[1] == runs[0] + 2 && runs[2] == runs[1] + 2);
-  large_cache_put(&part, runs[1]);
+  large_cache_put(&heap, runs[1]);
   pages_free(runs[0], false);
   pages_free(runs[2], false);
   pages_check();
-  CHECK_COUNT(large_cache_flush(&part, true), ==, 2 * GRANULE);
+  CHECK_COUNT(large_cache_flush(&heap, true), ==, 2 * GRANULE);
   pages_check();
   struct run *again = pages_alloc(6, GRANULE, RUN_LARGE, &zero, NULL);
   CHECK(again == whole);
   pages_free(again, false);
 }
 
-/* All parts together keep so much, and what one did not need since the last look another may have. */
+/* All heaps together keep so much, and what one did not need since the last look another may have. */
 static void all(void) {
   enum { OTHERS = LARGE_CACHES_BYTES / LARGE_CACHE_BYTES };
-  static struct part others[OTHERS];
-  static struct part_store stores[OTHERS];
+  static struct heap others[OTHERS];
+  static struct heap_store stores[OTHERS];
   for (size_t i = 0; i < OTHERS; i++) {
     stores[i].notice = &notice;
     others[i].store = &stores[i];
-    struct run *whole = bury_new(MOST);
+    struct run *whole = retire_new(MOST);
     CHECK(large_cache_has_room(&others[i], whole));
     large_cache_put(&others[i], whole);
   }
   CHECK_COUNT(large_cache_total(), ==, LARGE_CACHES_BYTES);
-  struct run *more = bury_new(1);
-  CHECK(!large_cache_has_room(&part, more) && !large_cache_make_room(&part, more));
+  struct run *more = retire_new(1);
+  CHECK(!large_cache_has_room(&heap, more) && !large_cache_make_room(&heap, more));
   CHECK(!large_cache_has_room(&others[0], more) && large_cache_make_room(&others[0], more));
   large_cache_put(&others[0], more); /* in its own place */
   CHECK_COUNT(large_cache_bytes(&others[0]), ==, GRANULE);
@@ -142,7 +142,7 @@ static void all(void) {
   CHECK_COUNT(large_cache_flush(&others[0], true), ==, GRANULE);
   CHECK_COUNT(large_cache_total(), ==, LARGE_CACHES_BYTES - LARGE_CACHE_BYTES);
   put_new(MOST);
-  large_cache_flush(&part, true);
+  large_cache_flush(&heap, true);
 
   stores[1].large.most++; /* a child forked between the two places where that is counted */
   for (size_t i = 0; i < OTHERS; i++) {
@@ -155,19 +155,19 @@ static void all(void) {
 
 /* After memory was refused. */
 static void suspension(void) {
-  struct run *run = bury_new(1);
+  struct run *run = retire_new(1);
   large_cache_suspend();
   for (int i = 0; i < LARGE_CACHE_SUSPENDED; i++)
-    CHECK(!large_cache_has_room(&part, run) && !large_cache_make_room(&part, run));
-  CHECK(large_cache_has_room(&part, run));
+    CHECK(!large_cache_has_room(&heap, run) && !large_cache_make_room(&heap, run));
+  CHECK(large_cache_has_room(&heap, run));
   pages_free(run, false);
 }
 
 int main(void) {
   start_floors();
   if (TSLAB_HARDENED) { /* there a large block has a guard of its own */
-    struct run *run = bury_new(1);
-    CHECK(!large_cache_has_room(&part, run));
+    struct run *run = retire_new(1);
+    CHECK(!large_cache_has_room(&heap, run));
     pages_free(run, false);
     return 0;
   }

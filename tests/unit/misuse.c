@@ -114,8 +114,8 @@ static void late_frees(void) {
   bool zero;
   struct run *const never = pages_alloc(1, GRANULE, RUN_META, &zero, NULL);
   call = "free";
-  pages_free(slab, slab_bury(slab));
-  large_bury(pages_run_of(large), &counts);
+  pages_free(slab, slab_retire(slab));
+  large_retire(pages_run_of(large), &counts);
   pages_free(pages_run_of(large), false);
   pages_free(never, true);
   says(tell, block, "double free of ", " (96-byte class)", true);

@@ -44,7 +44,7 @@ static void check_slot(const struct slot *s) {
 }
 
 /* Granules [from, to) of the run change hands. */
-static void set_owner(const struct slot *s, size_t from, size_t to, int before, int after) {
+static void write_owner(const struct slot *s, size_t from, size_t to, int before, int after) {
   for (size_t g = run_index(s->run) + from; g < run_index(s->run) + to; g++) {
     CHECK_COUNT(g, <, GRANULES);
     CHECK_COUNT(owner[g], ==, before);
@@ -77,9 +77,9 @@ static void allocate(struct slot *s) {
   }
   if (!s->run) s->run = pages_alloc(s->granules, alignment, RUN_LARGE, &zero, NULL);
   CHECK(s->run != NULL && s->run->kind == RUN_LARGE);
-  CHECK(s->run->word == 0 && s->run->part == NULL && s->run->epoch == 0 && s->run->size == 0 && !s->run->moved);
+  CHECK(s->run->word == 0 && s->run->heap == NULL && s->run->epoch == 0 && s->run->size == 0 && !s->run->moved);
   CHECK_COUNT((uintptr_t)run_start(s->run) % alignment, ==, 0);
-  set_owner(s, 0, s->granules, 0, number(s));
+  write_owner(s, 0, s->granules, 0, number(s));
   if (zero) CHECK(reads_zero(s->run));
   s->stamp = 0;
   if (!zero || draw(2)) write_stamps(s);
@@ -87,7 +87,7 @@ static void allocate(struct slot *s) {
 
 static void release(struct slot *s) {
   check_slot(s);
-  set_owner(s, 0, s->granules, number(s), 0);
+  write_owner(s, 0, s->granules, number(s), 0);
   pages_free(s->run, s->stamp == 0);
   s->run = NULL;
 }
@@ -107,8 +107,8 @@ static void resize(struct slot *s) {
   const bool within = end + after - before <= pages.count, done = pages_resize(s->run, after);
   if (in_the_way || within) CHECK_COUNT(done, ==, !in_the_way);
   if (!done) return;
-  if (after < before) set_owner(s, after, before, number(s), 0);
-  else set_owner(s, before, after, 0, number(s));
+  if (after < before) write_owner(s, after, before, number(s), 0);
+  else write_owner(s, before, after, 0, number(s));
   s->granules = after;
   if (after > before) write_stamps(s); /* what it grew by is arbitrary */
 }

@@ -18,7 +18,7 @@ static void *open_child(void *unused) {
   return unused;
 }
 
-/* A budget keeps its slot from being a spare. */
+/* A budget keeps its slot from being a cached epoch. */
 static tslab_epoch open_plain(void) {
   const tslab_epoch_options wanted = {.struct_size = sizeof wanted, .label = "parent", .budget_bytes = 1 << 30};
   const tslab_epoch opened = tslab_epoch_open_with(&wanted);

@@ -4,27 +4,27 @@
 
 #include "base/options.h"
 #include "heap/fast.h"
-#include "heap/heap.h"
-#include "heap/lists.h"
+#include "heap/refill.h"
+#include "heap/tcache.h"
 
 enum { CLASS = 6, MOST = 3 * QUARANTINE_MOST };
 
-static struct part *here, *other;
+static struct heap *here, *other;
 static char *blocks[MOST];
 static size_t size;
 
 static void *allocate(void) {
-  void *const block = fast_pop(current_part, CLASS, (uintptr_t)pages.base);
-  return block ? block : heap_refill(current_part, CLASS);
+  void *const block = fast_pop(current_heap, CLASS, (uintptr_t)pages.base);
+  return block ? block : heap_refill(current_heap, CLASS);
 }
 
 static void release(void *block) {
   unsigned own;
-  struct part *part;
-  const enum fast_free how = fast_push(block, &own, &part);
+  struct heap *heap;
+  const enum fast_free how = fast_push(block, &own, &heap);
   CHECK(how == FREED || how == LIST_FULL || how == NOT_HERE);
-  if (how == LIST_FULL) heap_overflow(current_part, CLASS, block);
-  if (how == NOT_HERE) heap_free_remote(current_part, pages_run_of(block), block);
+  if (how == LIST_FULL) heap_overflow(current_heap, CLASS, block);
+  if (how == NOT_HERE) heap_free_remote(current_heap, pages_run_of(block), block);
 }
 
 static void take(unsigned count) {
@@ -33,9 +33,9 @@ static void take(unsigned count) {
 
 static bool waits(void *block) { return (uintptr_t)block_words(block)[1] == block_waiting_key(block); }
 
-static unsigned on_list(const struct part *part) {
+static unsigned on_list(const struct heap *heap) {
   unsigned length = 0;
-  for (void *b = part->list[CLASS]; b != CHAIN_END; b = block_next(b), length++) CHECK(block_is_intact(b));
+  for (void *b = heap->list[CLASS]; b != CHAIN_END; b = block_next(b), length++) CHECK(block_is_intact(b));
   return length;
 }
 
@@ -48,19 +48,19 @@ static void check_ring(void) {
   CHECK_COUNT(ring->bytes, ==, ring->count * size);
   CHECK_COUNT(ring->bytes, <=, options.quarantine_bytes);
   CHECK_COUNT(ring->count, <, QUARANTINE_MOST);
-  CHECK_COUNT(list_length(here, CLASS), ==, on_list(here));
+  CHECK_COUNT(tcache_length(here, CLASS), ==, on_list(here));
 }
 
-/* Freed is freed for the figures, whether it waits or not. */
+/* Freed is freed for the statistics, whether it waits or not. */
 static void counts_as_freed(void) {
-  const struct list_totals before = list_totals(here, CLASS);
+  const struct tcache_totals before = tcache_totals(here, CLASS);
   take(100);
   for (unsigned i = 0; i < 100; i++) {
     memset(blocks[i], 0x11, size);
     release(blocks[i]);
     CHECK(waits(blocks[i]) && slab_refuses(blocks[i]));
     for (size_t at = 2 * sizeof(void *); at < size; at++) CHECK(blocks[i][at] != 0x11);
-    CHECK_COUNT(list_totals(here, CLASS).frees, ==, before.frees + i + 1);
+    CHECK_COUNT(tcache_totals(here, CLASS).frees, ==, before.frees + i + 1);
     CHECK_COUNT(quarantine_of(here, CLASS), ==, i + 1);
     check_ring();
   }
@@ -68,7 +68,7 @@ static void counts_as_freed(void) {
   quarantine_empty(here);
   check_ring();
   CHECK_COUNT(on_list(here), ==, length + 100);
-  CHECK_COUNT(list_totals(here, CLASS).frees, ==, before.frees + 100);
+  CHECK_COUNT(tcache_totals(here, CLASS).frees, ==, before.frees + 100);
   for (unsigned i = 0; i < 100; i++) CHECK(!waits(blocks[i]) && block_is_intact(blocks[i]));
 }
 
@@ -94,12 +94,12 @@ static void full(void) {
 }
 
 /* They go to their slabs when they leave, and a fork child finds them. */
-static void of_another_part(void) {
+static void of_another_heap(void) {
   uint64_t remote[CLASSES] = {0};
   quarantine_empty(here);
-  current_part = other;
+  current_heap = other;
   take(50);
-  current_part = here;
+  current_heap = here;
   for (unsigned i = 0; i < 50; i++) release(blocks[i]);
   CHECK_COUNT(quarantine_of(here, CLASS), ==, 0);
   quarantine_count_remote(here, remote);
@@ -169,11 +169,11 @@ int main(void) {
   options.on_misuse = MISUSE_REPORT;
   options.quarantine_bytes = 64 * KiB;
   size = class_size(CLASS);
-  CHECK((here = part_acquire()) && (other = part_acquire()));
-  current_part = here;
+  CHECK((here = heap_acquire()) && (other = heap_acquire()));
+  current_heap = here;
   counts_as_freed();
   full();
-  of_another_part();
+  of_another_heap();
   writes_are_told();
   twice();
   without_room();

@@ -8,12 +8,12 @@
 #include "heap/sample.c"
 
 #include "base/options.h"
-#include "heap/lists.h"
+#include "heap/tcache.h"
 #include <math.h>
 #include <pthread.h>
 
-/* EVERY: each sample needs a call that finds its list put by, so one in a few dozen is the most that balanced traffic
- * can be asked for. */
+/* EVERY: each sample needs a call that finds its list put into a magazine, so one in a few dozen is the most that
+ * balanced traffic can be asked for. */
 enum { SEED = 20251, DRAWS = 2000000, EVERY = 128, SLOTS = 64, SIGMAS = 5 };
 
 /* ---- buckets ----------------------------------------------------------------------------------------------------- */
@@ -73,7 +73,7 @@ static void draws(void) {
   }
 }
 
-static struct part *own_part(void) { return current_part; }
+static struct heap *own_heap(void) { return current_heap; }
 
 /* ---- shares ------------------------------------------------------------------------------------------------------ */
 
@@ -83,16 +83,16 @@ static void begin(size_t sample, size_t sample_cpu) {
   options.sample_cpu = sample_cpu;
   options.scavenger = 0;
   tslab_free(tslab_malloc(1 << 20));
-  struct tally *const tally = tally_here();
-  tally->random = SEED;
-  tally->slow_countdown = sample ? (uint32_t)sample_draw(own_part()) : UINT32_MAX;
-  tally->bump_countdown = sample_draw(own_part());
+  struct counters *const counters = counters_here();
+  counters->random = SEED;
+  counters->slow_countdown = sample ? (uint32_t)sample_draw(own_heap()) : UINT32_MAX;
+  counters->bump_countdown = sample_draw(own_heap());
 }
 
 /* With those of this thread that wait to be counted. */
 static uint64_t samples_of_paths(void) {
   uint64_t samples = 0;
-  sample_flush(own_part());
+  sample_flush(own_heap());
   tslab_path_stats row;
   for (enum path path = 0; path < PATHS; path++) {
     CHECK(tslab_stats_path(path, &row, sizeof row) == 0);
@@ -117,12 +117,12 @@ struct calls {
 };
 
 static int64_t due_of(unsigned class) {
-  list_settle(own_part(), class);
-  return own_part()->bins[class].countdown;
+  tcache_fold(own_heap(), class);
+  return own_heap()->bins[class].countdown;
 }
 
 static uint64_t samples_of(size_t size) {
-  sample_flush(own_part());
+  sample_flush(own_heap());
   tslab_class_stats row;
   CHECK(tslab_stats_class(class_of(size), &row, sizeof row) == 0);
   return row.samples;
@@ -152,7 +152,7 @@ static void compare_calls(const struct calls *c, struct drawn drawn) {
   for (unsigned i = 0; i < SIZES; i++) {
     const int64_t due = due_of(class_of(sizes[i]));
     const double samples = (double)(samples_of(sizes[i]) - c->samples[i]);
-    const double waiting = own_part()->bins[class_of(sizes[i])].due; /* drawn, and to come with the next calls */
+    const double waiting = own_heap()->bins[class_of(sizes[i])].due; /* drawn, and to come with the next calls */
     const double expected = ((double)c->number[i] + (double)(due - c->due[i])) / drawn.mean - waiting;
     CHECK(due > -2 * LIST_MOST);
     squares += (samples - expected) * (samples - expected) / (expected * drawn.variance);
@@ -260,33 +260,33 @@ static void chunks_and_large(void) {
 }
 
 static void wait_for_sample(void) {
-  for (int i = 0; own_part()->sampling.timings == 0; i++) {
+  for (int i = 0; own_heap()->sampling.timings == 0; i++) {
     CHECK(i < 1000 * EVERY);
     tslab_free(tslab_malloc(64));
   }
 }
 
-static void *sampled_thread(void *part) {
+static void *sampled_thread(void *heap) {
   wait_for_sample();
-  *(struct part **)part = own_part();
+  *(struct heap **)heap = own_heap();
   return NULL;
 }
 
 static void none_is_forgotten(void) {
   tslab_stats_global global;
   tslab_thread_stats thread;
-  struct part *part = NULL;
+  struct heap *heap = NULL;
   pthread_t other;
   begin(EVERY, 0);
   wait_for_sample();
-  CHECK(tslab_stats(&global, sizeof global) == 0 && own_part()->sampling.timings == 0);
+  CHECK(tslab_stats(&global, sizeof global) == 0 && own_heap()->sampling.timings == 0);
   wait_for_sample();
-  CHECK(tslab_stats_thread(&thread, sizeof thread) == 0 && own_part()->sampling.timings == 0);
-  CHECK(pthread_create(&other, NULL, sampled_thread, &part) == 0 && pthread_join(other, NULL) == 0);
-  CHECK(part != NULL && part != own_part() && part->sampling.timings == 0);
+  CHECK(tslab_stats_thread(&thread, sizeof thread) == 0 && own_heap()->sampling.timings == 0);
+  CHECK(pthread_create(&other, NULL, sampled_thread, &heap) == 0 && pthread_join(other, NULL) == 0);
+  CHECK(heap != NULL && heap != own_heap() && heap->sampling.timings == 0);
 }
 
-/* A list that is aside at each of its visits, because no malloc finds it empty, is full like any other. */
+/* A list that is detached at each of its visits, because no malloc finds it empty, is full like any other. */
 static void what_waits_to_be_timed_stays_short(void) {
   enum { BLOCKS = 100000 / TEST_SCALE, SIZE = 64 };
   static void *blocks[BLOCKS];
@@ -299,14 +299,14 @@ static void what_waits_to_be_timed_stays_short(void) {
     void *const block = tslab_malloc(SIZE);
     tslab_free(blocks[i + 1]);
     tslab_free(block);
-    const unsigned aside = own_part()->sampling.class == class ? count_length(own_part()->sampling.gone) : 0;
-    longest = (unsigned)max_size(longest, list_length(own_part(), class) + aside);
+    const unsigned detached = own_heap()->sampling.class == class ? count_length(own_heap()->sampling.gone) : 0;
+    longest = (unsigned)max_size(longest, tcache_length(own_heap(), class) + detached);
   }
   CHECK_COUNT(longest, >, LIST_FIRST);
   CHECK_COUNT(longest, <=, LIST_MOST + LIST_MOST / 2);
 }
 
-/* Threads that have no part, for they only free, count in one place at once. */
+/* Threads that have no heap, for they only free, count in one place at once. */
 enum { FREEING = 4, FREED_BY_EACH = 400000 / TEST_SCALE };
 static void *to_free[FREEING];
 static pthread_barrier_t start;
@@ -315,7 +315,7 @@ static void *free_only(void *block) {
   struct timing timing;
   pthread_barrier_wait(&start);
   tslab_free(block);
-  CHECK(own_part() == &empty_part);
+  CHECK(own_heap() == &empty_heap);
   for (int i = 1; i < FREED_BY_EACH; i++) { /* as that did, without the locks that keep such threads apart */
     sample_begin_path(&timing);
     sample_end_path(&timing, PATH_LARGE_FREE);

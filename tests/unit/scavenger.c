@@ -76,7 +76,7 @@ static unsigned resident_holes(void) {
   return count;
 }
 
-/* Of two that gather at a time neither misses what the other has in its hands. */
+/* Of two that collect at a time neither misses what the other has in its hands. */
 static void no_round_misses_another(void) {
   atomic_bool stop = false;
   pthread_t other;
@@ -93,8 +93,8 @@ static void no_round_misses_another(void) {
   CHECK(pthread_join(other, NULL) == 0);
 }
 
-/* Where there is no scavenger, a thread settles its own part as it ends, while another may be giving back pages of one
- * of its slabs: the part is not settled as long as that slab is in nobody's list. */
+/* Where there is no scavenger, a thread folds its own heap as it ends, while another may be giving back pages of one
+ * of its slabs: the heap is not folded as long as that slab is in nobody's list. */
 enum { ENDS = 400, OF_EACH = 130 };
 
 static void *ends_with_holes(void *kept) {
@@ -117,11 +117,11 @@ static void ends_beside_a_purge(void) {
   }
   atomic_store(&stop, true);
   CHECK(pthread_join(purger, NULL) == 0);
-  for (struct part *p = atomic_load(&all_parts); p; p = p->next_part) {
-    part_check(p);
-    for (unsigned class = 0; class < CLASSES; class++) CHECK(!p->settled || p->bins[class].listed == 0);
+  for (struct heap *p = atomic_load(&all_heaps); p; p = p->next_heap) {
+    heap_check(p);
+    for (unsigned class = 0; class < CLASSES; class++) CHECK(!p->folded || p->bins[class].listed == 0);
   }
-  part_check(&common_part);
+  heap_check(&common_heap);
 }
 
 static void grow_a_little(void) {
@@ -291,7 +291,7 @@ static void find_scavenger(char *status, size_t room) {
   snprintf(status, room, "/proc/self/task/%ld/status", found);
 }
 
-/* An epoch that was made of a spare and stays open is nothing to wait for: the scavenger sleeps beside it. */
+/* An epoch that was made of a cached epoch and stays open is nothing to wait for: the scavenger sleeps beside it. */
 static void sleeps_beside_an_open_epoch(void) {
   char status[64];
   tslab_epoch e = tslab_epoch_open("session");
@@ -327,11 +327,11 @@ static void *uses_some(void *rests) {
   return NULL;
 }
 
-/* How often anybody took the lock of a part that is not this thread's. */
+/* How often anybody took the lock of a heap that is not this thread's. */
 static uint64_t locks_of_others(void) {
   uint64_t taken = 0;
-  for (struct part *p = atomic_load(&all_parts); p; p = p->next_part)
-    if (p != current_part) taken += __atomic_load_n(&p->lock.taken, __ATOMIC_RELAXED);
+  for (struct heap *p = atomic_load(&all_heaps); p; p = p->next_heap)
+    if (p != current_heap) taken += __atomic_load_n(&p->lock.taken, __ATOMIC_RELAXED);
   return taken;
 }
 
@@ -345,7 +345,7 @@ static void wait_until_left_alone(void) {
     burst();
     do {
       nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
-      totals = pages_totals(); /* tslab_stats would look at all parts */
+      totals = pages_totals(); /* tslab_stats would look at all heaps */
     } while (totals.committed - totals.free_clean > held_before + 4 * MiB);
   } while (locks_of_others() != before);
 }

@@ -1,8 +1,8 @@
-/* scope: which part a thread's malloc goes to, how often it is inside, and what stays attached when it has left. */
+/* scope: which heap a thread's malloc goes to, how often it is inside, and what stays attached when it has left. */
 #include "unit.h"
 
 #include "base/options.h"
-#include "epoch/ending.h"
+#include "epoch/close.h"
 #include "epoch/scope.h"
 #include "front/front.h"
 #include <pthread.h>
@@ -14,109 +14,109 @@ static uint64_t open_one(void) {
   return id;
 }
 
-static struct part *part_of(uint64_t id) { return epoch_slot(id)->parts; }
+static struct heap *heap_of(uint64_t id) { return epoch_slot(id)->heaps; }
 
 static void check_inside(uint64_t id, unsigned entered) {
   CHECK_COUNT(scope_threads_inside(epoch_slot(id)), ==, entered > 0);
-  if (part_of(id)) CHECK_COUNT(part_of(id)->entered, ==, entered);
+  if (heap_of(id)) CHECK_COUNT(heap_of(id)->entered, ==, entered);
 }
 
-static void check_current(struct part *part, uint64_t id, unsigned depth) {
-  CHECK(current_part == part && scope_current(current_thread) == id && current_thread->depth == depth);
+static void check_current(struct heap *heap, uint64_t id, unsigned depth) {
+  CHECK(current_heap == heap && scope_current(current_thread) == id && current_thread->depth == depth);
 }
 
 static void nesting(void) {
   struct thread *const me = current_thread;
   const uint64_t a = open_one(), b = open_one();
-  check_current(me->home, 0, 0);
+  check_current(me->plain, 0, 0);
   CHECK_COUNT(scope_leave(me, 0), ==, EINVAL);
-  CHECK(scope_enter(me, a) == 0 && part_of(a)->thread == me && part_of(a)->next_of_epoch == NULL);
-  check_current(part_of(a), a, 1);
+  CHECK(scope_enter(me, a) == 0 && heap_of(a)->thread == me && heap_of(a)->next_of_epoch == NULL);
+  check_current(heap_of(a), a, 1);
   CHECK(scope_enter(me, b) == 0 && scope_enter(me, a) == 0);
-  check_current(part_of(a), a, 3);
+  check_current(heap_of(a), a, 3);
   check_inside(a, 2), check_inside(b, 1);
   CHECK(scope_enter(me, 0) == 0);
-  check_current(me->home, 0, 4);
+  check_current(me->plain, 0, 4);
   CHECK_COUNT(scope_leave(me, a), ==, EINVAL);
-  check_current(me->home, 0, 4);
+  check_current(me->plain, 0, 4);
   CHECK(scope_leave(me, 0) == 0 && scope_leave(me, a) == 0);
-  check_current(part_of(b), b, 2);
+  check_current(heap_of(b), b, 2);
   check_inside(a, 1), check_inside(b, 1);
   CHECK(scope_switch(me, a) == 0);
-  check_current(part_of(a), a, 2);
+  check_current(heap_of(a), a, 2);
   check_inside(a, 2), check_inside(b, 0);
   CHECK(scope_leave(me, a) == 0 && scope_leave(me, a) == 0);
-  check_current(me->home, 0, 0);
+  check_current(me->plain, 0, 0);
   check_inside(a, 0);
   while (me->depth < TSLAB_SCOPES) CHECK(scope_enter(me, a) == 0);
   CHECK_COUNT(scope_enter(me, a), ==, EOVERFLOW);
   check_inside(a, TSLAB_SCOPES);
   while (me->depth > 0) CHECK(scope_leave(me, a) == 0);
-  ending_close(a, NULL), ending_close(b, NULL);
+  epoch_close(a, NULL), epoch_close(b, NULL);
   CHECK(scope_enter(me, a) == ESTALE && scope_switch(me, a) == ESTALE);
-  check_current(me->home, 0, 0);
+  check_current(me->plain, 0, 0);
 }
 
 static uint64_t locks_taken(void) {
-  uint64_t taken = threads_lock.taken + parts_lock.taken;
+  uint64_t taken = threads_lock.taken + heaps_lock.taken;
   for (unsigned i = 0; i < EPOCH_LOCKS; i++) taken += epoch_locks[i].lock.taken;
-  for (struct part *p = atomic_load(&all_parts); p; p = p->next_part) taken += p->lock.taken;
-  for (struct part *p = parts_first_of_epochs(); p; p = parts_next_of_epochs(p)) taken += p->lock.taken;
+  for (struct heap *p = atomic_load(&all_heaps); p; p = p->next_heap) taken += p->lock.taken;
+  for (struct heap *p = heaps_first_of_epochs(); p; p = heaps_next_of_epochs(p)) taken += p->lock.taken;
   return taken;
 }
 
-/* A thread's part stays attached, however many others it enters: to enter again takes no lock, and finds the same part
+/* A thread's heap stays attached, however many others it enters: to enter again takes no lock, and finds the same heap
  * with the same chunk. */
 static void attachment(unsigned count) {
   uint64_t *const ids = tslab_malloc(count * sizeof *ids);
-  struct part **const parts = tslab_malloc(count * sizeof *parts);
+  struct heap **const heaps = tslab_malloc(count * sizeof *heaps);
   for (unsigned i = 0; i < count; i++) {
     ids[i] = open_one();
     CHECK(scope_enter(current_thread, ids[i]) == 0);
-    parts[i] = current_part;
+    heaps[i] = current_heap;
     tslab_free(tslab_malloc(100));
     CHECK(scope_leave(current_thread, ids[i]) == 0);
   }
   const uint64_t taken = locks_taken();
   for (unsigned round = 0; round < 2; round++)
     for (unsigned i = 0; i < count; i++) {
-      CHECK(scope_enter(current_thread, ids[i]) == 0 && current_part == parts[i]);
+      CHECK(scope_enter(current_thread, ids[i]) == 0 && current_heap == heaps[i]);
       tslab_free(tslab_malloc(100));
       CHECK(scope_leave(current_thread, ids[i]) == 0);
     }
   CHECK_COUNT(locks_taken(), ==, taken);
   for (unsigned i = 0; i < count; i++)
-    CHECK(ending_close(ids[i], NULL) == 0 && epoch_error(epoch_slot(ids[i]), ids[i]));
-  tslab_free(ids), tslab_free(parts);
+    CHECK(epoch_close(ids[i], NULL) == 0 && epoch_error(epoch_slot(ids[i]), ids[i]));
+  tslab_free(ids), tslab_free(heaps);
 }
 
 static uint64_t shared;
-static struct part *theirs;
+static struct heap *theirs;
 
 static void *holds(void *unused) {
   int error;
-  struct part *const part = front_part();
-  CHECK(part != NULL);
+  struct heap *const heap = front_heap();
+  CHECK(heap != NULL);
   theirs = scope_hold(current_thread, shared, &error);
-  CHECK(theirs != NULL && theirs->entered == 1 && theirs->thread == current_thread && current_part == part);
+  CHECK(theirs != NULL && theirs->entered == 1 && theirs->thread == current_thread && current_heap == heap);
   CHECK_COUNT(scope_threads_inside(epoch_slot(shared)), ==, 1);
-  current_part = theirs;
-  CHECK(heap_refill(theirs, 5) != NULL); /* a slab, so that the part waits with the epoch */
-  current_part = part;
+  current_heap = theirs;
+  CHECK(heap_refill(theirs, 5) != NULL); /* a slab, so that the heap waits with the epoch */
+  current_heap = heap;
   scope_let_go(theirs, shared);
   CHECK_COUNT(scope_threads_inside(epoch_slot(shared)), ==, 0);
   return unused;
 }
 
-/* A part with slabs serves the next thread that comes by. */
+/* A heap with slabs serves the next thread that comes by. */
 static void handing_on(void) {
   pthread_t thread;
   shared = open_one();
   CHECK(pthread_create(&thread, NULL, holds, NULL) == 0 && pthread_join(thread, NULL) == 0);
-  CHECK(part_of(shared) == theirs && !theirs->thread && !theirs->live && theirs->slab_granules == 1);
-  CHECK(scope_enter(current_thread, shared) == 0 && current_part == theirs && theirs->thread == current_thread);
+  CHECK(heap_of(shared) == theirs && !theirs->thread && !theirs->live && theirs->slab_granules == 1);
+  CHECK(scope_enter(current_thread, shared) == 0 && current_heap == theirs && theirs->thread == current_thread);
   CHECK(scope_leave(current_thread, shared) == 0);
-  ending_close(shared, NULL);
+  epoch_close(shared, NULL);
 }
 
 /* Nobody comes in while it is shut; who is inside stays, and may go deeper once it is open again. */
@@ -126,17 +126,17 @@ static void shut(void) {
   CHECK(scope_enter(current_thread, id) == 0);
   epoch_lock(e);
   scope_shut(e);
-  CHECK(atomic_load(&e->open_id) == 0 && scope_threads_inside(e) == 1 && scope_is_inside(e->parts));
+  CHECK(atomic_load(&e->open_id) == 0 && scope_threads_inside(e) == 1 && scope_is_inside(e->heaps));
   atomic_store(&e->open_id, id);
   epoch_unlock(e);
   CHECK(scope_enter(current_thread, id) == 0 && scope_leave(current_thread, id) == 0);
   CHECK(scope_leave(current_thread, id) == 0);
-  ending_close(id, NULL);
+  epoch_close(id, NULL);
 }
 
 int main(void) {
   options.scavenger = 0; /* it takes locks, too */
-  CHECK(front_part() != NULL && current_thread != NULL);
+  CHECK(front_heap() != NULL && current_thread != NULL);
   nesting();
   options.sample = 0; /* a call that is timed may take a lock */
   attachment(9);

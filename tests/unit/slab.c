@@ -61,7 +61,7 @@ static bool push_one(unsigned i) {
   return slab_push(slab, blocks[i], blocks[i], 1, &(struct slab_how){0});
 }
 
-/* Who must settle is told once: at the threshold, or when the last block comes; listed slabs only at the last. */
+/* Who must fold is told once: at the threshold, or when the last block comes; listed slabs only at the last. */
 static void push_and_take(bool listed) {
   static unsigned char seen[4 * MOST];
   memset(seen, 0, sizeof seen);
@@ -125,9 +125,9 @@ static void live_and_die(unsigned class) {
   CHECK(slab != NULL && slab->kind == RUN_SLAB && slab->class == class && slab->epoch == 7);
   CHECK_COUNT(slab->capacity, >=, 7);
   CHECK_COUNT((slab->capacity + 1u) * size, >, run_bytes(slab) - size); /* a gap and a rest, each less than a block */
-  CHECK_COUNT(pages_homes()[run_index(slab)], ==, 0);
-  slab_set_home(slab, 4711);
-  for (size_t i = 0; i < slab->granules; i++) CHECK_COUNT(pages_homes()[run_index(slab) + i], ==, 4711);
+  CHECK_COUNT(pages_pagemap()[run_index(slab)], ==, 0);
+  slab_set_owner(slab, 4711);
+  for (size_t i = 0; i < slab->granules; i++) CHECK_COUNT(pages_pagemap()[run_index(slab) + i], ==, 4711);
   link_all(class % 5 * 10 + 1);
   push_and_take(false);
   push_and_take(true);
@@ -136,20 +136,20 @@ static void live_and_die(unsigned class) {
   char *const start = run_start(slab), *const first = blocks[0];
   if (first > start) CHECK(slab_block_of(slab, first - 1) == NULL);
   CHECK(slab_block_of(slab, first + slab->capacity * size - 1) != NULL);
-  pages_free(slab, slab_bury(slab));
+  pages_free(slab, slab_retire(slab));
   CHECK(pages_run_of(start)->kind == RUN_FREE && pages.runs[granule_of(start)].was == class + 1);
-  CHECK_COUNT(pages_homes()[granule_of(start)], ==, 0);
+  CHECK_COUNT(pages_pagemap()[granule_of(start)], ==, 0);
 }
 
 /* A slab from which nothing was taken gives back clean pages; one that was used gives back dirty ones. */
 static void retired_pages_are_dirty_if_used(void) {
   CHECK_COUNT(pages_purge(UINT64_MAX, SIZE_MAX), >, 0);
   slab = slab_new(3, 0, NULL);
-  pages_free(slab, slab_bury(slab));
+  pages_free(slab, slab_retire(slab));
   CHECK_COUNT(pages_free_dirty(), ==, 0);
   slab = slab_new(3, 0, NULL);
   slab_link(slab, 1);
-  pages_free(slab, slab_bury(slab));
+  pages_free(slab, slab_retire(slab));
   CHECK_COUNT(pages_free_dirty(), ==, GRANULE);
 }
 

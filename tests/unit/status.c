@@ -2,7 +2,7 @@
  * holds. */
 #include "unit.h"
 
-#include "epoch/ending.h"
+#include "epoch/close.h"
 #include "epoch/scope.h"
 #include "epoch/status.h"
 #include "front/front.h"
@@ -83,7 +83,7 @@ static void check_listed(void) {
   CHECK_COUNT(status().slabs, ==, 1);
   check_live(1);
   CHECK(scope_leave(current_thread, id) == 0);
-  /* The part's last slab goes by a free elsewhere, its list not having come by since. */
+  /* The heap's last slab goes by a free elsewhere, its list not having come by since. */
   pthread_t thread;
   blocks[count++] = (struct block){tslab_epoch_malloc(id, 24000), class_size(class_of(24000))};
   bytes += blocks[0].size;
@@ -91,7 +91,7 @@ static void check_listed(void) {
   CHECK(pthread_create(&thread, NULL, free_there, blocks[0].start) == 0 && pthread_join(thread, NULL) == 0);
   bytes -= blocks[--count].size;
   check_live(0);
-  CHECK(ending_close(id, NULL) == 0);
+  CHECK(epoch_close(id, NULL) == 0);
   taken = 0;
 }
 
@@ -105,7 +105,7 @@ static void check_survivor(void *start, size_t size, void *visited) {
 int main(void) {
   uint64_t seed = 1;
   unsigned visited = 0;
-  CHECK(front_part() != NULL);
+  CHECK(front_heap() != NULL);
   check_listed();
   check_head();
   CHECK(scope_enter(current_thread, id) == 0);
@@ -115,11 +115,11 @@ int main(void) {
   for (int i = 0; i < 1000; i++) take(1 + check_random(&seed) % 900);
   for (int i = 0; i < 10; i++) take(100000 * (size_t)(i + 1)); /* large blocks */
   for (int i = 0; i < 400; i++) give((unsigned)(check_random(&seed) % count));
-  CHECK(epoch_slot(id)->parts->slab_granules > 0);
+  CHECK(epoch_slot(id)->heaps->slab_granules > 0);
   check_live(1); /* blocks on lists are not live, though they are in use to their slabs */
   CHECK(scope_leave(current_thread, id) == 0);
   check_live(0);
-  CHECK(ending_close(id, NULL) == 0 && status().state == TSLAB_EPOCH_CLOSING);
+  CHECK(epoch_close(id, NULL) == 0 && status().state == TSLAB_EPOCH_CLOSING);
   check_live(0);
 
   epoch_lock(epoch_slot(id));

@@ -1,35 +1,35 @@
-/* store: parts of epochs take stores and leave them, counters and all; memory of unused ones goes back. */
+/* store: heaps of epochs take stores and leave them, counters and all; memory of unused ones goes back. */
 #include "unit.h"
 
 #include "heap/fast.h"
-#include "heap/heap.h"
+#include "heap/refill.h"
 #include "heap/store.h"
 
-enum { CLASS = 5, PARTS = 3 * STORES_KEPT };
+enum { CLASS = 5, HEAPS = 3 * STORES_KEPT };
 
-static struct part *parts[PARTS];
-static struct lifetime *lifetime;
+static struct heap *heaps[HEAPS];
+static struct arena *arena;
 
-static unsigned count_stored(bool of_parts) {
+static unsigned count_stored(bool of_heaps) {
   unsigned count = 0;
-  for (struct stored *s = stored_first(); s; s = s->next) count += (stored_part(s) != NULL) == of_parts;
+  for (struct stored *s = stored_first(); s; s = s->next) count += (stored_heap(s) != NULL) == of_heaps;
   return count;
 }
 
 /* As heap_refill, the program and an epoch's end do. */
-static void use(struct part *part, unsigned class, unsigned blocks) {
-  CHECK(part_make_store(part));
-  bump(&part->bins[class].refills, 1);
-  bump(&part->bins[class].allocations, blocks);
-  bump(&part->bins[class].frees, blocks);
-  bump(&part->bins[class].remote_frees, 1);
-  part->bins[class].born++;
-  part->bins[class].retired++;
+static void use(struct heap *heap, unsigned class, unsigned blocks) {
+  CHECK(heap_make_store(heap));
+  counter_add_release(&heap->bins[class].refills, 1);
+  counter_add_release(&heap->bins[class].allocations, blocks);
+  counter_add_release(&heap->bins[class].frees, blocks);
+  counter_add_release(&heap->bins[class].remote_frees, 1);
+  heap->bins[class].born++;
+  heap->bins[class].retired++;
 }
 
 static struct class_totals totals_of(unsigned class) {
   struct class_totals totals = {0};
-  for (struct part *p = atomic_load(&active_parts); p; p = p->next_active) heap_totals(p, class, &totals);
+  for (struct heap *p = atomic_load(&active_heaps); p; p = p->next_active) heap_totals(p, class, &totals);
   heap_epoch_totals(class, &totals);
   return totals;
 }
@@ -46,58 +46,58 @@ static void check_totals(uint64_t blocks, uint64_t uses) {
 }
 
 static void one_after_the_other(void) {
-  struct part *const one = part_take_blank(lifetime), *const other = part_take_blank(lifetime);
-  CHECK(!part_has_store(one) && count_stored(true) == 0);
+  struct heap *const one = heap_take_blank(arena), *const other = heap_take_blank(arena);
+  CHECK(!heap_has_store(one) && count_stored(true) == 0);
   use(one, CLASS, 10);
-  struct part_store *const store = one->store;
-  CHECK(stored_part(store->stored) == one && one->bins == store->bins && count_stored(true) == 1);
+  struct heap_store *const store = one->store;
+  CHECK(stored_heap(store->stored) == one && one->bins == store->bins && count_stored(true) == 1);
   check_totals(10, 1);
-  part_give_back(one);
-  CHECK(!part_has_store(one) && !stored_part(store->stored) && count_stored(false) == 1);
+  heap_give_back(one);
+  CHECK(!heap_has_store(one) && !stored_heap(store->stored) && count_stored(false) == 1);
   check_totals(10, 1);
   use(other, CLASS, 5);
   CHECK(other->store == store && count_stored(true) == 1);
   check_totals(15, 2);
-  part_give_back(other);
-  struct part *const of_thread = part_acquire(); /* its row in the figures is of its own calls alone */
+  heap_give_back(other);
+  struct heap *const of_thread = heap_acquire(); /* its row in the statistics is of its own calls alone */
   CHECK(of_thread->store != store && of_thread->bins[CLASS].allocations == 0);
 }
 
-/* Those that are one too many go back at once, the others when no part needed them between two trims. */
+/* Those that are one too many go back at once, the others when no heap needed them between two trims. */
 static void many(void) {
   const uint64_t before = pages_totals().returned;
-  for (unsigned i = 0; i < PARTS; i++) {
-    parts[i] = part_take_blank(lifetime);
-    use(parts[i], CLASS, 1);
+  for (unsigned i = 0; i < HEAPS; i++) {
+    heaps[i] = heap_take_blank(arena);
+    use(heaps[i], CLASS, 1);
   }
-  check_totals(15 + PARTS, 2 + PARTS);
-  for (unsigned i = 0; i < PARTS; i++) part_give_back(parts[i]);
-  check_totals(15 + PARTS, 2 + PARTS);
-  CHECK_COUNT(count_stored(false), ==, PARTS);
-  const size_t size = (pages_totals().returned - before) / (PARTS - STORES_KEPT);
-  CHECK_COUNT(size, >=, sizeof(struct part_store));
+  check_totals(15 + HEAPS, 2 + HEAPS);
+  for (unsigned i = 0; i < HEAPS; i++) heap_give_back(heaps[i]);
+  check_totals(15 + HEAPS, 2 + HEAPS);
+  CHECK_COUNT(count_stored(false), ==, HEAPS);
+  const size_t size = (pages_totals().returned - before) / (HEAPS - STORES_KEPT);
+  CHECK_COUNT(size, >=, sizeof(struct heap_store));
   CHECK_COUNT(stores_trim(false), ==, 0);
-  struct part *const again = part_take_blank(lifetime);
+  struct heap *const again = heap_take_blank(arena);
   use(again, CLASS, 1);
-  part_give_back(again);
+  heap_give_back(again);
   CHECK_COUNT(stores_trim(false), ==, (STORES_KEPT - 1) * size);
   CHECK_COUNT(stores_trim(true), ==, size);
   CHECK_COUNT(stores_trim(true), ==, 0);
-  check_totals(16 + PARTS, 3 + PARTS);
+  check_totals(16 + HEAPS, 3 + HEAPS);
   const size_t committed = pages_totals().committed;
-  for (unsigned i = 0; i < PARTS; i++) {
-    parts[i] = part_take_blank(lifetime);
-    use(parts[i], CLASS, 1);
-    CHECK_COUNT(parts[i]->bins[CLASS].allocations, ==, 1); /* the others are where memory that went back is counted */
+  for (unsigned i = 0; i < HEAPS; i++) {
+    heaps[i] = heap_take_blank(arena);
+    use(heaps[i], CLASS, 1);
+    CHECK_COUNT(heaps[i]->bins[CLASS].allocations, ==, 1); /* the others are where memory that went back is counted */
   }
   CHECK_COUNT(pages_totals().committed, ==, committed);
-  check_totals(16 + 2 * PARTS, 3 + 2 * PARTS);
+  check_totals(16 + 2 * HEAPS, 3 + 2 * HEAPS);
 }
 
 int main(void) {
   start_floors();
-  current_part = part_acquire();
-  lifetime = lifetime_make();
+  current_heap = heap_acquire();
+  arena = arena_make();
   one_after_the_other();
   many();
   pages_check();

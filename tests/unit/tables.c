@@ -1,4 +1,4 @@
-/* tables: every row of every table lies inside its struct and beside the others, and no figure of a public struct is
+/* tables: every row of every table lies inside its struct and beside the others, and no statistic of a public struct is
  * without one; the row calls say what is wrong with their arguments. */
 #include "unit.h"
 
@@ -56,7 +56,7 @@ static void check_tables(void) {
   for (enum table i = 0; i < TABLES; i++) {
     const struct statistics *const table = &tables[i];
     size_t bytes = 0;
-    CHECK(is_identifier(table->name) && is_help(table->help) && table->gather && table->most >= 1);
+    CHECK(is_identifier(table->name) && is_help(table->help) && table->collect && table->most >= 1);
     CHECK_COUNT(table->row_bytes, ==, structs[i].row);
     if (i != TABLE_SAMPLE) CHECK_COUNT(table->row_bytes % 64, ==, 0);
     for (size_t j = 0; j < table->count; j++) {
@@ -68,7 +68,7 @@ static void check_tables(void) {
   }
 }
 
-/* No gather writes past the rows that it was given, and what is reserved stays zero. */
+/* No collect writes past the rows that it was given, and what is reserved stays zero. */
 static void check_gathers(void) {
   for (enum table i = 0; i < TABLES; i++) {
     const size_t bytes = (size_t)tables[i].row_bytes * tables[i].most;
@@ -76,7 +76,7 @@ static void check_gathers(void) {
     CHECK(rows != NULL);
     for (uint32_t most = 0; most <= tables[i].most; most += most < 3 ? 1 : tables[i].most) {
       memset(rows, 0xee, bytes + tables[i].row_bytes);
-      const size_t count = tables[i].gather(rows, most);
+      const size_t count = tables[i].collect(rows, most);
       CHECK_COUNT(count, <=, most);
       for (size_t at = most * tables[i].row_bytes; at < bytes + tables[i].row_bytes; at++)
         CHECK_COUNT(rows[at], ==, 0xee);
@@ -86,7 +86,7 @@ static void check_gathers(void) {
           const size_t end = tables[i].fields[j].offset + bytes_of(&tables[i].fields[j]);
           if (end > named) named = end;
         }
-        if (i == TABLE_PATH) named = offsetof(tslab_path_stats, reserved); /* the only one with figures behind it */
+        if (i == TABLE_PATH) named = offsetof(tslab_path_stats, reserved); /* the only one with statistics behind it */
         for (size_t at = 0; at < structs[i].reserved; at++)
           CHECK_COUNT(rows[row * structs[i].row + named + at], ==, 0);
       }

@@ -1,5 +1,5 @@
-/* thread: born at its first malloc, or when it goes on freeing, but never by a free after its death; its part serves
- * the next thread; a fork child goes on with one part and without the parent's file. A thread whose destructors
+/* thread: born at its first malloc, or when it goes on freeing, but never by a free after its death; its heap serves
+ * the next thread; a fork child goes on with one heap and without the parent's file. A thread whose destructors
  * allocate to the last leaves nothing behind, nor does one whose death libc would not announce. */
 #include "unit.h"
 
@@ -7,34 +7,34 @@
 #include "front/front.h"
 #include <pthread.h>
 
-static struct part *seen[2];
+static struct heap *seen[2];
 static void *block;
 
 static void *only_free(void *unused) {
-  CHECK(current_part == &empty_part);
+  CHECK(current_heap == &empty_heap);
   tslab_free(block);
   CHECK(tslab_malloc_usable_size(unused) == 0 && !tslab_owns(&seen));
-  CHECK(current_part == &empty_part);
+  CHECK(current_heap == &empty_heap);
   return NULL;
 }
 
 static void *be_born(void *place) {
-  CHECK(current_part == &empty_part);
+  CHECK(current_heap == &empty_heap);
   void *const own = tslab_malloc(100);
-  *(struct part **)place = current_part;
-  CHECK(own != NULL && current_part != &empty_part && current_part->live && front_part() == current_part);
+  *(struct heap **)place = current_heap;
+  CHECK(own != NULL && current_heap != &empty_heap && current_heap->live && front_heap() == current_heap);
   tslab_free(own);
   return NULL;
 }
 
-/* More frees than any thread makes without a part. Each block is another thread's, so none of them is a malloc. */
+/* More frees than any thread makes without a heap. Each block is another thread's, so none of them is a malloc. */
 enum { GOES_ON = 200 };
 static void *many[GOES_ON];
-static uint64_t homeless; /* frees that were made without a part */
+static uint64_t unowned; /* frees that were made without a heap */
 
 static void take_many(void) {
   for (int i = 0; i < GOES_ON; i++) CHECK((many[i] = tslab_malloc(100)) != NULL);
-  homeless = heap_homeless_frees(class_of(100));
+  unowned = unowned_frees_of(class_of(100));
 }
 
 static void free_many(void) {
@@ -43,8 +43,8 @@ static void free_many(void) {
 
 static void *go_on_freeing(void *unused) {
   free_many();
-  CHECK(current_part != &empty_part && current_part->live && current_thread->home == current_part);
-  CHECK_COUNT(live_parts, ==, 2);
+  CHECK(current_heap != &empty_heap && current_heap->live && current_thread->plain == current_heap);
+  CHECK_COUNT(live_heaps, ==, 2);
   return unused;
 }
 
@@ -52,17 +52,17 @@ static void *go_on_freeing(void *unused) {
 static pthread_key_t late;
 static void free_at_the_end(void *round) {
   if (round == &late) {
-    CHECK(pthread_setspecific(late, &homeless) == 0);
+    CHECK(pthread_setspecific(late, &unowned) == 0);
     return;
   }
   free_many();
-  CHECK(current_part == &empty_part && !current_thread);
-  CHECK_COUNT(live_parts, ==, 1);
+  CHECK(current_heap == &empty_heap && !current_thread);
+  CHECK_COUNT(live_heaps, ==, 1);
 }
 
 static void *die_first(void *unused) {
   tslab_free(tslab_malloc(100));
-  CHECK(current_part != &empty_part && pthread_setspecific(late, &late) == 0);
+  CHECK(current_heap != &empty_heap && pthread_setspecific(late, &late) == 0);
   return unused;
 }
 
@@ -71,20 +71,20 @@ static void run_thread(void *(*body)(void *), void *argument) {
   CHECK(pthread_create(&thread, NULL, body, argument) == 0 && pthread_join(thread, NULL) == 0);
 }
 
-/* Two at a time have two parts; one after the other share one. */
+/* Two at a time have two heaps; one after the other share one. */
 static void *live_beside_another(void *place) {
   be_born(place);
   run_thread(be_born, &seen[1]);
-  CHECK(seen[0] != seen[1] && current_part == seen[0]);
+  CHECK(seen[0] != seen[1] && current_heap == seen[0]);
   return NULL;
 }
 
 static void live_as_child(void) {
   CHECK(options.stats_at_exit == NULL);
-  CHECK_COUNT(live_parts, ==, 1);
+  CHECK_COUNT(live_heaps, ==, 1);
   tslab_free(tslab_malloc(4 * MiB)); /* starts a scavenger of its own */
   if (!SANITIZED) run_thread(be_born, &seen[0]);
-  CHECK_COUNT(live_parts, ==, 1);
+  CHECK_COUNT(live_heaps, ==, 1);
 }
 
 /* Threads are born of what another keeps free, where there is nothing else. */
@@ -93,9 +93,9 @@ static pthread_barrier_t nothing_left;
 
 static void *be_born_late(void *unused) {
   pthread_barrier_wait(&nothing_left);
-  CHECK(current_part == &empty_part);
-  CHECK(front_part() != NULL); /* what a malloc does first, and then it might find the memory itself */
-  pthread_barrier_wait(&nothing_left); /* so that none has another's part */
+  CHECK(current_heap == &empty_heap);
+  CHECK(front_heap() != NULL); /* what a malloc does first, and then it might find the memory itself */
+  pthread_barrier_wait(&nothing_left); /* so that none has another's heap */
   return unused;
 }
 
@@ -158,22 +158,22 @@ static void *come_again_at_end(void *born_before) {
   return NULL;
 }
 
-static unsigned count_parts(void) {
+static unsigned count_heaps(void) {
   unsigned count = 0;
-  for (struct part *p = atomic_load(&all_parts); p; p = p->next_part) count++;
+  for (struct heap *p = atomic_load(&all_heaps); p; p = p->next_heap) count++;
   return count;
 }
 
 static void threads_that_come_again(void) {
   enum { THREADS = 20 };
-  unsigned parts = 0;
+  unsigned heaps = 0;
   CHECK(pthread_key_create(&keys[0], come_again) == 0 && pthread_key_create(&keys[1], use_epoch) == 0);
   for (int i = 0; i < THREADS; i++) {
     run_thread(come_again_at_end, i % 2 ? keys : NULL);
-    CHECK_COUNT(live_parts, ==, 1);
-    if (i == 1) parts = count_parts();
+    CHECK_COUNT(live_heaps, ==, 1);
+    if (i == 1) heaps = count_heaps();
   }
-  CHECK_COUNT(count_parts(), ==, parts);
+  CHECK_COUNT(count_heaps(), ==, heaps);
   CHECK_COUNT(last_rounds, ==, THREADS);
 }
 
@@ -191,23 +191,23 @@ int __wrap_pthread_setspecific(pthread_key_t key, const void *value) {
 static void *be_refused(void *unused) {
   refusals = 2; /* malloc tries twice */
   errno = 0;
-  CHECK(tslab_malloc(100) == NULL && errno == ENOMEM && current_part == &empty_part);
-  CHECK_COUNT(live_parts, ==, 1);
+  CHECK(tslab_malloc(100) == NULL && errno == ENOMEM && current_heap == &empty_heap);
+  CHECK_COUNT(live_heaps, ==, 1);
   return be_born(unused);
 }
 
-/* Frees need no memory: where there is no part to be had, they go on without. More threads than there are parts in the
- * pool and in the granule that parts are cut from. */
+/* Frees need no memory: where there is no heap to be had, they go on without. More threads than there are heaps in the
+ * pool and in the granule that heaps are cut from. */
 enum { FREEING = 20, EACH = GOES_ON / FREEING * 5 };
 static void *of_others[FREEING][EACH];
-static _Atomic unsigned without_part;
+static _Atomic unsigned without_heap;
 
 static void *free_without_memory(void *mine) {
   void **blocks = mine;
   pthread_barrier_wait(&nothing_left);
   for (int i = 0; i < EACH; i++) tslab_free(blocks[i]);
-  if (current_part == &empty_part) without_part++;
-  pthread_barrier_wait(&nothing_left); /* so that none has another's part */
+  if (current_heap == &empty_heap) without_heap++;
+  pthread_barrier_wait(&nothing_left); /* so that none has another's heap */
   return NULL;
 }
 
@@ -224,35 +224,35 @@ static void free_on_without_memory(void) {
   pthread_barrier_wait(&nothing_left);
   pthread_barrier_wait(&nothing_left);
   for (int i = 0; i < FREEING; i++) CHECK(pthread_join(threads[i], NULL) == 0);
-  CHECK_COUNT(without_part, >, 0);
+  CHECK_COUNT(without_heap, >, 0);
   CHECK(tslab_stats(&after, sizeof after) == 0);
   CHECK_COUNT(after.frees - before.frees, >=, FREEING * EACH); /* and what libc freed of the threads */
 }
 
 int main(void) {
-  CHECK(front_has_started() && front_is_ready() && current_part->live);
-  CHECK_COUNT(live_parts, ==, 1);
+  CHECK(front_has_started() && front_is_ready() && current_heap->live);
+  CHECK_COUNT(live_heaps, ==, 1);
   block = tslab_malloc(100);
   run_thread(only_free, NULL);
-  CHECK_COUNT(live_parts, ==, 1);
+  CHECK_COUNT(live_heaps, ==, 1);
 
   take_many();
   run_thread(go_on_freeing, NULL);
-  CHECK_COUNT(live_parts, ==, 1);
-  CHECK_COUNT(heap_homeless_frees(class_of(100)) - homeless, <, GOES_ON / 2);
+  CHECK_COUNT(live_heaps, ==, 1);
+  CHECK_COUNT(unowned_frees_of(class_of(100)) - unowned, <, GOES_ON / 2);
   take_many();
   CHECK(pthread_key_create(&late, free_at_the_end) == 0);
   run_thread(die_first, NULL);
-  CHECK_COUNT(live_parts, ==, 1);
-  CHECK_COUNT(heap_homeless_frees(class_of(100)) - homeless, ==, GOES_ON);
+  CHECK_COUNT(live_heaps, ==, 1);
+  CHECK_COUNT(unowned_frees_of(class_of(100)) - unowned, ==, GOES_ON);
 
   run_thread(be_born, &seen[0]);
-  CHECK_COUNT(live_parts, ==, 1);
-  CHECK(seen[0] != current_part && !seen[0]->live);
+  CHECK_COUNT(live_heaps, ==, 1);
+  CHECK(seen[0] != current_heap && !seen[0]->live);
   run_thread(be_born, &seen[1]);
   CHECK(seen[1] == seen[0]);
   run_thread(live_beside_another, &seen[0]);
-  CHECK(front_part() == current_part);
+  CHECK(front_heap() == current_heap);
 
   if (!SANITIZED) threads_that_come_again(); /* whose runtime ends in the last round, too */
   if (!SANITIZED && !emulated()) {
@@ -260,7 +260,7 @@ int main(void) {
     CHECK(in_child(free_on_without_memory) == 0);
   }
   run_thread(be_refused, &seen[0]);
-  CHECK_COUNT(live_parts, ==, 1);
+  CHECK_COUNT(live_heaps, ==, 1);
   options.stats_at_exit = "/nonexistent/stats";
   CHECK(in_child(live_as_child) == 0);
   CHECK(options.stats_at_exit != NULL);

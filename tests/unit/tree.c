@@ -2,7 +2,7 @@
  * meanwhile. */
 #include "unit.h"
 
-#include "epoch/ending.h"
+#include "epoch/close.h"
 #include "epoch/tree.h"
 #include "front/front.h"
 
@@ -35,8 +35,8 @@ static unsigned walk(enum tree_what what, uint32_t mark) {
     CHECK_COUNT(look.count, <=, TREE_FOUND);
     for (unsigned i = 0; i < look.count; i++, count++) {
       const struct epoch *const e = epoch_slot(look.found[i]);
-      CHECK(epoch_id(e) == look.found[i] && met[e->lifetime.index]++ == 0);
-      if (e->lifetime.parent->index != epoch_index(root) && what == TREE_ALL) CHECK(met[e->lifetime.parent->index]);
+      CHECK(epoch_id(e) == look.found[i] && met[e->arena.index]++ == 0);
+      if (e->arena.parent->index != epoch_index(root) && what == TREE_ALL) CHECK(met[e->arena.parent->index]);
     }
   }
   CHECK(!tree_look_on(&look));
@@ -52,7 +52,7 @@ static void looking(void) {
   open_under(root);
   CHECK_COUNT(walk(TREE_CHILDREN, 1), ==, 1);
   CHECK_COUNT(walk(TREE_CHILDREN, 2), ==, CHILDREN + 1);
-  CHECK_COUNT(ending_destroy(root, NULL), ==, 0);
+  CHECK_COUNT(epoch_destroy(root, NULL), ==, 0);
   CHECK_COUNT(walk(TREE_ALL, 0), ==, 0); /* the root has ended */
 }
 
@@ -62,17 +62,17 @@ static void leaving(void) {
   struct tree_look look = tree_look(epoch_slot(root), root, TREE_ALL, 0);
   CHECK(tree_look_on(&look) && look.at != 0);
   const struct epoch *place = epoch_at(look.at);
-  while (place->lifetime.parent->index != epoch_index(root)) place = epoch_at(place->lifetime.parent->index);
-  CHECK_COUNT(ending_destroy(epoch_id(place), NULL), ==, 0);
+  while (place->arena.parent->index != epoch_index(root)) place = epoch_at(place->arena.parent->index);
+  CHECK_COUNT(epoch_destroy(epoch_id(place), NULL), ==, 0);
   unsigned count = look.count, again = 0;
   while (tree_look_on(&look)) again += look.count;
   CHECK_COUNT(again, ==, BELOW - 1 - GRANDCHILDREN); /* from the start */
   CHECK_COUNT(count, <=, again);
-  CHECK_COUNT(ending_close(root, NULL), ==, 0);
+  CHECK_COUNT(epoch_close(root, NULL), ==, 0);
 }
 
 int main(void) {
-  CHECK(front_part() != NULL);
+  CHECK(front_heap() != NULL);
   looking();
   leaving();
   CHECK_COUNT(lock_steps_most, >=, TREE_FOUND);

@@ -31,7 +31,7 @@ def _published(path: Path) -> str:
         return "index.md"
     if path.parts[0] == "docs" and path != Path("docs"):
         inside = path.relative_to("docs")
-        return f"{inside}/0001-homes-not-indices.md" if (ROOT / path).is_dir() else str(inside)
+        return f"{inside}/0001-owners-not-indices.md" if (ROOT / path).is_dir() else str(inside)
     return f"source/{path}/files.txt" if (ROOT / path).is_dir() else f"source/{path}.txt"
 
 

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.usefixtures("clean_environment")
 
 ROW = {
     "object_size": SIZE, "allocations": 1000, "frees": 800, "lock_fast_acquire": 90, "lock_contended": 10,
-    "bitmap_alloc_attempts": 50, "bitmap_alloc_cas_retries": 5, "bitmap_free_attempts": 40,
-    "bitmap_free_cas_retries": 4, "current_partial_cas_attempts": 0, "current_partial_cas_failures": 0,
+    "slab_take_attempts": 50, "slab_take_cas_retries": 5, "slab_push_attempts": 40,
+    "slab_push_cas_retries": 4, "slab_adopt_attempts": 0, "slab_adopt_failures": 0,
 }  # fmt: skip
 
 

@@ -34,7 +34,7 @@ HOUR_NS = 3600 * 10**9
 ROWS: dict[str, list[dict[str, Any]]] = {
     "process": [{"live_bytes": 1000, "in_use_bytes": 5000, "free_dirty_bytes": 500, "purge_failures": 3}],
     "class": [
-        {"object_size": 64, "allocations": 9, "lock_fast_acquire": 3, "lock_contended": 1, "bitmap_alloc_attempts": 10},
+        {"object_size": 64, "allocations": 9, "lock_fast_acquire": 3, "lock_contended": 1, "slab_take_attempts": 10},
         {"object_size": 96, "allocations": 5, "lock_fast_acquire": 5, "lock_contended": 7},
     ],
     "epoch": [

@@ -16,7 +16,7 @@ from tslab.attribution import Cause, CsvWriter, Sample, classify, percentile
 from tslab.cli import main
 from tslab.segment import Field
 
-PATHS = ["fast", "depot", "remote", "fresh", "map", "large", "purge", "lock"]
+PATHS = ["fast", "magazine", "remote", "fresh", "map", "large", "purge", "lock"]
 NO_CPU = NO_LABEL = 2**64 - 1
 
 
@@ -32,8 +32,8 @@ def rows(**process: int) -> dict[str, list[dict[str, Any]]]:
             {"object_size": 16},
             {
                 "object_size": 128, "allocations": 1000, "frees": 900, "live_blocks": 100, "live_bytes": 12800,
-                "from_list": 990, "lock_fast_acquire": 30, "lock_contended": 10, "bitmap_alloc_attempts": 50,
-                "bitmap_alloc_cas_retries": 5, "samples": 4, "sampled_requested_bytes": 400,
+                "from_list": 990, "lock_fast_acquire": 30, "lock_contended": 10, "slab_take_attempts": 50,
+                "slab_take_cas_retries": 5, "samples": 4, "sampled_requested_bytes": 400,
                 "sampled_requested_squares": 40400,
             },
         ],
@@ -46,7 +46,7 @@ def rows(**process: int) -> dict[str, list[dict[str, Any]]]:
                     "alloc_cpu_samples": 1, "alloc_cpu_ns_sum": 10, "alloc_wait_ns_sum": 20, "repair_count": 1}],
         "label": [{"label": "request", "opened": 5, "open": 1, "allocations": 50}],
         "epoch": [{"epoch": 9, "state": 2, "age_ns": 10**9, "label": "[red]request"}],
-        "lock": [{"name": "part", "fast": 99, "contended": 1, "wait_ns": 500}],
+        "lock": [{"name": "heap", "fast": 99, "contended": 1, "wait_ns": 500}],
         "sample": [
             {"number": 7, "thread_id": 77, "wall_ns": 50, "cpu_ns": NO_CPU, "path": 0, "label": NO_LABEL},
             {"number": 8, "thread_id": 77, "wall_ns": 9000, "cpu_ns": 8000, "path": 3, "label": 0},
@@ -201,7 +201,7 @@ def test_rates_are_worked_out_by_the_reader(saved: Path) -> None:
         (1000, None, 0, "birth", Cause.FRESH),
         (1000, 900, 0, "large", Cause.LARGE),
         (1000, 900, 0, "purge", Cause.PURGE),
-        (1000, 900, 0, "depot", Cause.REFILL),
+        (1000, 900, 0, "magazine", Cause.REFILL),
         (1000, None, 0, "a path of a newer library", Cause.REFILL),
         (40, None, 0, "fast", Cause.FAST),
         (40, 300, 0, "fast", Cause.FAST),  # the thread's clock runs ahead of the short wall time

@@ -76,9 +76,9 @@ TABLES = (
     Published(
         "Table 2: CAS by malloc",
         (
-            Column("attempts", "bitmap_alloc_attempts"),
-            Column("retries", "bitmap_alloc_cas_retries"),
-            Column("retries an allocation", "bitmap_alloc_cas_retries", ("allocations",)),
+            Column("attempts", "slab_take_attempts"),
+            Column("retries", "slab_take_cas_retries"),
+            Column("retries an allocation", "slab_take_cas_retries", ("allocations",)),
         ),
         (
             ("100,000", "0", "0.0000"),
@@ -91,9 +91,9 @@ TABLES = (
     Published(
         "Table 3: CAS by free",
         (
-            Column("attempts", "bitmap_free_attempts"),
-            Column("retries", "bitmap_free_cas_retries"),
-            Column("retries a free", "bitmap_free_cas_retries", ("frees",)),
+            Column("attempts", "slab_push_attempts"),
+            Column("retries", "slab_push_cas_retries"),
+            Column("retries a free", "slab_push_cas_retries", ("frees",)),
         ),
         (
             ("100,000", "0", "0.0000"),
@@ -106,9 +106,9 @@ TABLES = (
     Published(
         "Table 4: taking over a partial slab",
         (
-            Column("attempts", "current_partial_cas_attempts"),
-            Column("failures", "current_partial_cas_failures"),
-            Column("rate", "current_partial_cas_failures", ("current_partial_cas_attempts",), percent=True),
+            Column("attempts", "slab_adopt_attempts"),
+            Column("failures", "slab_adopt_failures"),
+            Column("rate", "slab_adopt_failures", ("slab_adopt_attempts",), percent=True),
         ),
         (
             ("3,225", "3,225", "100.00 %"),

@@ -329,10 +329,10 @@ def derive(found: Document) -> None:
         row["derived"] = {
             "slow_share": ratio(row.get("allocations", 0) - row.get("from_list", 0), row.get("allocations")),
             **_contention(row),
-            "bitmap_alloc_retry_rate": ratio(row.get("bitmap_alloc_cas_retries"), row.get("bitmap_alloc_attempts")),
-            "bitmap_free_retry_rate": ratio(row.get("bitmap_free_cas_retries"), row.get("bitmap_free_attempts")),
+            "bitmap_alloc_retry_rate": ratio(row.get("slab_take_cas_retries"), row.get("slab_take_attempts")),
+            "bitmap_free_retry_rate": ratio(row.get("slab_push_cas_retries"), row.get("slab_push_attempts")),
             "current_partial_failure_rate": ratio(
-                row.get("current_partial_cas_failures"), row.get("current_partial_cas_attempts")
+                row.get("slab_adopt_failures"), row.get("slab_adopt_attempts")
             ),
             **_requested(row),
         }

@@ -472,14 +472,14 @@ _LOCK_ADVICE = {
     "pages": "Threads take and return memory in large pieces at the same time: keep buffers above 32 KiB instead of "
     "freeing and allocating them each time.",
     "epoch": "Threads open, close or enter epochs at the same time: open fewer, or enter one of each thread's own.",
-    "part": "Threads free each other's blocks at the same time: free where it was allocated, or pass blocks back.",
+    "heap": "Threads free each other's blocks at the same time: free where it was allocated, or pass blocks back.",
 }
 
 
 def retries(case: Case) -> Iterator[Finding]:
     for name, calls, what in (
-        ("bitmap_alloc_cas_retries", "allocations", "malloc"),
-        ("bitmap_free_cas_retries", "frees", "free"),
+        ("slab_take_cas_retries", "allocations", "malloc"),
+        ("slab_push_cas_retries", "frees", "free"),
     ):
         for row in case.found["classes"]:
             size = row["object_size"]

@@ -96,7 +96,7 @@ def of_process(reading: Reading) -> dict[str, Any]:
         "locks": [{n: row.get(n, 0) for n in ("name", "fast", "contended", "wait_ns")}
                   for row in reading.rows.get("lock", [])],
         "retries": [sum(row.get(name, 0) for row in reading.rows.get("class", []))
-                    for name in ("bitmap_alloc_attempts", "bitmap_alloc_cas_retries")],
+                    for name in ("slab_take_attempts", "slab_take_cas_retries")],
     }  # fmt: skip
 
 

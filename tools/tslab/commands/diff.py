@@ -32,7 +32,7 @@ HIDDEN = frozenset((
 ))  # fmt: skip
 # What other rows say already: threads add up to the process, and the layers that served to a class's allocations.
 HIDDEN_SECTIONS = ("threads",)
-HIDDEN_STARTS = ("from_", "bitmap_", "current_partial_", "repair_")
+HIDDEN_STARTS = ("from_", "slab_take_", "slab_push_", "slab_adopt_", "repair_")
 # The first lines: what a leak shows in.
 MEMORY = (("live", "live_bytes"), ("in use", "in_use_bytes"), ("resident", RESIDENT))
 _TITLES = {"bytes": "bytes", "nanoseconds": "time", "none": "counts"}

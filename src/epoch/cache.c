@@ -1,0 +1,176 @@
+/* cached epoch: see cached epoch.h.                                                                 floor: epoch */
+#include "epoch/cache.h"
+
+#include "epoch/close.h"
+#include "heap/chunk_cache.h"
+#include "os/os.h"
+
+#define EPOCH_CACHE_TICKS 4 /* a second */
+
+bool epoch_cache_is_plain(const struct epoch *e) {
+  return !e->arena.parent && !epoch_has_children(e) && e->arena.budget == SIZE_MAX;
+}
+
+/* Of what it took, nothing is elsewhere. */
+static bool is_whole(const struct epoch *e) {
+  return e->arena.ready == 0 && atomic_load_explicit(&e->arena.spilled, memory_order_relaxed) == 0;
+}
+
+/* Bytes of the slabs, up to pages, that were ever handed out. */
+static size_t touched_bytes(struct epoch *e) {
+  size_t bytes = 0;
+  struct arena_walk walk;
+  for (struct run *run = arena_walk(&walk, &e->arena); run; run = arena_walk_on(&walk, 1)) {
+    uint64_t word = atomic_load_explicit(&run->word, memory_order_relaxed);
+    bytes += round_up(slab_linked(word) * class_size(run->class), os_page_size);
+  }
+  return bytes;
+}
+
+/* Whether the thread claims the cached epoch's granules already: then nothing that others read changes. */
+static bool is_claimed(const struct thread *thread, const struct epoch *e) {
+  return chunk_cache_has_claimed(thread->plain, e->arena.index, e->kept_granules);
+}
+
+/* Slabs that are new may lie in granules of the reserve, which are resident as a whole: what they did not hand out goes
+ * back. */
+static NOINLINE bool claim_slabs(const struct thread *thread, struct epoch *e, struct heap *heap) {
+  size_t granules = round_up(max_size(touched_bytes(e), 1), GRANULE) / GRANULE;
+  if (!chunk_cache_claim_epoch(thread->plain, e->arena.index, granules)) return false;
+  if (atomic_load_explicit(&heap->slab_granules, memory_order_relaxed) > e->slab_granules) {
+    heap_trim(heap, true);
+    arena_return_spilled(&e->arena, SIZE_MAX);
+  }
+  STORE_RACING(e->kept_granules, (uint16_t)granules);
+  e->kept_at = (uint32_t)heap->visits;
+  e->slab_granules = (uint16_t)min_size(atomic_load_explicit(&heap->slab_granules, memory_order_relaxed), UINT16_MAX);
+  return true;
+}
+_Static_assert(((size_t)1024 * MiB) / GRANULE <= UINT16_MAX, "what TSLAB_RESERVE allows, in granules, can be stored");
+
+/* One chunk, or nothing. */
+static void claim_chunk(const struct thread *thread, struct epoch *e, unsigned granules) {
+  STORE_RACING(e->kept_granules, (uint16_t)granules);
+  e->slab_granules = 0;
+  if (granules != 0 && UNLIKELY(!is_claimed(thread, e)))
+    chunk_cache_claim_epoch(thread->plain, e->arena.index, granules);
+}
+
+void epoch_cache_drop_claim(struct epoch *e, struct heap *plain) {
+  STORE_RACING(e->kept_granules, 0);
+  chunk_cache_drop_epoch(plain, e->arena.index);
+}
+
+bool epoch_cache_may_keep(const struct thread *thread, struct epoch *e) {
+  if (!epoch_cache_is_plain(e) || !is_whole(e) || atomic_load_explicit(&thread->cached_epoch, memory_order_relaxed)) return false;
+  struct heap *heap = e->heaps;
+  if (heap_has_slabs(heap)) {
+    /* Only slow paths touch more memory than was counted. */
+    bool is_counted = e->kept_granules && e->kept_at == (uint32_t)heap->visits && is_claimed(thread, e);
+    return e->arena.by_slabs && (LIKELY(is_counted) || claim_slabs(thread, e, heap));
+  }
+  return e->kept_granules || reserve_most() != 0;
+}
+
+/* Into the reserve, where there is room. */
+static void drop_chunk(struct epoch *e, struct heap *heap) {
+  bump_leave(heap, false);
+  arena_return_spilled(&e->arena, SIZE_MAX);
+}
+
+void epoch_cache_keep(struct thread *thread, struct epoch *e, uint64_t handed_out) {
+  struct heap *heap = e->heaps;
+  epoch_count_allocations(e, heap, handed_out);
+  STORE_RACING(e->recycled_here,
+               e->recycled_here + atomic_load_explicit(&e->arena.own, memory_order_relaxed));
+  heap->bump.off = epoch_cache_learned(e); /* now: once it is open, others may be looking */
+  unsigned chunks = heap->bump.chunk && !heap->bump.off;
+  if (!heap_has_slabs(heap)) claim_chunk(thread, e, chunks);
+  if (UNLIKELY(heap->bump.chunk && heap->bump.off)) drop_chunk(e, heap);
+  atomic_store_explicit(&e->open_id, 0, memory_order_relaxed);
+  atomic_store_explicit(&e->state, EPOCH_CACHED, memory_order_relaxed);
+  epoch_unlock(e); /* whoever takes it from another thread locks it */
+  atomic_store_explicit(&thread->cached_epoch, e, memory_order_relaxed);
+}
+
+static struct epoch *take(struct thread *thread) {
+  if (!atomic_load_explicit(&thread->cached_epoch, memory_order_relaxed)) return NULL;
+  return atomic_exchange_explicit(&thread->cached_epoch, NULL, memory_order_acquire);
+}
+
+uint64_t epoch_cache_open(struct thread *thread, const char *label, uint32_t flags) {
+  struct epoch *e = take(thread);
+  if (!e) return 0;
+  epoch_begin(e, label, flags);
+  return epoch_id(e);
+}
+
+/* As a close does it, so that what misuse left alive in its slabs stays. */
+static void end(struct epoch *e, bool lists_are_lost, enum release_target late) {
+  struct lock *gate = epoch_take(e);
+  struct heap *heap = e->heaps;
+  atomic_store_explicit(&e->arena.closing, true, memory_order_relaxed);
+  atomic_store_explicit(&e->arena.release_target, late, memory_order_relaxed);
+  if (lists_are_lost && heap_has_slabs(heap)) {
+    heap_forget(heap, true);
+    epoch_take_apart(e, NULL);
+  }
+  epoch_cache_drop_claim(e, heap->plain);
+  heap_close(heap, UINT64_MAX);
+  arena_return_spilled(&e->arena, SIZE_MAX);
+  scope_detach(e, heap);
+  atomic_store_explicit(&e->state, EPOCH_CLOSING, memory_order_seq_cst);
+  epoch_finish_if_done(e, gate);
+}
+
+void epoch_cache_give_up(struct thread *thread, bool lists_are_lost) {
+  struct epoch *e = take(thread);
+  if (e) end(e, lists_are_lost, RELEASE_TO_KERNEL);
+}
+
+static void give_up_unused(struct thread *thread) {
+  struct epoch *e = take(thread);
+  if (e) end(e, false, RELEASE_UNUSED_TO_KERNEL);
+}
+
+/* One that was not used since the last look has the same id. */
+static void age(struct thread *thread, bool now) {
+  const struct epoch *e = atomic_load_explicit(&thread->cached_epoch, memory_order_relaxed);
+  uint64_t id = e ? epoch_id(e) : 0;
+  if (!now && (id == 0 || id != thread->cached_seen)) {
+    thread->cached_seen = id;
+    thread->cached_age = 0;
+  } else if (now || ++thread->cached_age == EPOCH_CACHE_TICKS) {
+    give_up_unused(thread);
+  }
+}
+
+void epoch_caches_age(bool now) {
+  for (struct thread *t = atomic_load_explicit(&all_threads, memory_order_acquire); t; t = t->next) age(t, now);
+}
+
+/* ---- what all threads keep --------------------------------------------------------------------------------------- */
+
+void epoch_cache_update_claim(struct heap *plain) {
+  uint32_t index = LOAD_RACING(plain->store->chunks.cached_epoch);
+  if (index == 0) return;
+  struct epoch *e = epoch_at(index);
+  epoch_lock(e);
+  uint64_t id = epoch_id(e);
+  bool is_kept = epoch_state(e) == EPOCH_CACHED && e->heaps && e->heaps->plain == plain;
+  if (is_kept) plain->store->chunks.cached_seen = 0;
+  else if (id == plain->store->chunks.cached_seen) chunk_cache_drop_epoch(plain, index);
+  else plain->store->chunks.cached_seen = id;
+  epoch_unlock(e);
+}
+
+size_t epoch_caches_reserve_bytes(void) {
+  size_t granules = 0, most = reserve_bytes();
+  for (const struct heap *p = atomic_load_explicit(&all_heaps, memory_order_acquire); p; p = p->next_heap)
+    granules += LOAD_RACING(p->store->chunks.count);
+  for (const struct thread *t = atomic_load_explicit(&all_threads, memory_order_acquire); t; t = t->next) {
+    const struct epoch *e = atomic_load_explicit(&t->cached_epoch, memory_order_relaxed);
+    if (e) granules += LOAD_RACING(e->kept_granules);
+  }
+  return min_size(reserve_ready_bytes() + granules * GRANULE, most);
+}

@@ -1,0 +1,113 @@
+/* magazines: see magazines.h.                                                                       floor: heap */
+#include "heap/magazine.h"
+
+#include "base/options.h"
+
+/* While a thread only frees, its list comes by in pieces this small, which are joined to whole batches. */
+#define JOIN_MOST 32
+
+static uint16_t take_record(struct heap *heap) {
+  uint16_t index = heap->free_magazine;
+  if (index) heap->free_magazine = heap->magazines[index].older;
+  else if (heap->unused_magazine < MAGAZINES) index = heap->unused_magazine++;
+  return index;
+}
+
+static void account(struct heap *heap, unsigned class, int blocks) {
+  struct bin *bin = &heap->bins[class];
+  STORE_RACING(bin->magazine_blocks, bin->magazine_blocks + (uint32_t)blocks);
+  if (bin->magazine_least > bin->magazine_blocks) bin->magazine_least = bin->magazine_blocks;
+  size_t bytes = heap->magazine_bytes + (size_t)blocks * class_size(class);
+  /* Atomic for those who only want to know whether it is much. */
+  __atomic_store_n(&heap->magazine_bytes, bytes, __ATOMIC_RELAXED);
+}
+
+static bool join(struct heap *heap, unsigned class, struct chain chain) {
+  const struct bin *bin = &heap->bins[class];
+  struct batch *newest = &heap->magazines[bin->newest];
+  unsigned most = tcache_cap(bin, class) + JOIN_MOST;
+  if (!bin->newest || chain.count > JOIN_MOST || newest->count + chain.count > most) return false;
+  void *tail = chain.head;
+  for (unsigned i = 1; i < chain.count && block_next(tail) != CHAIN_END; i++) tail = block_next(tail);
+  /* A ring, of a block freed twice, or one that was written to: told by who takes the batch apart. */
+  if (block_next(tail) != CHAIN_END || (TSLAB_HARDENED && !block_is_intact(tail))) return false;
+  block_link(tail, newest->head);
+  newest->head = chain.head;
+  newest->count = (uint16_t)(newest->count + chain.count);
+  return true;
+}
+
+bool magazines_are_full(const struct heap *heap, unsigned class, unsigned count) {
+  size_t bytes = __atomic_load_n(&heap->magazine_bytes, __ATOMIC_RELAXED);
+  return bytes + count * class_size(class) > options.cache_bytes;
+}
+
+bool magazine_put(struct heap *heap, unsigned class, struct chain chain) {
+  struct bin *bin = &heap->bins[class];
+  if (magazines_are_full(heap, class, chain.count)) return false;
+  heap_notice(heap);
+  if (!join(heap, class, chain)) {
+    uint16_t index = take_record(heap);
+    if (!index) return false;
+    heap->magazines[index] = (struct batch){chain.head, (uint16_t)chain.count, 0, bin->newest, (uint16_t)class};
+    if (bin->newest) heap->magazines[bin->newest].newer = index;
+    else bin->oldest = index;
+    bin->newest = index;
+  }
+  account(heap, class, (int)chain.count);
+  return true;
+}
+
+static struct chain remove_magazine(struct heap *heap, unsigned class, uint16_t index) {
+  struct bin *bin = &heap->bins[class];
+  struct batch *batch = &heap->magazines[index];
+  struct chain chain = {batch->head, batch->count};
+  if (batch->newer) heap->magazines[batch->newer].older = batch->older;
+  else bin->newest = batch->older;
+  if (batch->older) heap->magazines[batch->older].newer = batch->newer;
+  else bin->oldest = batch->newer;
+  batch->older = heap->free_magazine;
+  heap->free_magazine = index;
+  account(heap, class, -(int)chain.count);
+  return chain;
+}
+
+struct chain magazine_take(struct heap *heap, unsigned class) {
+  uint16_t index = heap->bins[class].newest;
+  return index ? remove_magazine(heap, class, index) : EMPTY_CHAIN;
+}
+
+struct chain magazine_take_oldest(struct heap *heap, unsigned class, unsigned most) {
+  uint16_t index = heap->bins[class].oldest;
+  return index && heap->magazines[index].count <= most ? remove_magazine(heap, class, index) : EMPTY_CHAIN;
+}
+
+struct chain magazine_take_some(struct heap *heap, unsigned class, unsigned most, struct chain behind,
+                             struct chain *astray) {
+  uint16_t index = heap->bins[class].oldest;
+  struct batch *batch = &heap->magazines[index];
+  unsigned count = index ? (unsigned)min_size(most, batch->count) : 0;
+  if (count == 0) return behind;
+  void *head = batch->head, *last = head;
+  for (unsigned i = 1; i < count && block_is_intact(last); i++) last = block_next(last);
+  if (UNLIKELY(!block_is_intact(last))) {
+    *astray = remove_magazine(heap, class, index);
+    return behind;
+  }
+  if (count < batch->count) {
+    batch->head = block_next(last);
+    batch->count = (uint16_t)(batch->count - count);
+    account(heap, class, -(int)count);
+  } else {
+    remove_magazine(heap, class, index);
+  }
+  block_link(last, behind.head);
+  return (struct chain){head, count + behind.count};
+}
+
+unsigned magazines_stale(struct heap *heap, unsigned class) {
+  struct bin *bin = &heap->bins[class];
+  unsigned stale = bin->magazine_least;
+  bin->magazine_least = bin->magazine_blocks;
+  return stale;
+}

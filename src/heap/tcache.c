@@ -1,0 +1,292 @@
+/* lists: see lists.h.                                                                               floor: heap */
+#include "heap/tcache.h"
+
+#include "heap/magazine.h"
+#include "heap/misuse.h"
+#include "heap/sample.h"
+#include "heap/store.h"
+
+/* ---- counting ---------------------------------------------------------------------------------------------------- */
+
+static void set_then(struct count *count, uint32_t value) { __atomic_store_n(&count->then, value, __ATOMIC_RELEASE); }
+
+/* What it is past at most, where it cannot be sampled for long. */
+#define COUNTDOWN_LEAST (-(1 << 30))
+
+/* Adds up what went by since the last visit, and takes blocks off the list that were `lost`, neither allocated nor
+ * freed. Returns how many mallocs that was. */
+INLINE unsigned add_up(struct heap *heap, unsigned class, unsigned lost) {
+  struct bin *bin = &heap->bins[class];
+  struct count *count = &heap->count[class], seen = count_look(count);
+  struct passed passed = count_passed(seen.then, seen.now);
+  INVARIANT(1, count_length(seen.now) <= INT16_MAX); /* what count_passed relies on */
+  heap_begin_list_change(heap, class);
+  counter_add_release(&bin->frees, passed.frees);
+  counter_add_release(&bin->allocations, passed.mallocs);
+  counter_add_release(&heap->served, passed.mallocs);
+  counter_add_release(&heap->freed, passed.frees);
+  if (lost) __atomic_store_n(&count->now, seen.now - lost, __ATOMIC_RELEASE);
+  set_then(count, seen.now - lost);
+  heap_end_change(heap);
+  if (bin->countdown > COUNTDOWN_LEAST) bin->countdown -= (int32_t)passed.mallocs;
+  return passed.mallocs;
+}
+
+unsigned tcache_lose(struct heap *heap, unsigned class, unsigned lost) { return add_up(heap, class, lost); }
+
+/* ---- a list detached --------------------------------------------------------------------------------------------- */
+
+/* So many frees may retire what waits to be timed, before a visit looks after it. When there were mallocs too, each had
+ * one of these frees before it, as where more is freed than allocated. Then the list is held: no free goes by. */
+#define ARMED_ROOM 32
+
+/* Blocks that were freed since are on top, ARMED_ROOM at the most. One that is there twice would make a ring of them,
+ * so each is marked as it is met; it is told, and with what follows it is lost, once what went by is added up, for
+ * which lengths must be whole. */
+unsigned tcache_rejoin(struct heap *heap) {
+  unsigned class = heap->sampling.class, length = tcache_length(heap, class), whole = 0, mallocs = 0;
+  void *last = NULL, *block = heap->list[class];
+  for (; block != CHAIN_END && whole < length && block_is_intact(block); whole++, block = block_next(block)) {
+    block_mark_met(block);
+    last = block;
+  }
+  void *bad = block == CHAIN_END ? NULL : block;
+  block = heap->list[class];
+  for (unsigned i = 0; i < whole; i++, block = block_next(block)) block_mark_free(block);
+  void *detached = tcache_attach(heap);
+  heap->bins[class].due++; /* again */
+  if (last) block_link(last, detached);
+  else heap->list[class] = detached;
+  if (whole < length) mallocs = tcache_lose(heap, class, length - whole);
+  if (bad) misuse_freed(bad);
+  return mallocs;
+}
+
+/* So often do other classes wait, should no malloc come by that finds the list empty. */
+#define DENIALS 256
+
+void tcache_detach(struct heap *heap, unsigned class, unsigned held) {
+  struct sampling *sampling = &heap->sampling;
+  if (UNLIKELY(sampling->detached)) {
+    if (sampling->class != class && ++sampling->denied < DENIALS) return;
+    tcache_rejoin(heap);
+  }
+  sampling->denied = 0;
+  sampling->held = (uint8_t)held;
+  struct count *count = &heap->count[class], rest = count_look(count);
+  unsigned length = tcache_length(heap, class), room = count_room(rest.now), most = held ? 0 : ARMED_ROOM;
+  if (UNLIKELY(length == 0)) most = 0; /* nothing to detached: the next free visits */
+  uint32_t gone = count_of(room > most ? room - most : 0, length);
+  rest.now -= gone;
+  rest.then -= gone;
+  heap_begin_one_store(heap);
+  __atomic_store(count, &rest, __ATOMIC_RELEASE);
+  if (UNLIKELY(length == 0)) {
+    heap_end_change(heap);
+    return;
+  }
+  __atomic_store_n(&sampling->gone, gone, __ATOMIC_RELEASE);
+  __atomic_store_n(&sampling->class, (uint8_t)class, __ATOMIC_RELEASE);
+  heap_end_change(heap);
+  sampling->detached = heap->list[class];
+  heap->bins[class].due--;
+  sampling->urgent = heap->bins[class].due > 0 || heap->arena;
+  heap->list[class] = CHAIN_END;
+}
+
+/* ---- folding ----------------------------------------------------------------------------------------------------- */
+
+unsigned tcache_fold(struct heap *heap, unsigned class) {
+  unsigned mallocs = 0;
+  if (UNLIKELY(heap->sampling.detached) && heap->sampling.class == class) mallocs = tcache_rejoin(heap);
+  if (UNLIKELY(heap->sampling.timings == TIMED)) sample_count(heap);
+  mallocs += add_up(heap, class, 0);
+  counter_add_release(&heap->visits, 1);
+  heap_notice(heap);
+  heap->bins[class].last_visit = heap->visits;
+  return mallocs;
+}
+
+/* A quarter of the cap stays open even on a long list, so that no pattern of calls visits every time. */
+static unsigned room_for(unsigned cap, unsigned length) {
+  unsigned least = cap / 4u + 1;
+  return cap > length + least ? cap - length : least;
+}
+
+void tcache_set(struct heap *heap, unsigned class, struct chain chain) {
+  unsigned room = room_for(tcache_cap(&heap->bins[class], class), chain.count);
+  uint32_t count = count_of(room, chain.count + quarantine_of(heap, class));
+  heap->list[class] = chain.head;
+  heap_begin_list_change(heap, class);
+  __atomic_store_n(&heap->count[class].now, count, __ATOMIC_RELEASE);
+  set_then(&heap->count[class], count);
+  heap_end_change(heap);
+}
+
+void tcache_shut(struct heap *heap) {
+  for (uint64_t left = heap->opened; left; left &= left - 1) {
+    unsigned class = lowest_bit(left);
+    struct bin *bin = &heap->bins[class];
+    tcache_fold(heap, class);
+    INVARIANT(1, heap->list[class] == CHAIN_END && bin->first == 0 && bin->newest == 0);
+    heap_begin_list_change(heap, class);
+    __atomic_store_n(&heap->count[class].now, 0, __ATOMIC_RELEASE);
+    set_then(&heap->count[class], 0);
+    heap_end_change(heap);
+    bin->last_visit = bin->drained = bin->countdown = 0;
+    bin->cap = bin->halvings = bin->due = 0;
+  }
+  heap->opened = 0;
+  STORE_RACING(heap->granted_bytes, 0);
+}
+
+static unsigned detached_of(const struct heap *heap, unsigned class) {
+  const struct sampling *sampling = &heap->sampling;
+  unsigned count = count_length(__atomic_load_n(&sampling->gone, __ATOMIC_ACQUIRE));
+  return __atomic_load_n(&sampling->class, __ATOMIC_ACQUIRE) == class ? count : 0;
+}
+
+/* What went by since the last visit, and the length; between heap_begin_look and heap_end_look. */
+INLINE struct tcache_totals look_at(const struct count *count) {
+  uint32_t now = __atomic_load_n(&count->now, __ATOMIC_ACQUIRE);
+  uint32_t then = __atomic_load_n(&count->then, __ATOMIC_ACQUIRE);
+  if (now == then) return (struct tcache_totals){.length = count_length(now)};
+  if ((int32_t)now < 0) now += ROOM_ONE - 1; /* a free found no room, and its visit will count it again */
+  struct passed passed = count_passed(then, now);
+  return (struct tcache_totals){.allocations = passed.mallocs, .frees = passed.frees, .length = count_length(now)};
+}
+
+struct tcache_totals tcache_look(const struct heap *heap, const struct bin *bin, unsigned class) {
+  struct tcache_totals totals = look_at(&heap->count[class]);
+  totals.allocations += __atomic_load_n(&bin->allocations, __ATOMIC_ACQUIRE);
+  totals.frees += __atomic_load_n(&bin->frees, __ATOMIC_ACQUIRE);
+  totals.length += detached_of(heap, class);
+  return totals;
+}
+
+struct tcache_totals tcache_totals(struct heap *heap, unsigned class) {
+  const struct bin *bin = heap_bin(heap, class);
+  for (unsigned looks = 0;; heap_look_again(&looks)) {
+    uint32_t begun = heap_begin_look(heap);
+    struct tcache_totals totals = tcache_look(heap, bin, class);
+    if (heap_end_look(heap, begun)) return totals;
+  }
+}
+
+struct tcache_totals stored_totals(const struct stored *stored, unsigned class) {
+  const struct bin *bin = &stored->store->bins[class];
+  for (unsigned looks = 0;; heap_look_again(&looks)) {
+    struct heap *heap = stored_heap(stored);
+    if (heap) {
+      uint32_t begun = heap_begin_look(heap);
+      struct tcache_totals totals = tcache_look(heap, bin, class);
+      if (heap_end_look(heap, begun) && stored_heap(stored) == heap) return totals;
+    } else {
+      struct tcache_totals totals = {.allocations = __atomic_load_n(&bin->allocations, __ATOMIC_ACQUIRE),
+                                   .frees = __atomic_load_n(&bin->frees, __ATOMIC_ACQUIRE)};
+      if (!stored_heap(stored)) return totals;
+    }
+  }
+}
+
+/* The counts of two classes: now, then, now, then. */
+typedef uint32_t two_counts __attribute__((vector_size(2 * sizeof(struct count)), may_alias));
+
+/* Whether each class has freed as much since its last visit as it allocated; how much that is in all. then - now is
+ * mallocs - frees + frees * ROOM_ONE. */
+INLINE bool is_even(const struct heap *heap, uint64_t *passed) {
+  const two_counts *counts = (const void *)heap->count;
+  two_counts changes = {0}, any = {0};
+  const two_counts *last = &counts[log2_floor(heap->opened) / 2];
+#pragma GCC unroll 4
+  for (const two_counts *at = &counts[lowest_bit(heap->opened) / 2]; at <= last; at++) {
+    two_counts change = __builtin_shufflevector(*at, *at, 1, 0, 3, 2) - *at;
+    changes += change;
+    any |= change;
+  }
+  *passed = (changes[0] >> LENGTH_BITS) + (changes[2] >> LENGTH_BITS);
+  return ((any[0] | any[2]) & (ROOM_ONE - 1)) == 0;
+}
+_Static_assert(CLASSES % 2 == 0 && CLASSES / 2 * (LIST_MOST + 1) < ROOM_ONE, "what they free between visits adds up");
+_Static_assert(offsetof(struct heap, count) % sizeof(two_counts) == 0, "two counts are one load");
+
+/* Counts what went by where that is uneven, so that it is even again once all is freed. */
+static NOINLINE void count_uneven(struct heap *heap) {
+  for (uint64_t left = heap->opened; left; left &= left - 1) {
+    unsigned class = lowest_bit(left);
+    struct count seen = count_look(&heap->count[class]);
+    if (count_length(seen.now) != count_length(seen.then)) add_up(heap, class, 0);
+  }
+}
+
+struct tcache_sums tcache_sums(struct heap *heap) {
+  uint64_t passed;
+  if (UNLIKELY(!is_even(heap, &passed))) {
+    count_uneven(heap);
+    is_even(heap, &passed);
+  }
+  return (struct tcache_sums){heap->served + passed, heap->freed + passed};
+}
+
+/* One look at all classes, because this is asked twice for each epoch. */
+uint64_t tcache_served(const struct heap *heap) {
+  for (unsigned looks = 0;; heap_look_again(&looks)) {
+    uint32_t begun = heap_begin_look(heap);
+    uint64_t sum = __atomic_load_n(&heap->served, __ATOMIC_ACQUIRE);
+    for (unsigned class = 0; class < CLASSES; class++) sum += look_at(&heap->count[class]).allocations;
+    if (heap_end_look(heap, begun)) return sum;
+  }
+}
+
+/* ---- caps -------------------------------------------------------------------------------------------------------- */
+
+static unsigned most_blocks(unsigned class) {
+  return (unsigned)max_size(blocks_in(class, LIST_FULL_BYTES, LIST_MOST), LIST_FULL_LEAST);
+}
+
+static void set_cap(struct heap *heap, unsigned class, unsigned cap) {
+  struct bin *bin = &heap->bins[class];
+  STORE_RACING(heap->granted_bytes, heap->granted_bytes + (cap - (size_t)bin->cap) * class_size(class));
+  bin->cap = (uint16_t)cap;
+}
+
+void tcache_open(struct heap *heap, unsigned class) {
+  heap->opened |= (uint64_t)1 << class;
+  set_cap(heap, class, blocks_in(class, LIST_FIRST_BYTES, LIST_FIRST));
+  heap->bins[class].halvings = 0;
+  heap->bins[class].countdown = sample_draw(heap);
+}
+
+/* Halves the cap of a class that did not come by for a while; a list that is then too long goes to the magazines. */
+static void take_back(struct heap *heap, unsigned victim) {
+  unsigned cap = heap->bins[victim].cap / 2u;
+  if (heap->visits - heap->bins[victim].last_visit < IDLE_VISITS || cap == 0) return;
+  tcache_fold(heap, victim);
+  struct chain chain = tcache_chain(heap, victim);
+  if (chain.count > cap) {
+    if (!magazine_put(heap, victim, chain)) return;
+    chain = EMPTY_CHAIN;
+  }
+  set_cap(heap, victim, cap);
+  tcache_set(heap, victim, chain);
+}
+
+void tcache_grow(struct heap *heap, unsigned class, bool locked) {
+  struct bin *bin = &heap->bins[class];
+  if (bin->halvings) {
+    bin->halvings--;
+    return;
+  }
+  unsigned cap = bin->cap, more = (unsigned)min_size(cap * 2, most_blocks(class));
+  size_t bytes = (more - cap) * class_size(class);
+  if (more <= cap) return;
+  if (locked && heap->granted_bytes + bytes > GRANTED_MOST) {
+    heap->victim = (heap->victim + 1) % CLASSES; /* one a visit: whoever is idle is found soon enough */
+    if (heap->victim != class) take_back(heap, heap->victim);
+  }
+  if (heap->granted_bytes + bytes <= GRANTED_MOST) set_cap(heap, class, more);
+}
+
+void tcache_shrink(struct heap *heap, unsigned class) {
+  if (tcache_cap(&heap->bins[class], class) > tcache_drained_cap(class)) heap->bins[class].halvings++;
+}

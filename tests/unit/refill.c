@@ -1,0 +1,319 @@
+/* heap: two heaps, used in turn by this one thread as two threads would: every block belongs to one holder, totals are
+ * exact after every call, remote frees wait for company, who goes on freeing gives up its magazines, and in the end
+ * nothing is left. */
+#include "unit.h"
+
+#include "base/options.h"
+#include "heap/fast.h"
+#include "heap/refill.h"
+#include "heap/tcache.h"
+#include "heap/misuse.h"
+
+enum { SLOTS = 6000, KINDS = 5 };
+
+static const unsigned class_of_kind[KINDS] = {0, 1, 6, 31, CLASSES - 1};
+static struct heap *heaps[2];
+static struct slot {
+  unsigned char *block;
+  unsigned class;
+  unsigned char fill;
+} slots[SLOTS];
+static uint64_t allocations[CLASSES], frees[CLASSES], remote[CLASSES];
+
+static void be(unsigned thread) { current_heap = heaps[thread]; }
+
+static void *allocate(unsigned class) {
+  void *const block = fast_pop(current_heap, class, (uintptr_t)pages.base);
+  allocations[class]++;
+  return block ? block : heap_refill(current_heap, class);
+}
+
+static void release(void *block, unsigned class) {
+  unsigned own;
+  struct heap *here;
+  frees[class]++;
+  switch (fast_push(block, &own, &here)) {
+  case FREED: return;
+  case LIST_FULL: heap_overflow(current_heap, class, block); return;
+  case NOT_HERE:
+    remote[class]++;
+    if (!heap_keep_remote(current_heap, block)) heap_free_remote(current_heap, pages_run_of(block), block);
+    return;
+  case UNCLEAR:
+  case NOT_A_BLOCK: CHECK(!"a block");
+  }
+}
+
+static struct class_totals totals_of(unsigned class) {
+  struct class_totals totals = {0};
+  for (struct heap *p = atomic_load(&active_heaps); p; p = p->next_active) heap_totals(p, class, &totals);
+  heap_epoch_totals(class, &totals);
+  return totals;
+}
+
+static void check_totals(unsigned class) {
+  struct class_totals totals = totals_of(class);
+  CHECK_COUNT(totals.allocations, ==, allocations[class]);
+  CHECK_COUNT(totals.frees, ==, frees[class]);
+  CHECK_COUNT(totals.remote_frees, ==, remote[class]);
+  CHECK_COUNT(totals.born - totals.retired, ==, totals.slabs);
+}
+
+static void check_both(void) {
+  for (int i = 0; i < 2; i++) {
+    heap_check(heaps[i]);
+    CHECK_COUNT(heaps[i]->store->remote.count, <, REMOTE_MOST);
+    CHECK_COUNT(heaps[i]->store->remote.room, >, 0);
+    CHECK_COUNT(heaps[i]->granted_bytes, <=, GRANTED_MOST);
+  }
+}
+
+/* Waves, so that lists fill, overflow to the magazines and run empty. A quarter of the frees are the other heap's. */
+static void against_a_shadow(void) {
+  uint64_t random = 1;
+  for (int i = 0; i < 1000000 / TEST_SCALE; i++) {
+    const uint64_t r = check_random(&random);
+    struct slot *const s = &slots[r % SLOTS];
+    const bool wants_block = (i / 20000 % 2 == 0) == ((r >> 20) % 8 > 0);
+    if (wants_block == (s->block != NULL)) continue;
+    be((r >> 30) % 4 == 0);
+    if (wants_block) {
+      const unsigned kind = (r >> 40) % 16 ? (r >> 44) % (KINDS - 1) : KINDS - 1;
+      *s = (struct slot){.class = class_of_kind[kind], .fill = (unsigned char)r};
+      s->block = allocate(s->class);
+      CHECK(s->block != NULL && pages_run_of(s->block)->class == s->class);
+      memset(s->block, s->fill, class_size(s->class));
+    } else {
+      for (size_t at = 0; at < class_size(s->class); at += 7) CHECK_COUNT(s->block[at], ==, s->fill);
+      release(s->block, s->class);
+      s->block = NULL;
+    }
+    check_totals(s->class);
+    if (i % 10000 == 0) check_both();
+    if (i % 50000 == 0) heap_flush_magazines(current_heap, SIZE_MAX), heap_trim(current_heap, true);
+  }
+}
+
+static void nothing_is_left(void) {
+  be(0);
+  for (int i = 0; i < SLOTS; i++)
+    if (slots[i].block) release(slots[i].block, slots[i].class);
+  for (unsigned i = 0; i < 2; i++) {
+    be(i);
+    heap_flush_lists(heaps[i]);
+  }
+  for (unsigned class = 0; class < CLASSES; class++) {
+    for (int i = 0; i < 2; i++) heap_trim(heaps[i], true);
+    struct class_totals totals = totals_of(class);
+    CHECK_COUNT(totals.allocations, ==, totals.frees);
+    CHECK_COUNT(totals.cached, ==, 0);
+    CHECK_COUNT(totals.slabs, ==, 0);
+  }
+}
+
+static unsigned free_in(struct run *slab) { return slab_count(atomic_load(&slab->word)); }
+
+static void remote_frees_wait_for_company(void) {
+  enum { CLASS = 2 };
+  void *blocks[REMOTE_MOST];
+  be(0);
+  for (int i = 0; i < REMOTE_MOST; i++) blocks[i] = allocate(CLASS);
+  struct run *const slab = pages_run_of(blocks[0]);
+  const unsigned before = free_in(slab);
+  be(1);
+  for (int i = 0; i < REMOTE_MOST - 1; i++) release(blocks[i], CLASS);
+  CHECK_COUNT(free_in(slab), ==, before);
+  release(blocks[REMOTE_MOST - 1], CLASS);
+  if (TSLAB_HARDENED) quarantine_empty(heaps[1]);
+  CHECK_COUNT(free_in(slab), ==, before + REMOTE_MOST);
+
+  be(0);
+  void *const last = allocate(CLASS);
+  const unsigned now = free_in(pages_run_of(last));
+  current_heap = &empty_heap; /* a thread that never allocated, or is at its end */
+  heap_free_remote(&empty_heap, pages_run_of(last), last);
+  CHECK_COUNT(free_in(pages_run_of(last)), ==, now + 1);
+  CHECK_COUNT(unowned_frees_of(CLASS), ==, 1);
+}
+
+/* A second free in one batch is told when the batch goes, and what was counted at the call is taken back. */
+static void free_twice_in_a_batch(void) {
+  enum { CLASS = 3 };
+  be(0);
+  void *const block = allocate(CLASS), *const other = allocate(CLASS);
+  be(1);
+  release(block, CLASS);
+  release(other, CLASS);
+  release(block, CLASS);
+  options.on_misuse = MISUSE_REPORT;
+  CHECK(heap_find_double(heaps[1]) == block);
+  heap_flush_remote(heaps[1]);
+  options.on_misuse = MISUSE_ABORT;
+  CHECK_COUNT(misuse_count(), ==, 1);
+  frees[CLASS]--, remote[CLASS]--;
+  check_totals(CLASS);
+  CHECK_COUNT(heaps[1]->store->remote.count, ==, 0);
+}
+
+/* Hardened, what a free block's words hold is looked at when it leaves quarantine, and here. */
+static void release_to_list(void *block, unsigned class) {
+  release(block, class);
+  if (TSLAB_HARDENED) quarantine_empty(current_heap);
+}
+
+/* The fast path does not see these; the slow paths that do are told which block it is. */
+static void spoilt_lists(void) {
+  enum { CLASS = 9 };
+  be(0);
+  void **const block = allocate(CLASS);
+  CHECK(heap_find_double(heaps[0]) == NULL);
+  release_to_list(block, CLASS);
+  block[1] = NULL; /* written to since */
+  CHECK(heap_find_double(heaps[0]) == block);
+  block[1] = NULL; /* marked free by the search */
+  CHECK(fast_pop(heaps[0], CLASS, (uintptr_t)pages.base) == NULL);
+  CHECK(heap_take_bad_list(heaps[0], CLASS) == block);
+  CHECK(block[1] == NULL && heaps[0]->list[CLASS] == CHAIN_END);
+  heap_check(heaps[0]);
+  if (TSLAB_HARDENED) return; /* a second free is not taken */
+  void *const twice = allocate(CLASS);
+  release(twice, CLASS);
+  release(twice, CLASS);
+  CHECK(heap_find_double(heaps[0]) == twice);
+}
+
+static void the_dead_give_their_lists(void) {
+  enum { CLASS = 20 };
+  be(1);
+  void *const block = allocate(CLASS);
+  release(block, CLASS);
+  CHECK_COUNT(heap_flush_dead(heaps[1]), ==, 0);
+  heap_release(heaps[1]);
+  CHECK_COUNT(heap_flush_dead(heaps[1]), >, 0);
+  CHECK(heaps[1]->list[CLASS] == CHAIN_END);
+  heap_check(heaps[1]);
+}
+
+/* Freed at random, each block of the magazines would keep a slab: in the end the list alone may keep some, and a cached
+ * epoch. */
+static void long_drains_empty_the_magazines(void) {
+  enum { CLASS = 6, BLOCKS = 20000, FEW = 1000 };
+  static void *blocks[BLOCKS];
+  const size_t cache_bytes = options.cache_bytes;
+  const struct bin *const bin = &heaps[0]->bins[CLASS];
+  uint64_t random = 1;
+  be(0);
+  options.cache_bytes = 2 * FEW * class_size(CLASS);
+  for (int i = 0; i < BLOCKS; i++) blocks[i] = allocate(CLASS);
+  CHECK_COUNT(bin->slabs, >, 2 * LIST_DRAIN);
+  for (unsigned left = BLOCKS; left > FEW; left--) {
+    if (!TSLAB_HARDENED && left == BLOCKS - 4 * FEW) CHECK_COUNT(bin->magazine_blocks, >, FEW); /* it has just begun */
+    const unsigned which = (unsigned)(check_random(&random) % left), before = bin->magazine_blocks;
+    release(blocks[which], CLASS);
+    CHECK_COUNT(bin->magazine_blocks + 8, >=, before); /* no free pays for a whole batch */
+    blocks[which] = blocks[left - 1];
+  }
+  if (TSLAB_HARDENED) quarantine_empty(heaps[0]);
+  CHECK_COUNT(bin->magazine_blocks, ==, 0);
+  for (int i = 0; i < FEW; i++) release(blocks[i], CLASS);
+  if (TSLAB_HARDENED) quarantine_empty(heaps[0]);
+  CHECK_COUNT(bin->magazine_blocks, ==, 0);
+  options.cache_bytes = cache_bytes;
+  heap_check(heaps[0]);
+  if (TSLAB_HARDENED) return; /* what left quarantine is still on the list, and what comes next would wait there */
+  CHECK_COUNT(bin->slabs, <=, LIST_DRAIN + 1);
+
+  for (int i = 0; i < FEW; i++) blocks[i] = allocate(CLASS);
+  for (int i = 0; i < FEW; i++) release(blocks[i], CLASS);
+  /* For the next malloc: one that allocates is believed to go on with that. */
+  CHECK_COUNT(bin->magazine_blocks + tcache_length(heaps[0], CLASS), >=, FEW);
+  heap_flush_lists(heaps[0]);
+}
+
+/* Who takes some blocks and frees them all, again and again, as for each request, soon has them on a list that is long
+ * enough. */
+static void bursts_become_lists(void) {
+  static void *blocks[LIST_MOST];
+  const struct { size_t size; unsigned count; } bursts[] = {
+      {64, 1000}, {64, 100}, {512, 300}, {4 * KiB, 40}, {12 * KiB, 15}, {SMALL_MAX, 4}, {SMALL_MAX, 15}};
+  if (TSLAB_HARDENED) return; /* there a block rests before it is on the list again */
+  const size_t sample = options.sample;
+  options.sample = 0; /* a list that is detached is nothing that allocate() knows of */
+  be(0);
+  for (size_t i = 0; i < sizeof bursts / sizeof *bursts; i++) {
+    const unsigned class = class_of(bursts[i].size), count = bursts[i].count;
+    const struct bin *const bin = &heaps[0]->bins[class];
+    uint64_t refills = 0;
+    for (int round = 0; round < 100; round++) {
+      if (round == 50) refills = bin->refills;
+      for (unsigned j = 0; j < count; j++) blocks[j] = allocate(class);
+      for (unsigned j = 0; j < count; j++) release(blocks[j], class);
+    }
+    CHECK_COUNT(bin->refills - refills, <, 10);
+    heap_flush_lists(heaps[0]);
+  }
+  options.sample = sample;
+  heap_check(heaps[0]);
+}
+
+/* Of many threads, each takes its first blocks of a class from slabs that all share, and gives them back there; then it
+ * gets slabs of its own. */
+static void many_share_what_they_use_little(void) {
+  enum { CLASS = 17, MANY = 40, EACH = 20, TURNS = 3, MUCH = 200 };
+  static struct heap *many[MANY];
+  static void *blocks[MANY][EACH], *much[MUCH];
+  for (int i = 0; i < MANY; i++) many[i] = heap_acquire();
+  for (int turn = 0; turn < TURNS; turn++) {
+    for (int i = 0; i < MANY; i++) {
+      current_heap = many[i];
+      for (int k = 0; k < EACH; k++) CHECK((blocks[i][k] = allocate(CLASS)) != NULL);
+      CHECK_COUNT(many[i]->bins[CLASS].slabs, ==, 0);
+    }
+    for (int i = 0; i < MANY; i++) {
+      current_heap = many[i];
+      for (int k = 0; k < EACH; k++) release(blocks[i][k], CLASS);
+      heap_flush_remote(many[i]);
+      heap_check(many[i]);
+    }
+    heap_check(&common_heap);
+  }
+  struct class_totals totals = {0};
+  for (struct heap *p = atomic_load(&active_heaps); p; p = p->next_active) heap_totals(p, CLASS, &totals);
+  CHECK_COUNT(totals.allocations, ==, allocations[CLASS]);
+  CHECK_COUNT(totals.frees, ==, frees[CLASS]);
+  if (!TSLAB_HARDENED) CHECK_COUNT(totals.slabs, <=, MANY * EACH * class_size(CLASS) / GRANULE + 2); /* no quarantine */
+
+  current_heap = many[0];
+  for (int k = 0; k < MUCH; k++) CHECK((much[k] = allocate(CLASS)) != NULL);
+  CHECK_COUNT(many[0]->bins[CLASS].slabs, >, 0);
+  for (int k = 0; k < MUCH; k++) release(much[k], CLASS);
+
+  for (int i = 0; i < MANY; i++) {
+    current_heap = many[i];
+    heap_flush_lists(many[i]);
+    heap_release(many[i]);
+    heaps_fold_dead(many[i]);
+    CHECK(many[i]->folded);
+  }
+  heap_flush_dead(&common_heap);
+  heap_trim(&common_heap, true);
+  CHECK_COUNT(common_heap.bins[CLASS].slabs, ==, 0);
+  be(0);
+}
+
+int main(void) {
+  start_floors();
+  heaps[0] = heap_acquire();
+  heaps[1] = heap_acquire();
+  bursts_become_lists();
+  against_a_shadow();
+  nothing_is_left();
+  remote_frees_wait_for_company();
+  if (!TSLAB_HARDENED) free_twice_in_a_batch(); /* there the call looks, which is not this test's */
+  long_drains_empty_the_magazines();
+  the_dead_give_their_lists();
+  many_share_what_they_use_little();
+  spoilt_lists();
+  pages_check();
+  return 0;
+}
