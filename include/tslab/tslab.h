@@ -114,8 +114,8 @@ typedef struct tslab_epoch_options {
  * nanoseconds. */
 typedef struct tslab_epoch_report {
   uint64_t epoch;
-  uint64_t threads_inside; /* others and this one; while not 0 the live statistics are of the moment, and the last one to
-                              leave completes the close */
+  uint64_t threads_inside; /* others and this one; while not 0 the live statistics are of the moment, and the last
+                              thread to leave completes the close */
   uint64_t live_blocks;    /* after close: those that survive; after destroy and reset: those that were given up */
   uint64_t live_bytes;
   uint64_t slabs_pinned;   /* chunks, slabs and large blocks that hold a live block, or held what was given up */
@@ -235,7 +235,7 @@ TSLAB_API void *tslab_handle_get(tslab_handle handle);
 TSLAB_API bool tslab_handle_free(tslab_handle handle);
 
 /* ---- statistics -------------------------------------------------------------------------------------------------
- * Derived when read from what the slow paths know; nothing is counted on the fast path. Each statistic is exact when no
+ * Derived when read from what the slow paths know; nothing is counted on the fast path. Each figure is exact when no
  * other thread is inside the allocator; otherwise it lacks at most the calls that other threads make while it is
  * read. docs/observability.md says what each means, and how a process is read from outside. */
 

@@ -62,7 +62,8 @@ void epoch_cache_drop_claim(struct epoch *e, struct heap *plain) {
 }
 
 bool epoch_cache_may_keep(const struct thread *thread, struct epoch *e) {
-  if (!epoch_cache_is_plain(e) || !is_whole(e) || atomic_load_explicit(&thread->cached_epoch, memory_order_relaxed)) return false;
+  if (!epoch_cache_is_plain(e) || !is_whole(e)) return false;
+  if (atomic_load_explicit(&thread->cached_epoch, memory_order_relaxed)) return false;
   struct heap *heap = e->heaps;
   if (heap_has_slabs(heap)) {
     /* Only slow paths touch more memory than was counted. */

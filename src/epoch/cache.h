@@ -64,7 +64,9 @@ INLINE void epoch_cache_learn(struct epoch *e, bool drained) {
   e->arena.by_slabs = false;
   if (e->doubts < EPOCH_CACHE_DOUBTS_MOST) e->doubts++;
 }
-INLINE bool epoch_cache_learned(const struct epoch *e) { return e->drained >= (unsigned)EPOCH_CACHE_DRAINS << e->doubts; }
+INLINE bool epoch_cache_learned(const struct epoch *e) {
+  return e->drained >= (unsigned)EPOCH_CACHE_DRAINS << e->doubts;
+}
 _Static_assert(EPOCH_CACHE_DRAINS << EPOCH_CACHE_DOUBTS_MOST <= UINT16_MAX, "can be counted up to");
 
 #endif

@@ -123,7 +123,8 @@ INLINE struct heap *take_lone(struct epoch *e, uint64_t id, enum ending how, uin
   if (heap && UNLIKELY(takes_long(e, heap))) heap = NULL;
   bool drained = heap && how != RESET && is_drained(heap, handed_out);
   if (heap && (how == CLOSE ? !drained : heap_has_slabs(heap))) heap = NULL;
-  if (LIKELY(heap && (how == RESET || (!scope_is_inside(heap) && epoch_cache_may_keep(current_thread, e))))) return heap;
+  bool stays = heap && (how == RESET || (!scope_is_inside(heap) && epoch_cache_may_keep(current_thread, e)));
+  if (LIKELY(stays)) return heap;
   epoch_unlock(e);
   return NULL;
 }

@@ -1,6 +1,6 @@
 /* collect: the statistics, put together when they are read.                                         floor: front
  *
- * Each statistic by itself is as its owner left it; those of one row may be of moments some microseconds apart. No
+ * Each value by itself is as its owner left it; those of one row may be of moments some microseconds apart. No
  * counter goes back from one reading to the next, and all are exact when nobody allocates meanwhile. From any thread,
  * no lock held. */
 #ifndef TSLAB_FRONT_COLLECT_H

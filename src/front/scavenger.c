@@ -65,7 +65,7 @@ static _Atomic uint64_t due; /* ticks; 0: not known yet; UINT64_MAX: never */
 static _Atomic uint64_t inherited; /* in a fork child: heap_bytes() at its birth, or less if it was less since */
 static _Atomic uint64_t try_again_ns; /* when IMPOSSIBLE, on the coarse clock; 0: never */
 
-/* Outermost of all. A round over all heaps has a slab, or blocks of a magazines, in its hands for moments, which
+/* Outermost of all. A round over all heaps has a slab, or blocks of a magazine, in its hands for moments, which
  * another round at that time would miss: what is free would stay, or a call be refused. A fork does not wait for it. */
 static struct lock round_lock;
 
@@ -458,7 +458,9 @@ static void notice(size_t magazine_bytes, enum caller caller) {
   if (front_is_ready()) start_or_wake(seen);
 }
 
-static size_t magazine_bytes_of(const struct heap *heap) { return __atomic_load_n(&heap->magazine_bytes, __ATOMIC_RELAXED); }
+static size_t magazine_bytes_of(const struct heap *heap) {
+  return __atomic_load_n(&heap->magazine_bytes, __ATOMIC_RELAXED);
+}
 
 void scavenger_notice(const struct heap *heap) { notice(magazine_bytes_of(heap), BY_FREE); }
 

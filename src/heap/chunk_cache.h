@@ -6,7 +6,7 @@
  *
  * The thread's cached epoch (epoch/cache.h) is part of the same account:
  *
- *   count <= claimed,   claimed + cached epoch <= reserve_most()        claimed + cached epoch is what the thread claims
+ *   count <= claimed,   claimed + epoch_granules <= reserve_most()     claimed + epoch_granules: what the thread claims
  *
  * `claimed` is the most that the cache held since the scavenger's last look, so that a thread which takes and puts by
  * turns changes nothing that others read. Chunks that nobody used since then go back to the kernel.
@@ -35,7 +35,8 @@ HIDDEN size_t chunk_cache_flush(struct heap *plain, bool all);
  * under that epoch's lock. Returns false, and does nothing, where it is more than a thread may keep. */
 HIDDEN bool chunk_cache_claim_epoch(struct heap *plain, uint32_t index, size_t granules);
 INLINE bool chunk_cache_has_claimed(const struct heap *plain, uint32_t index, size_t granules) {
-  return LOAD_RACING(plain->store->chunks.cached_epoch) == index && LOAD_RACING(plain->store->chunks.epoch_granules) == granules;
+  const struct chunk_cache *cache = &plain->store->chunks;
+  return LOAD_RACING(cache->cached_epoch) == index && LOAD_RACING(cache->epoch_granules) == granules;
 }
 
 /* If the thread claims anything for the epoch of that index, it does not any more. Under that epoch's lock, or of an

@@ -113,7 +113,7 @@ void counters_fold(struct counters *counters) {
   counters->next->previous = counters->previous;
 }
 
-/* From here on a counters that is not in use holds only zeros. */
+/* From here on counters that are not in use hold only zeros. */
 void counters_purge(struct counters *counters) {
   uintptr_t from = round_up((uintptr_t)counters->refills, os_page_size);
   uintptr_t to = round_down((uintptr_t)(counters + 1), os_page_size);
@@ -133,6 +133,7 @@ void counters_are_of_this_thread(struct counters *counters) {
 void counters_begin(struct counters *counters) {
   thread_totals_add(&departed, &counters->thread_totals);
   uint64_t *words = (uint64_t *)&counters->thread_totals;
-  for (size_t i = 0; i < sizeof counters->thread_totals / sizeof *words; i++) __atomic_store_n(&words[i], 0, __ATOMIC_RELAXED);
+  for (size_t i = 0; i < sizeof counters->thread_totals / sizeof *words; i++)
+    __atomic_store_n(&words[i], 0, __ATOMIC_RELAXED);
   counters_are_of_this_thread(counters);
 }

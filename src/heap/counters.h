@@ -17,7 +17,7 @@
  * later ones cost more. */
 enum path {
   PATH_FAST,    /* the list, or the bump of a pointer */
-  PATH_MAGAZINE,   /* a list that was put into a magazine */
+  PATH_MAGAZINE,   /* a whole list, out of a magazine */
   PATH_SLAB,    /* blocks that came back to one of the heap's slabs */
   PATH_REMOTE,  /* the same, other threads' frees among them */
   PATH_ADOPTED, /* a dead thread's slab */
@@ -96,7 +96,7 @@ struct counters {
 extern HIDDEN struct counters shared_counters;
 extern HIDDEN struct counters *_Atomic all_counters; /* of threads that are alive, or died lately */
 
-/* A counters of zeros; NULL without memory. Under heaps_lock. */
+/* Counters of zeros; NULL without memory. Under heaps_lock. */
 HIDDEN struct counters *counters_make(void);
 
 /* A dead thread's counters goes, its counts stay. First it leaves the list, under walk_lock and heaps_lock; then its

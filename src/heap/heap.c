@@ -13,7 +13,8 @@
 #include <string.h>
 
 const struct bin no_bin;
-struct heap empty_heap = {.list = {[0 ... CLASSES - 1] = CHAIN_END}, .counters = &shared_counters, .plain = &empty_heap};
+struct heap empty_heap = {
+    .list = {[0 ... CLASSES - 1] = CHAIN_END}, .counters = &shared_counters, .plain = &empty_heap};
 __thread struct heap *current_heap = &empty_heap;
 /* Beside current_heap, with the smaller ones behind both: so static TLS is 24 bytes, without a hole. */
 __thread struct thread *current_thread __attribute__((section(".tdata.current_thread"))) = NULL;

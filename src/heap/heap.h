@@ -1,10 +1,10 @@
 /* heap: what one thread holds of one epoch.                                                         floor: heap
  *
  *   hot, read or written by every malloc and free             cold, under `lock`
- *   [ list[52] | count[52] | inverse[52] | bump ]               [ bins[52]: slabs, magazines, counters | batches ]: store
+ *   [ list[52] | count[52] | inverse[52] | bump ]              [ bins[52]: slabs, magazines, counters ]: store
  *
  * For each class a heap keeps a LIFO of free blocks, `list`, so that malloc hands back what was freed last. When it is
- * full it goes to the magazines as one batch, in O(1); when it is empty a batch comes back. What does not fit in the
+ * full it becomes a magazine, in O(1); when it is empty a magazine comes back. What does not fit in the
  * magazines goes to the slabs. A free looks up pagemap[granule], which is the address of the heap whose slab it is,
  * with the class in its low bits: xored with the thread's heap it is the class, or no class at all. That one compare
  * decides owner and epoch.
@@ -16,7 +16,7 @@
  *
  * Invariant: length(now) blocks on list; every block of list and magazines is used as its slab counts. heap_check()
  * Threads:   the hot arrays, caps, counters and visits belong to the thread whose current heap this is; inverse never
- *            changes; slabs and magazines are under `lock`, which others take to fold a slab, to trim and to read.
+ *            changes; slabs and magazines are under `lock`, which others take to relist a slab, to trim and to read.
  * A dead thread's heap of epoch 0 waits in the pool, slabs and all, for the next thread; one of another epoch waits
  * with that epoch, and becomes blank with it.
  *
@@ -40,7 +40,7 @@
 /* How many blocks a list may hold grows by doubling while its thread both allocates and frees in the class, or wants
  * back what the list was too short for, from FIRST to FULL, as long as all caps of the heap together stay within
  * GRANTED_MOST: that is what an idle thread can hide. While a thread only frees, it is halved down to DRAIN, because
- * each block then left behind pins a page; a refill ends that. What is more is the magazines's, until more goes on
+ * each block then left behind pins a page; a refill ends that. What is more goes to the magazines, until more goes on
  * coming: docs/decisions/0018, 0020. */
 #define LIST_FIRST_BYTES (4 * KiB)
 #define LIST_FIRST       32
@@ -87,7 +87,7 @@ INLINE struct passed count_passed(uint32_t then, uint32_t now) {
 }
 
 /* Blocks of one class that left a list together. Named by index, 0 = none. */
-struct batch {
+struct magazine {
   void *head;
   uint16_t count, newer, older;
   uint16_t class;
@@ -103,7 +103,7 @@ struct bin {
   uint32_t listed, slabs, born, retired;
   uint32_t magazine_blocks, magazine_least; /* the latter since the scavenger's last look */
   uint32_t drained; /* blocks that the magazines let pass since a refill, or a full list that was not only freed to */
-  uint16_t newest, oldest; /* batches */
+  uint16_t newest, oldest; /* magazines */
   uint16_t cap;            /* blocks that the list should not exceed; 0 until the class is used */
   uint8_t halvings;        /* of that cap, for now */
   uint8_t due;             /* samples to be taken, as soon as may be; without the one that the list is detached for */
@@ -207,7 +207,7 @@ struct heap_store {
   struct timed timed[TIMED]; /* sampling.timings of them */
   uint64_t first_use_bytes;  /* of blocks that left a slab for the first time since their pages were untouched */
   struct remote remote;
-  struct batch magazines[MAGAZINES];    /* behind the rest: few of them are used, so most of this is not resident */
+  struct magazine magazines[MAGAZINES];    /* behind the rest: few of them are used, so most of this is not resident */
   void *remote_blocks[REMOTE_MOST]; /* and most threads touch none of these */
 } ALIGNED(CACHE_LINE);
 HIDDEN extern const struct bin no_bin; /* the bins of a heap without one */
@@ -260,8 +260,8 @@ struct heap {
   bool live;              /* a thread has it */
   bool closing;           /* its epoch is: no slab stays once it is empty */
   unsigned victim;        /* class whose cap shrinks next in favour of another */
-  uint16_t free_magazine;    /* chain of unused batches through `older` */
-  uint16_t unused_magazine;  /* batches from here on were never used */
+  uint16_t free_magazine;    /* chain of unused magazines through `older` */
+  uint16_t unused_magazine;  /* magazines from here on were never used */
   bool pooled;            /* it waits for another thread; under heaps_lock */
   bool folded;           /* see above */
   uint32_t generation;    /* of processes, when it was folded: a fork child does not take the locks of folded heaps */
@@ -275,7 +275,7 @@ struct heap {
   struct heap *next_dead; /* the pool, or the blank ones of a granule; under heaps_lock */
   struct heap_store *store; /* NULL: none yet */
   struct bin *bins;       /* the store's */
-  struct batch *magazines;
+  struct magazine *magazines;
   struct quarantine *quarantine; /* heap/quarantine.h; its thread's alone */
 } ALIGNED(HEAP_ALIGNMENT);
 _Static_assert(sizeof(struct heap) <= 1664, "one block's data page, its part and its chunk's tables: 2 KiB and a page");

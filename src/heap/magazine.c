@@ -3,7 +3,7 @@
 
 #include "base/options.h"
 
-/* While a thread only frees, its list comes by in pieces this small, which are joined to whole batches. */
+/* While a thread only frees, its list comes by in pieces this small, which are joined to whole magazines. */
 #define JOIN_MOST 32
 
 static uint16_t take_record(struct heap *heap) {
@@ -24,12 +24,12 @@ static void account(struct heap *heap, unsigned class, int blocks) {
 
 static bool join(struct heap *heap, unsigned class, struct chain chain) {
   const struct bin *bin = &heap->bins[class];
-  struct batch *newest = &heap->magazines[bin->newest];
+  struct magazine *newest = &heap->magazines[bin->newest];
   unsigned most = tcache_cap(bin, class) + JOIN_MOST;
   if (!bin->newest || chain.count > JOIN_MOST || newest->count + chain.count > most) return false;
   void *tail = chain.head;
   for (unsigned i = 1; i < chain.count && block_next(tail) != CHAIN_END; i++) tail = block_next(tail);
-  /* A ring, of a block freed twice, or one that was written to: told by who takes the batch apart. */
+  /* A ring, of a block freed twice, or one that was written to: told by who takes the magazine apart. */
   if (block_next(tail) != CHAIN_END || (TSLAB_HARDENED && !block_is_intact(tail))) return false;
   block_link(tail, newest->head);
   newest->head = chain.head;
@@ -49,7 +49,7 @@ bool magazine_put(struct heap *heap, unsigned class, struct chain chain) {
   if (!join(heap, class, chain)) {
     uint16_t index = take_record(heap);
     if (!index) return false;
-    heap->magazines[index] = (struct batch){chain.head, (uint16_t)chain.count, 0, bin->newest, (uint16_t)class};
+    heap->magazines[index] = (struct magazine){chain.head, (uint16_t)chain.count, 0, bin->newest, (uint16_t)class};
     if (bin->newest) heap->magazines[bin->newest].newer = index;
     else bin->oldest = index;
     bin->newest = index;
@@ -60,13 +60,13 @@ bool magazine_put(struct heap *heap, unsigned class, struct chain chain) {
 
 static struct chain remove_magazine(struct heap *heap, unsigned class, uint16_t index) {
   struct bin *bin = &heap->bins[class];
-  struct batch *batch = &heap->magazines[index];
-  struct chain chain = {batch->head, batch->count};
-  if (batch->newer) heap->magazines[batch->newer].older = batch->older;
-  else bin->newest = batch->older;
-  if (batch->older) heap->magazines[batch->older].newer = batch->newer;
-  else bin->oldest = batch->newer;
-  batch->older = heap->free_magazine;
+  struct magazine *magazine = &heap->magazines[index];
+  struct chain chain = {magazine->head, magazine->count};
+  if (magazine->newer) heap->magazines[magazine->newer].older = magazine->older;
+  else bin->newest = magazine->older;
+  if (magazine->older) heap->magazines[magazine->older].newer = magazine->newer;
+  else bin->oldest = magazine->newer;
+  magazine->older = heap->free_magazine;
   heap->free_magazine = index;
   account(heap, class, -(int)chain.count);
   return chain;
@@ -85,18 +85,18 @@ struct chain magazine_take_oldest(struct heap *heap, unsigned class, unsigned mo
 struct chain magazine_take_some(struct heap *heap, unsigned class, unsigned most, struct chain behind,
                              struct chain *astray) {
   uint16_t index = heap->bins[class].oldest;
-  struct batch *batch = &heap->magazines[index];
-  unsigned count = index ? (unsigned)min_size(most, batch->count) : 0;
+  struct magazine *magazine = &heap->magazines[index];
+  unsigned count = index ? (unsigned)min_size(most, magazine->count) : 0;
   if (count == 0) return behind;
-  void *head = batch->head, *last = head;
+  void *head = magazine->head, *last = head;
   for (unsigned i = 1; i < count && block_is_intact(last); i++) last = block_next(last);
   if (UNLIKELY(!block_is_intact(last))) {
     *astray = remove_magazine(heap, class, index);
     return behind;
   }
-  if (count < batch->count) {
-    batch->head = block_next(last);
-    batch->count = (uint16_t)(batch->count - count);
+  if (count < magazine->count) {
+    magazine->head = block_next(last);
+    magazine->count = (uint16_t)(magazine->count - count);
     account(heap, class, -(int)count);
   } else {
     remove_magazine(heap, class, index);

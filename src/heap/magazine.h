@@ -1,8 +1,10 @@
-/* magazines: full lists of free blocks put into a magazine, whole, for when a list runs empty.      floor: heap
+/* magazine: full lists of free blocks, kept whole for when a list runs empty.                          floor: heap
  *
- * A list moves in and out in O(1), so a thread that frees and allocates in long waves pays for its slabs' lines only
- * beyond options.cache_bytes. The newest batch of a class comes out first; what was not needed for a while, the oldest,
- * goes to the slabs. Under heap->lock. */
+ * A list becomes a magazine and a magazine becomes a list in O(1), so a thread that frees and allocates in long waves
+ * pays for its slabs' lines only beyond options.cache_bytes. A class uses its newest magazine first. The scavenger
+ * returns the oldest ones to their slabs when nobody needed them for a while.
+ *
+ * Threads: under heap->lock. */
 #ifndef TSLAB_HEAP_MAGAZINE_H
 #define TSLAB_HEAP_MAGAZINE_H
 
@@ -14,14 +16,14 @@ HIDDEN bool magazines_are_full(const struct heap *heap, unsigned class, unsigned
 /* Puts a chain by; false when there is no room for it, and nothing happened. */
 HIDDEN bool magazine_put(struct heap *heap, unsigned class, struct chain chain);
 
-/* The newest batch of the class; count 0 when there is none. */
+/* The newest magazine of the class; count 0 when there is none. */
 HIDDEN struct chain magazine_take(struct heap *heap, unsigned class);
 
-/* The oldest batch of the class, if it has no more than `most` blocks; count 0 when there is none. */
+/* The oldest magazine of the class, if it has no more than `most` blocks; count 0 when there is none. */
 HIDDEN struct chain magazine_take_oldest(struct heap *heap, unsigned class, unsigned most);
 
-/* The first blocks of the class's oldest batch, at most `most`, with `behind` behind them. If a link of the batch
- * leads astray, *astray becomes the whole batch, and `behind` is returned alone. The caller returns *astray, which
+/* The first blocks of the class's oldest magazine, at most `most`, with `behind` behind them. If a link of the magazine
+ * leads astray, *astray becomes the whole magazine, and `behind` is returned alone. The caller returns *astray, which
  * tells it. */
 HIDDEN struct chain magazine_take_some(struct heap *heap, unsigned class, unsigned most, struct chain behind,
                                     struct chain *astray);

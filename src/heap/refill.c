@@ -155,8 +155,8 @@ void heap_tell_double(struct heap *heap) {
   if (twice) misuse_freed(twice);
 }
 
-/* A thread that goes on freeing will not want its magazines's blocks soon, and each of them keeps a slab from being
- * free as a whole: it begins to empty when as many blocks went past it as it holds. */
+/* A thread that goes on freeing does not want the blocks of its magazines soon, and each block keeps a slab from being
+ * free as a whole. So the thread begins to empty them when as many blocks went past them as they hold. */
 static bool passes_magazines(const struct bin *bin) {
   return bin->drained > 0 && bin->drained >= LOAD_RACING(bin->magazine_blocks);
 }
@@ -359,7 +359,7 @@ static void count_remote(uint64_t count[CLASSES]) {
   }
 }
 
-/* What slabs hand out is live, or on a list or batch that somebody has, or lost. */
+/* What slabs hand out is live, or on a list or in a magazine that somebody has, or lost. */
 void heap_count_leaked(void) {
   uint64_t used[CLASSES] = {0}, had[CLASSES] = {0};
   bins_count_used(used);
@@ -384,7 +384,7 @@ void heap_freeze(bool knows_its_thread) {
 
 /* ------------------------------------------------------------------------------------------------------------------ */
 
-/* At most so many blocks, and about so many bytes; whole batches. */
+/* At most so many blocks, and about so many bytes; whole magazines. */
 static size_t flush_class(struct heap *heap, unsigned class, unsigned blocks, size_t bytes) {
   size_t moved = 0;
   while (blocks > 0 && moved < bytes) {

@@ -301,7 +301,8 @@ static void count_fast(const struct heap *heap, const struct timed *timed, unsig
   struct counters *counters = heap->counters;
   struct path_times *of = &counters->paths[PATH_FAST];
   struct times sum = {.count = count}, unknown = {0}; /* the latter, of which the thread's time is not known */
-  uint64_t cost = cost_of_exact(), number = numbers(count), thread_id = counters->thread_totals.thread_id, label = label_of(heap);
+  uint64_t cost = cost_of_exact(), number = numbers(count);
+  uint64_t thread_id = counters->thread_totals.thread_id, label = label_of(heap);
   ticks_calibrate(timed[count - 1].start);
   for (const struct timed *t = timed; t < timed + count; t++) {
     uint64_t ns = ticks_to_ns(less(t->ticks, cost));

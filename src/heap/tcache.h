@@ -93,6 +93,8 @@ HIDDEN struct tcache_sums tcache_sums(struct heap *heap);
 INLINE uint64_t tcache_unfreed(struct tcache_sums sums) { return sums.allocations - sums.frees; }
 
 /* A counter that only one thread writes and others read; release for those inside a sequence, and free on x86-64. */
-INLINE void counter_add_release(uint64_t *counter, uint64_t by) { __atomic_store_n(counter, *counter + by, __ATOMIC_RELEASE); }
+INLINE void counter_add_release(uint64_t *counter, uint64_t by) {
+  __atomic_store_n(counter, *counter + by, __ATOMIC_RELEASE);
+}
 
 #endif

@@ -887,7 +887,8 @@ static uintptr_t lay_out(uintptr_t at, size_t granules) {
 static void unreserve_all(void) {
   size_t data = (state.reserved - state.first) << GRANULE_SHIFT; /* behind the last table */
   trim(state.tables[PAGEMAP].start + state.tables[PAGEMAP].room, 0, &data);
-  for (struct table *table = state.tables; table < state.tables + TABLES; table++) trim(table->start, 0, &table->reserved);
+  for (struct table *table = state.tables; table < state.tables + TABLES; table++)
+    trim(table->start, 0, &table->reserved);
 }
 
 /* The base and the count come last: until then every other thread finds zeros, and every pointer is foreign. */

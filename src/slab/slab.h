@@ -2,7 +2,7 @@
  *
  *   [ gap | block | block | ... | block | rest ]      block i lies on a multiple of the class's size
  *
- * A free block is on exactly one list: a thread's (heap/heap.h), a batch in a magazines, or its slab's. Its first word
+ * A free block is on exactly one list: a thread's (heap/heap.h), a magazine, or its slab's. Its first word
  * links to the next one, its second holds block_key(block), by which a second free of it is known. The slab's own list
  * lives in one atomic word, to which any thread pushes; blocks are only ever taken all together, so the list cannot
  * suffer from ABA:

@@ -221,8 +221,8 @@ class Program:
                 tag = self.tag_in(file, returned[1])
                 self.returns.setdefault(match[1], tag)
                 self.returns[f"{file}:{match[1]}"] = tag
-            elif re.search(r"\bhome\b", head):
-                self.returns[match[1]] = "home"
+            elif re.search(r"\bpagemap_entry\b", head):
+                self.returns[match[1]] = "pagemap_entry"
             body = re.match(r"[^;{]*\{", source.text[end + 1 :])
             if not body:
                 continue

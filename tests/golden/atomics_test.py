@@ -74,9 +74,9 @@ class Mistakes(unittest.TestCase):
         self.assertIn("`label.*` has the orders", "\n".join(atomics.compare(program, TABLE)))
 
     def test_a_plain_access(self) -> None:
-        old = "atomic_store_explicit(&e->left, false, memory_order_relaxed)"
-        program = atomics.Program(replaced("src/epoch/epoch.c", old, "e->left = false"))
-        self.assert_told(atomics.compare(program, TABLE), r"`epoch.left` has the orders '.*store seq_cst ×2'")
+        old = "atomic_store_explicit(&e->scope_ended, false, memory_order_relaxed)"
+        program = atomics.Program(replaced("src/epoch/epoch.c", old, "e->scope_ended = false"))
+        self.assert_told(atomics.compare(program, TABLE), r"`epoch.scope_ended` has the orders '.*store seq_cst ×2'")
 
     def test_a_new_object(self) -> None:
         old = "static _Atomic uint64_t misuses;"

@@ -1,4 +1,4 @@
-/* Every tenth block keeps its slab alive; without a magazines a full list goes to the slabs. */
+/* Every tenth block keeps its slab alive; without magazines a full list goes to the slabs. */
 #include "misuse.h"
 
 enum { MANY = 2000 };

@@ -34,7 +34,7 @@ BUGS = [
         "  atomic_store_explicit(&head->number, 0, memory_order_relaxed);\n", ""),
     Bug("parent_left_alone", "parents", "src/epoch/close.c", "  e->descending = true;\n", ""),
     Bug("no_shut_at_destroy", "destroy", "src/epoch/close.c", "if (!alone) scope_shut(e);", "(void)alone;"),
-    Bug("served_late", "gathering", "src/heap/refill.c",
+    Bug("served_late", "collecting", "src/heap/refill.c",
         "  counter_add(&heap->counters->refills[class].served[served_by(heap)], 1);\n  FENCE_STORES();\n"
         "  void *const block = fast_pop(heap, class, (uintptr_t)pages.base);\n",
         "  void *const block = fast_pop(heap, class, (uintptr_t)pages.base);\n"
@@ -47,9 +47,9 @@ BUGS = [
     Bug("unlist_always", "slab-claim", "src/heap/bins.c",
         "if (slab_count(old) >= slab->threshold) return false;", ""),
     Bug("adopted_meanwhile", "adoption", "src/heap/bins.c", "if (heap_of(slab) == heap) return heap;", "return heap;"),
-    Bug("settled_meanwhile", "settling", "src/heap/heap.c",
+    Bug("folded_meanwhile", "folding", "src/heap/heap.c",
         "if (LIKELY(guard == heap_guard(heap))) return guard;", "return guard;"),
-    Bug("settled_without_a_slab", "dying", "src/heap/heap.c", "return store->unlisted_slabs == 0 && ", "return "),
+    Bug("folded_without_a_slab", "dying", "src/heap/heap.c", "return store->unlisted_slabs == 0 && ", "return "),
     Bug("alive_meanwhile", "thread-death", "src/heap/refill.c",
         "if (!heap->live && !tcache_is_folded(heap, class))", "if (!tcache_is_folded(heap, class))"),
     Bug("purge_unclaimed", "trimming", "src/heap/bins.c",
@@ -84,7 +84,7 @@ BUGS = [
     Bug("lock_sleeps_unseen", "lock", "src/os/lock.c",
         "while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0)",
         "while (atomic_exchange_explicit(&lock->word, 1, memory_order_acquire) != 0)"),
-    Bug("claim_ends_unlocked", "spare-claim", "src/epoch/cache.c",
+    Bug("claim_ends_unlocked", "cached-claim", "src/epoch/cache.c",
         "  if (is_kept) plain->store->chunks.cached_seen = 0;\n"
         "  else if (id == plain->store->chunks.cached_seen) chunk_cache_drop_epoch(plain, index);\n"
         "  else plain->store->chunks.cached_seen = id;\n"
@@ -104,7 +104,7 @@ BUGS = [
     # ---- an early return
     Bug("close_stops_at_a_guest", "detaching", "src/epoch/close.c", "      halt(p);\n      continue;\n",
         "      halt(p);\n      return true;\n"),
-    Bug("settle_lists_and_leaves", "last-free-slab", "src/heap/bins.c",
+    Bug("relist_lists_and_leaves", "last-free-slab", "src/heap/bins.c",
         "continue; /* what was pushed meanwhile counts too */", "return false;"),
 ]  # fmt: skip
 

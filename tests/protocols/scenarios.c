@@ -298,18 +298,18 @@ static void thread_death_2(void) {
 
 /* ---- folding: a dead thread's heap is folded and taken again while blocks of its full slab come back ------------- */
 
-static void settling_setup(void) {
+static void folding_setup(void) {
   all_born();
   explore_as(2);
   for (unsigned i = 0; i < 9; i++) take(i, MEDIUM);
   explore_thread_ends();
 }
-static void settling_0(void) { tslab_purge(); }
-static void settling_1(void) {
+static void folding_0(void) { tslab_purge(); }
+static void folding_1(void) {
   send_to_owner(2, 0);
   send_to_owner(2, 8);
 }
-static void settling_2(void) { take(9, MEDIUM); }
+static void folding_2(void) { take(9, MEDIUM); }
 
 /* ---- trimming: pages between live blocks are given back while the owner and another allocate and free ------------ */
 
@@ -954,7 +954,7 @@ const struct scenario scenarios[] = {
     {.name = "adoption", .setup = adoption_setup, .run = {adoption_0, adoption_1}, .finish = finish, .bound = 2},
     {.name = "thread-death", .setup = thread_death_setup, .run = {thread_death_0, thread_death_1, thread_death_2},
      .finish = finish, .bound = 1},
-    {.name = "settling", .setup = settling_setup, .run = {settling_0, settling_1, settling_2},
+    {.name = "folding", .setup = folding_setup, .run = {folding_0, folding_1, folding_2},
      .finish = finish, .bound = 1},
     {.name = "trimming", .setup = trimming_setup, .run = {trimming_0, trimming_1, trimming_2},
      .finish = finish, .bound = 1},
@@ -983,14 +983,16 @@ const struct scenario scenarios[] = {
      .run = {last_free_closing_0, last_free_closing_1, last_free_closing_2}, .finish = closed_of_3_finish, .bound = 1},
     {.name = "auto-close", .setup = auto_close_setup, .run = {auto_close_0, auto_close_1, auto_close_2},
      .finish = last_free_finish, .bound = 1},
-    {.name = "spare", .setup = epoch_cache_setup, .run = {epoch_cache_0, epoch_cache_1}, .finish = finish, .bound = 1},
-    {.name = "spare-slabs", .setup = epoch_cache_slabs_setup, .run = {epoch_cache_slabs_0, epoch_cache_slabs_1, epoch_cache_slabs_2},
+    {.name = "cached-epoch", .setup = epoch_cache_setup, .run = {epoch_cache_0, epoch_cache_1},
      .finish = finish, .bound = 1},
-    {.name = "spare-claim", .setup = epoch_cache_claim_setup, .run = {epoch_cache_claim_0, epoch_cache_claim_1},
+    {.name = "cached-slabs", .setup = epoch_cache_slabs_setup,
+     .run = {epoch_cache_slabs_0, epoch_cache_slabs_1, epoch_cache_slabs_2},
+     .finish = finish, .bound = 1},
+    {.name = "cached-claim", .setup = epoch_cache_claim_setup, .run = {epoch_cache_claim_0, epoch_cache_claim_1},
      .finish = finish, .bound = 2},
     {.name = "thread-leaves", .setup = thread_leaves_setup, .run = {thread_leaves_0, thread_leaves_1, thread_leaves_2},
      .finish = closed_of_3_finish, .bound = 1},
-    {.name = "waiting-part", .setup = waiting_heap_setup, .run = {waiting_heap_0, waiting_heap_1, waiting_heap_2},
+    {.name = "waiting-heap", .setup = waiting_heap_setup, .run = {waiting_heap_0, waiting_heap_1, waiting_heap_2},
      .finish = finish, .bound = 1},
     {.name = "destroy", .setup = destroy_setup, .run = {destroy_0, destroy_1, destroy_2},
      .finish = destroy_finish, .bound = 1},
@@ -1001,7 +1003,7 @@ const struct scenario scenarios[] = {
      .finish = parents_finish, .bound = 1},
     {.name = "publication", .setup = publication_setup, .run = {publication_0, publication_1},
      .finish = publication_finish, .bound = 1},
-    {.name = "gathering", .setup = collecting_setup, .run = {collecting_0, collecting_1}, .finish = collecting_finish,
+    {.name = "collecting", .setup = collecting_setup, .run = {collecting_0, collecting_1}, .finish = collecting_finish,
      .bound = 2},
     {.name = "lock", .setup = all_born, .run = {locked, locked, locked},
      .finish = lock_finish, .bound = 1, .spins = true},

@@ -26,7 +26,7 @@ static void spoil_at_random(bool free_twice) {
   }
 }
 
-/* One of a batch is freed twice, at every place where the list may be put into a magazine next. */
+/* One of a batch is freed twice, at every place where the list may be detached next. */
 static void rings(void) {
   static void *blocks[BATCH];
   for (int twice = 1; twice < 400; twice += TEST_SCALE) {

@@ -10,7 +10,7 @@
 
 enum { THREADS = 3, SHARED = 512, OWN = 200, LEFT = 400, PATIENCE_S = 60 };
 
-/* Blocks put into a magazine any thread, freed by any thread or child. The lock is held across fork: a child sees what
+/* Blocks put aside by any thread, freed by any thread or child. The lock is held across fork: a child sees what
  * other threads wrote only as far as it happened before, and a block half handed over is nobody's to free. */
 static void *shared[SHARED];
 static pthread_mutex_t shared_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -2,7 +2,7 @@
  * instruction of some hundred calls; after each it has the child's heap in place of its own, retires it as a fork child
  * does, and counts: all calls that had returned, none that had not begun, the one under way or not.
  *
- * Blocks of lists, refilled and put into a magazine, with samples where TSLAB_SAMPLE says so; then blocks of an epoch's
+ * Blocks of lists, refilled and detached, with samples where TSLAB_SAMPLE says so; then blocks of an epoch's
  * chunks, which are begun, filled and, once empty, begun again. */
 #include "../check.h"
 

@@ -143,6 +143,28 @@ def versions(root: Path) -> Iterator[str]:
         yield f"CMakeLists.txt has {said[0]}, tools/pyproject.toml has {said[1]}: give both the same version"
 
 
+RETIRED_IN_NAMES = {
+    *("part", "parts", "depot", "lifetime", "lifetimes", "tally", "tallies", "doings", "spare", "spares"),
+    *("gather", "homeless", "bury", "buried"),
+}
+RETIRED_IN_TEXT = re.compile(r"\b(depots?|tally|tallies|doings|homeless|forsak\w+)\b", re.I)
+NOT_CODE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
+
+
+def retired_words(root: Path) -> Iterator[str]:
+    """No name of the source has a word that another one took the place of, and no text has those that mean nothing else."""
+    for path in sources(root, "src", "include"):
+        code = NOT_CODE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), path.read_text())
+        for number, line in enumerate(code.splitlines(), 1):
+            for name in re.findall(r"[A-Za-z_]\w*", line):
+                for word in RETIRED_IN_NAMES.intersection(name.lower().split("_")):
+                    yield f"{path.relative_to(root)}:{number}: {name} has the retired word {word}: docs/glossary.md has today's"
+    for path in [*sources(root, "src", "include", "tests"), *sorted((root / "docs").rglob("*.md"))]:
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if word := RETIRED_IN_TEXT.search(line):
+                yield f"{path.relative_to(root)}:{number}: the word {word[0]} is retired: docs/glossary.md has today's"
+
+
 # ---- rules of calls --------------------------------------------------------------------------------------------------
 
 
@@ -202,7 +224,7 @@ def calls_in_circles(graph: dict[str, dict[str, set[str]]]) -> Iterator[str]:
 
 
 def broken(root: Path, objects: Path | None) -> Iterator[str]:
-    for rule in (long_lines, functions, includes, rare_names, undocumented, versions):
+    for rule in (long_lines, functions, includes, rare_names, retired_words, undocumented, versions):
         yield from rule(root)
     if objects:
         graph = calls(objects)

@@ -76,6 +76,13 @@ class Rules(unittest.TestCase):
         self.write("cmake/rare.ld", "*(.text.gone .text.gone_too*)\n")
         self.assert_told(r"no function is named gone:", r"no function is named gone_too\*:")
 
+    def test_a_retired_word(self) -> None:
+        self.write("src/base/two.c", "/* a spare part */\nint depot_size(void) { return 1; }\n")
+        self.write("docs/words.md", "Each thread has a depot.\n")
+        self.assert_told(
+            r"^src/base/two.c:2: depot_size has the retired word depot", r"^docs/words.md:1: the word depot is retired"
+        )
+
     def test_a_public_function_without_a_comment(self) -> None:
         self.write("include/tslab/tslab.h", "/* 2 */\nint tslab_a(void);\nint tslab_b(void);\n\nint tslab_c(void);\n")
         self.write("include/tslab/optional.h", "int tslab_optional_a(void);\n")

@@ -4,7 +4,7 @@
 
 #include "heap/counters.h"
 
-enum { TALLIES = 20 };
+enum { MADE = 20 };
 
 static unsigned listed(const struct counters *wanted) {
   unsigned found = 0;
@@ -20,9 +20,9 @@ static bool all_zero(const void *from, size_t bytes) {
 }
 
 static void made_and_listed(void) {
-  struct counters *made[TALLIES];
+  struct counters *made[MADE];
   CHECK_COUNT(listed(&shared_counters), ==, 1);
-  for (unsigned i = 0; i < TALLIES; i++) {
+  for (unsigned i = 0; i < MADE; i++) {
     made[i] = counters_make();
     CHECK(made[i] != NULL && listed(made[i]) == 1);
     CHECK_COUNT((uintptr_t)made[i] % _Alignof(struct counters), ==, 0);
@@ -31,7 +31,8 @@ static void made_and_listed(void) {
     CHECK_COUNT(made[i]->slow_countdown, <=, 1024);
     CHECK_COUNT(made[i]->bump_countdown, >=, 1);
     CHECK_COUNT(made[i]->bump_countdown, <=, 1024);
-    CHECK(all_zero(&made[i]->thread_totals, sizeof made[i]->thread_totals) && all_zero(made[i]->classes, sizeof made[i]->classes));
+    CHECK(all_zero(&made[i]->thread_totals, sizeof made[i]->thread_totals));
+    CHECK(all_zero(made[i]->classes, sizeof made[i]->classes));
     for (unsigned j = 0; j < i; j++) {
       CHECK((uintptr_t)made[i] / CACHE_LINE != (uintptr_t)made[j] / CACHE_LINE || made[i] == &shared_counters);
       CHECK(made[i]->random != made[j]->random);

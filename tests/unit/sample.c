@@ -12,7 +12,7 @@
 #include <math.h>
 #include <pthread.h>
 
-/* EVERY: each sample needs a call that finds its list put into a magazine, so one in a few dozen is the most that
+/* EVERY: each sample needs a call that finds its list detached, so one in a few dozen is the most that
  * balanced traffic can be asked for. */
 enum { SEED = 20251, DRAWS = 2000000, EVERY = 128, SLOTS = 64, SIGMAS = 5 };
 
