@@ -1,6 +1,8 @@
 """An installed copy serves programs built by pkg-config and by CMake, linked or preloaded, wherever it is put.
 
-    install.py BUILD_DIRECTORY SOURCE_DIRECTORY C_COMPILER CXX_COMPILER
+    install.py BUILD_DIRECTORY SOURCE_DIRECTORY [C_COMPILER CXX_COMPILER]
+
+With compilers the source is also built as a part of another project, by them.
 """
 
 import os
@@ -76,10 +78,10 @@ def as_subproject(work: Path, source: Path, compilers: Sequence[str]) -> None:
     """Built within another project, under its build type and with this preset's compilers."""
     names = ("CMAKE_C_COMPILER", "CMAKE_CXX_COMPILER")
     chosen = [f"-D{name}={compiler}" for name, compiler in zip(names, compilers, strict=True)]
-    for how, option in [("FetchContent", "-DSUBDIRECTORY=OFF"), ("add_subdirectory", "-DSUBDIRECTORY=ON")]:
+    for how, option, kind in [("FetchContent", "OFF", "Release"), ("add_subdirectory", "ON", "Debug")]:
         built = work / how
-        command = ["cmake", "-S", SUBPROJECT, "-B", built, f"-DTSLAB_SOURCE={source}", "-DCMAKE_BUILD_TYPE=Release"]
-        run([*command, option, *chosen])
+        command = ["cmake", "-S", SUBPROJECT, "-B", built, f"-DTSLAB_SOURCE={source}", f"-DCMAKE_BUILD_TYPE={kind}"]
+        run([*command, f"-DSUBDIRECTORY={option}", *chosen])
         run(["cmake", "--build", built, "--parallel", "2"])
         expect_programs(how, built)
 
@@ -169,7 +171,8 @@ def main() -> int:
                 names_a_double_free(prefix, work)
             by_cmake(prefix, work)
             refuses_other_versions(prefix, work)
-            as_subproject(work, source, sys.argv[3:5])
+            if sys.argv[3:]:
+                as_subproject(work, source, sys.argv[3:5])
         except Failure as failure:
             print(failure, file=sys.stderr)
             return 1
