@@ -97,22 +97,74 @@ def function(name: str) -> str:
     return found[0]
 
 
-@pytest.mark.parametrize(("command", "words"), [("test", "-q -n 2 tools/tests"), ("soak", "-q -m soak tools/tests")])
-def test_the_lab_s_tests_are_run_and_counted(tmp_path: Path, command: str, words: str) -> None:
-    pytest_ = tmp_path / ".venv/bin/pytest"
-    pytest_.parent.mkdir(parents=True)
-    pytest_.write_text('#!/bin/sh\necho "$@" > words\necho "1 failed, 14 passed, 2 skipped in 3s"\nexit 1\n')
-    pytest_.chmod(0o755)
-    others = "need_test_tools need_lab_tools need_lab build say run_tests"
+SHORT_WORDS, LONG_WORDS = "-q --durations=10 -n 2 tools/tests", "-q -m soak tools/tests"
+OF_THE_LAB = ("sum_up", "start_lab_tests", "finish_lab_tests", "run_long_lab_tests", "count_lab_tests")
+
+
+def bash(place: Path, stubs: str, lines: str, *functions: str) -> subprocess.CompletedProcess[str]:
+    """Runs the lines with these functions of ./dev, and with others that do nothing."""
     script = "\n".join(
         [
             "set -euo pipefail; jobs=1 passed=0 failed=0 skipped=0",
-            *(f"{name}() {{ :; }}" for name in others.split()),
-            *(function(name) for name in ("sum_up", "run_lab_tests", f"cmd_{command}")),
-            f"cmd_{command}",
+            *(f"{name}() {{ :; }}" for name in stubs.split()),
+            *(function(name) for name in functions),
+            lines,
         ]
     )
-    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    return subprocess.run(["bash", "-c", script], cwd=place, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.parametrize(("command", "words"), [("test", SHORT_WORDS), ("soak", LONG_WORDS)])
+def test_the_lab_s_tests_are_run_and_counted(tmp_path: Path, command: str, words: str) -> None:
+    pytest_ = tmp_path / ".venv/bin/pytest"
+    pytest_.parent.mkdir(parents=True)
+    pytest_.write_text(
+        '#!/bin/sh\necho "$@" > words\ngrep SigIgn /proc/self/status > ignored\n'
+        'echo "1 failed, 14 passed, 2 skipped in 3s"\nexit 1\n'
+    )
+    pytest_.chmod(0o755)
+    stubs = "need_test_tools need_lab_tools start_builds await_build say run_tests"
+    done = bash(tmp_path, stubs, f"cmd_{command}", *OF_THE_LAB, f"cmd_{command}")
     assert (tmp_path / "words").read_text() == words + "\n"
+    assert int((tmp_path / "ignored").read_text().split()[1], 16) & 6 == 0, "it cannot be interrupted"
     assert done.stdout.endswith("\n14 passed, 1 failed, 2 skipped\n")
     assert done.returncode == 1
+
+
+BUILDS = ("choose", "start_builds", "build_all", "await_build")
+TWO = 'presets=(release hardened) hardened_tests=(heap); declare -A is_built; die() { echo "died: $1"; exit 1; }\n'
+
+
+def test_builds_go_on_beside_the_tests(tmp_path: Path) -> None:
+    lines = TWO + 'build() { echo "$@" >> built; }\nstart_builds short\nawait_build hardened\nawait_build release\n'
+    done = bash(tmp_path, "say", lines, *BUILDS)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (tmp_path / "built").read_text() == "release\nhardened tslab test_heap\n"
+
+
+def test_a_build_that_fails_is_shown_and_ends_it(tmp_path: Path) -> None:
+    fails = 'build() { echo "$1 is bad" >&2; [ "$1" = release ]; }\n'
+    done = bash(
+        tmp_path,
+        "say",
+        TWO + fails + "start_builds short\nawait_build release\necho tested\nawait_build hardened\n",
+        *BUILDS,
+    )
+    assert (done.returncode, done.stdout) == (1, "tested\ndied: hardened could not be built\n")
+    assert done.stderr == "hardened is bad\n"
+
+
+def test_presets_are_tested_and_counted(tmp_path: Path) -> None:
+    said = """ 1/3 Test  #1: quick ........................   Passed    0.10 sec
+ 2/3 Test  #12: slow ........................   Passed   12.40 sec
+ 3/3 Test  #3: bad .....***Failed    1.00 sec
+
+67% tests passed, 1 tests failed out of 3
+"""
+    (tmp_path / "said").write_text(said)
+    lines = TWO + 'build() { :; }\nctest() { cat said; return 8; }\nfixed_addresses() { "$@"; }\n'
+    lines += "start_builds short\nrun_tests short\nsum_up\n"
+    done = bash(tmp_path, "say", lines, *BUILDS, "run_tests", "slowest", "sum_up")
+    assert (done.returncode, done.stderr) == (1, "")
+    slowest = "slowest: slow 12 s, bad 1 s, quick 0 s\n"
+    assert done.stdout == f"{said}{slowest}" * 2 + "\n4 passed, 2 failed, 0 skipped\n"
