@@ -58,7 +58,7 @@ static void claim_chunk(const struct thread *thread, struct epoch *e, unsigned g
 
 void epoch_cache_drop_claim(struct epoch *e, struct heap *plain) {
   STORE_RACING(e->kept_granules, 0);
-  chunk_cache_drop_epoch(plain, e->arena.index);
+  if (LIKELY(plain->store != NULL)) chunk_cache_drop_epoch(plain, e->arena.index);
 }
 
 bool epoch_cache_may_keep(const struct thread *thread, struct epoch *e) {

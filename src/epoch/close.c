@@ -133,7 +133,7 @@ INLINE struct heap *take_lone(struct epoch *e, uint64_t id, enum ending how, uin
 static bool ends_in_cache(struct epoch *e, struct lock *gate, struct chunk_live *given_up, bool may_give_up) {
   struct heap *heap = lone_heap(e);
   uint64_t handed_out = 0;
-  if (!heap || scope_is_inside(heap)) return false;
+  if (!heap || !current_thread || scope_is_inside(heap)) return false;
   bool drained = is_drained(heap, &handed_out);
   if ((may_give_up ? heap_has_slabs(heap) : !drained) || !epoch_cache_may_keep(current_thread, e)) return false;
   if (!may_give_up && handed_out != heap->before) epoch_cache_learn(e, true);
@@ -143,6 +143,7 @@ static bool ends_in_cache(struct epoch *e, struct lock *gate, struct chunk_live 
   return true;
 }
 
+/* In a fork child a thread without a heap may end what another thread of the parent had begun to end. */
 static void begin_closing(struct epoch *e) {
   epoch_cache_drop_claim(e, current_heap->plain);
   atomic_store_explicit(&e->arena.recycled, 0, memory_order_relaxed);
