@@ -76,6 +76,7 @@ bool front_start(void) {
   lock_take(&start_lock);
   if (!front_has_started()) {
     os_start();
+    ticks_start();
     if (pages_start()) {
       classes_start();
       has_key = pthread_key_create(&key, thread_dies) == 0;

@@ -1,7 +1,6 @@
 /* os: Linux. See os.h for the contracts.                                                            floor: os */
 #include "os/os.h"
 
-#include "os/ticks.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -93,10 +92,7 @@ static bool protect(void *at, size_t length, int protection) {
 
 size_t os_page_size;
 
-void os_start(void) {
-  os_page_size = getauxval(AT_PAGESZ);
-  ticks_start();
-}
+void os_start(void) { os_page_size = getauxval(AT_PAGESZ); }
 
 void *os_reserve(void *hint, size_t length) {
   void *at = map(hint, length, PROT_NONE, 0);

@@ -4,14 +4,13 @@
 #include "base/bits.h"
 #include "os/lock.h"
 #include "os/os.h"
-#include "os/ticks.h"
 
 size_t os_page_size = 4096;
 char *kernel_shared;
 bool kernel_has_barrier = true;
 static size_t file_length;
 
-void os_start(void) { ticks_start(); }
+void os_start(void) {}
 
 void *os_reserve(void *hint, size_t length) {
   (void)hint;

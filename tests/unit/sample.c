@@ -418,6 +418,7 @@ static void kept(void) {
 
 int main(void) {
   os_start();
+  ticks_start();
   buckets();
   draws();
   drawn_here = measure(EVERY);

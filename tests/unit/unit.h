@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 
 #include "os/os.h"
+#include "os/ticks.h"
 #include "slab/classes.h"
 
 /* A sanitizer's shadow is larger than the limits that a test may want to set. */
@@ -30,6 +31,7 @@ static inline bool emulated(void) {
 /* The floors below the heap, without the front. */
 static inline void start_floors(void) {
   os_start();
+  ticks_start();
   CHECK(pages_start());
   classes_start();
 }
