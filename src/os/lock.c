@@ -17,14 +17,25 @@ _Atomic uint32_t *lock_witness = &unwatched;
 void (*lock_on_copy)(void) = nothing;
 void (*lock_on_stall)(void) = nothing;
 
+static uint64_t patience_ends(void) { return os_now_coarse_ns() + LOCK_PATIENCE_MS * UINT64_C(1000000); }
+
+/* Returns false when it is `end`. Signals may end each wait early, and come for ever. */
+static bool wait_until(struct lock *lock, uint64_t end) {
+  return os_wait(&lock->word, 2, LOCK_PATIENCE_MS) && os_now_coarse_ns() < end;
+}
+
 static void wait_for(struct lock *lock) {
   for (int i = 0; i < SPINS; i++) {
     if (atomic_load_explicit(&lock->word, memory_order_relaxed) == 0 && lock_word_try(lock)) return;
     SPIN_HINT();
   }
   if (locks_held > 1) lock_on_stall(); /* perhaps for one that it holds itself */
-  while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0)
-    if (!os_wait(&lock->word, 2, LOCK_PATIENCE_MS)) lock_on_stall();
+  uint64_t end = patience_ends();
+  while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0) {
+    if (wait_until(lock, end)) continue;
+    lock_on_stall();
+    end = patience_ends();
+  }
 }
 
 void lock_abort(void) {
@@ -45,14 +56,17 @@ uint64_t lock_take_slow(struct lock *lock) {
   return waited;
 }
 
+static bool wait_in_time(struct lock *lock) {
+  uint64_t end = patience_ends();
+  while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0)
+    if (!wait_until(lock, end)) return false;
+  return true;
+}
+
 bool lock_take_patiently(struct lock *lock) {
   lock_look();
   lock_hold_begins();
-  bool done = lock_word_try(lock);
-  for (bool waits = true; !done && waits;) {
-    done = atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) == 0;
-    if (!done) waits = os_wait(&lock->word, 2, LOCK_PATIENCE_MS);
-  }
+  bool done = lock_word_try(lock) || wait_in_time(lock);
   if (done) lock_is_taken(lock);
   else lock_hold_ends();
   return done;

@@ -82,8 +82,8 @@ BUGS = [
     Bug("attached_meanwhile", "thread-leaves", "src/epoch/scope.c",
         "bool is_mine = attach_is_valid(heap, thread, e);", "bool is_mine = true;"),
     Bug("lock_sleeps_unseen", "lock", "src/os/lock.c",
-        "while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0)",
-        "while (atomic_exchange_explicit(&lock->word, 1, memory_order_acquire) != 0)"),
+        "while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0) {",
+        "while (atomic_exchange_explicit(&lock->word, 1, memory_order_acquire) != 0) {"),
     Bug("claim_ends_unlocked", "cached-claim", "src/epoch/cache.c",
         "  if (is_kept) plain->store->chunks.cached_seen = 0;\n"
         "  else if (id == plain->store->chunks.cached_seen) chunk_cache_drop_epoch(plain, index);\n"

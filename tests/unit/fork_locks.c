@@ -206,6 +206,38 @@ static void deadlock_ends(void) {
   fork_once();
 }
 
+/* Signals that end a wait do not begin its patience anew. Without the scavenger, whose signals are blocked: it would
+ * end the wait. */
+enum { SIGNAL_EVERY_NS = 20000000 };
+#ifndef sigev_notify_thread_id /* older glibcs do not name it */
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
+
+static void be_interrupted(int signal) { (void)signal; }
+
+static void *allocate_beside_signals(void *unused) {
+  struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGUSR2};
+  const struct itimerspec every = {{0, SIGNAL_EVERY_NS}, {0, SIGNAL_EVERY_NS}};
+  timer_t timer;
+  event.sigev_notify_thread_id = (pid_t)os_thread_id();
+  CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 && timer_settime(timer, 0, &every, NULL) == 0);
+  allocate_while_forking(unused);
+  CHECK(timer_delete(timer) == 0);
+  return unused;
+}
+
+static void deadlock_ends_beside_signals(void) {
+  pthread_t thread;
+  alarm(PATIENCE_S);
+  options.scavenger = false;
+  is_held = 0;
+  CHECK(signal(SIGUSR2, be_interrupted) != SIG_ERR);
+  CHECK(pthread_create(&thread, NULL, allocate_beside_signals, NULL) == 0);
+  while (!is_held) sched_yield();
+  fork_once();
+  CHECK(pthread_join(thread, NULL) == 0);
+}
+
 /* Gets the lock when the fork is done. A child that was born later than that would find it held. */
 static void *wait_for_copy(void *unused) {
   int before = forks;
@@ -307,6 +339,7 @@ int main(void) {
   common_heap_comes_last();
   child_beside_long_end_is_whole();
   if (COMES_LATER) deadlock_ends();
+  if (COMES_LATER) CHECK(in_child(deadlock_ends_beside_signals) == 0);
   if (COMES_LATER) child_of_long_copy_is_whole();
   fork_within_fork();
   ends_with_7(misuse_under_lock);
