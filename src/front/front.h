@@ -67,6 +67,7 @@ HIDDEN bool front_is_ready(void);
 HIDDEN void scavenger_notice(const struct heap *heap);
 HIDDEN void scavenger_notice_malloc(const struct heap *heap); /* may also start it to publish */
 HIDDEN void scavenger_notice_thread(void); /* another thread is about to be made, and no lock of libc's held */
+HIDDEN bool scavenger_is_made_here(void); /* this thread makes the scavenger's just now, not one of the program's */
 HIDDEN void scavenger_notice_start(void); /* a heap that grew before threads could be made may never call again */
 HIDDEN void scavenger_notice_death(const struct heap *heap); /* the lists, too, lie free then */
 

@@ -56,17 +56,50 @@ static COLD bool make_room(void) {
   return front_has_started() && os_address_space_limit() != SIZE_MAX && pages_trim_reservation() != 0;
 }
 
+/* While a program of one thread is in fork, where signals wait: which were blocked before. NULL: it is not. */
+static const sigset_t *_Atomic before_lone_fork;
+static pthread_t lone_thread; /* written before that */
+static _Atomic bool has_made_threads;
+
+static bool has_threads(void) {
+  return atomic_load_explicit(&has_made_threads, memory_order_relaxed) ||
+         atomic_load_explicit(&live_heaps, memory_order_relaxed) > 1; /* libc makes threads by other names, too */
+}
+
 static int create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
   create_function *next = NEXT(next_create, "pthread_create");
   int error = next(thread, attributes, start, argument);
   return UNLIKELY(error == EAGAIN) && make_room() ? next(thread, attributes, start, argument) : error;
 }
 
-SHOWN int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
-  if (front_has_started()) scavenger_notice_thread();
-  if (LIKELY(!is_in_scope())) return create(thread, attributes, start, argument);
-  bool entered = enter_default();
+/* A handler of fork may start a thread, which inherits the caller's signals: these are as they were before the fork,
+ * unless the handler blocked all of them for the thread's sake. */
+static COLD int create_in_fork(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
+                               void *argument, const sigset_t *signals) {
+  sigset_t here;
+  pthread_sigmask(SIG_SETMASK, NULL, &here);
+  if (sigismember(&here, SIGSEGV) != sigismember(signals, SIGSEGV)) return create(thread, attributes, start, argument);
+  pthread_sigmask(SIG_SETMASK, signals, NULL);
   int error = create(thread, attributes, start, argument);
+  pthread_sigmask(SIG_SETMASK, &here, NULL);
+  return error;
+}
+
+static int create_for_program(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
+                              void *argument) {
+  atomic_store_explicit(&has_made_threads, true, memory_order_relaxed);
+  const sigset_t *signals = atomic_load_explicit(&before_lone_fork, memory_order_relaxed);
+  bool is_in_fork = UNLIKELY(signals != NULL) && pthread_equal(lone_thread, pthread_self());
+  return is_in_fork ? create_in_fork(thread, attributes, start, argument, signals)
+                    : create(thread, attributes, start, argument);
+}
+
+SHOWN int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
+  if (UNLIKELY(scavenger_is_made_here())) return create(thread, attributes, start, argument);
+  if (front_has_started()) scavenger_notice_thread();
+  if (LIKELY(!is_in_scope())) return create_for_program(thread, attributes, start, argument);
+  bool entered = enter_default();
+  int error = create_for_program(thread, attributes, start, argument);
   leave_default(entered);
   return error;
 }
@@ -88,13 +121,20 @@ SHOWN void *dlopen(const char *file, int mode) {
   return library;
 }
 
-/* A signal handler may call fork. In a process of several threads glibc takes a lock of its own in fork, which a
- * handler that interrupts fork would wait for, and this library has a thread. So signals wait until fork is done. */
+/* A signal handler may call fork. In a process of several threads glibc takes locks of its own in fork, which a fork in
+ * a handler that interrupted the first would wait for, and this library has a thread. So in a program of one thread
+ * signals wait until fork is done. A program of several gets libc's own fork, for one of its threads may wait for a
+ * handler in this one: a collector that stops threads by signals, whose lock a handler of fork wants. */
 SHOWN pid_t fork(void) {
   fork_function *next = NEXT(next_fork, "fork");
+  if (has_threads()) return next();
   sigset_t before = os_block_signals();
+  const sigset_t *outer = atomic_load_explicit(&before_lone_fork, memory_order_relaxed); /* a fault's handler forks */
+  lone_thread = pthread_self();
+  atomic_store_explicit(&before_lone_fork, &before, memory_order_relaxed);
   pid_t child = next();
   int kept = errno;
+  atomic_store_explicit(&before_lone_fork, outer, memory_order_relaxed);
   os_restore_signals(&before);
   errno = kept;
   return child;

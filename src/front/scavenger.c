@@ -58,6 +58,7 @@
 enum state { UNBORN, STARTING, BUSY, ASKED, ASLEEP, LEAVING, IMPOSSIBLE };
 static _Atomic uint32_t state;
 static pthread_t scavenger; /* written while STARTING */
+static _Atomic uint32_t maker; /* the id of the thread that is making it; 0: none */
 static bool is_left_alone;  /* the scavenger's: it leaves by itself */
 static uint64_t tick = 1;
 static bool visited; /* a thread came by a slow path since the last tick */
@@ -309,11 +310,18 @@ static bool create_thread(void) {
   struct counters *counters = counters_here(); /* a slow call is under way, and making a thread calls malloc, too */
   uint32_t stages = counters->stages;
   uint64_t waited = counters->waited;
+  atomic_store_explicit(&maker, os_thread_id(), memory_order_relaxed);
   bool done = pthread_create(&scavenger, &attributes, run, NULL) == 0;
+  atomic_store_explicit(&maker, 0, memory_order_relaxed);
   counters->stages = stages;
   counters->waited = waited;
   pthread_attr_destroy(&attributes);
   return done;
+}
+
+bool scavenger_is_made_here(void) {
+  uint32_t by = atomic_load_explicit(&maker, memory_order_relaxed);
+  return UNLIKELY(by != 0) && by == os_thread_id();
 }
 
 /* A process that does little comes by here, too, so nothing else is touched. */
@@ -515,6 +523,7 @@ void scavenger_stop(void) {
 
 void scavenger_after_fork_child(void) {
   lock_reset(&round_lock);
+  atomic_store_explicit(&maker, 0, memory_order_relaxed);
   atomic_store(&due, 0);
   atomic_store(&state, UNBORN);
   atomic_store(&inherited, heap_bytes());
