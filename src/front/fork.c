@@ -366,6 +366,7 @@ static void after_fork_child(void) {
   reset_streams();
   repair_once(os_thread_id(), true);
   if (!atomic_load_explicit(&is_repaired, memory_order_relaxed)) repair_by_locks(true);
+  scavenger_may_start();
 }
 
 void fork_start(void) {

@@ -77,7 +77,11 @@ HIDDEN void scavenger_stop(void);
 HIDDEN void front_keep_no_heap(void); /* by the scavenger's thread: what it allocates from now on ends with the call */
 /* The kernel's letter for a thread of this process; 0: it says nothing. Of one that has ended also its wait status. */
 HIDDEN char thread_state(uint32_t thread, int *ended_with);
+
+/* After the first, a child in which libc may hold the lock of its threads' stacks, of a thread that is not there, makes
+ * no scavenger. It does after the second: libc's fork, whose handler calls it, released that lock. */
 HIDDEN void scavenger_after_fork_child(void);
+HIDDEN void scavenger_may_start(void);
 
 /* ---- fork; fork.c ------------------------------------------------------------------------------------------------ */
 HIDDEN void fork_start(void); /* once, by the library's constructor: children are right from then on */

@@ -436,8 +436,10 @@ static COLD void start_or_wake(uint32_t seen) {
  * there is much to free. */
 #if defined(__GLIBC__)
 static bool may_be_under_stack_lock(void) { return !__libc_single_threaded; }
+static bool may_find_lock_held(void) { return !__libc_single_threaded; }
 #else
 static bool may_be_under_stack_lock(void) { return false; }
+static bool may_find_lock_held(void) { return true; }
 #endif
 
 static bool holds_much(void) {
@@ -525,8 +527,15 @@ void scavenger_after_fork_child(void) {
   lock_reset(&round_lock);
   atomic_store_explicit(&maker, 0, memory_order_relaxed);
   atomic_store(&due, 0);
-  atomic_store(&state, UNBORN);
+  atomic_store(&try_again_ns, 0);
+  atomic_store(&state, may_find_lock_held() ? IMPOSSIBLE : UNBORN);
   atomic_store(&inherited, heap_bytes());
+}
+
+void scavenger_may_start(void) {
+  uint32_t impossible = IMPOSSIBLE;
+  atomic_store(&due, 0);
+  atomic_compare_exchange_strong(&state, &impossible, UNBORN);
 }
 
 /* Under round_lock. */
