@@ -1,6 +1,7 @@
 /* collect: the statistics, put together when they are read; see collect.h.                          floor: front */
 #include "front/collect.h"
 
+#include "epoch/status.h"
 #include "epoch/handle.h"
 #include "epoch/cache.h"
 #include "front/front.h"
@@ -452,7 +453,7 @@ static void add_epoch(tslab_label_stats *to, const struct epoch *e) {
     to->diverted += atomic_load_explicit(&e->diverted, memory_order_relaxed);
     return;
   }
-  if (tslab_epoch_info(id, &status) != 0) return;
+  if (status_read(id, &status) != 0) return;
   to->allocations += status.allocations;
   to->live_blocks += status.live_blocks;
   to->live_bytes += status.live_bytes;
@@ -539,7 +540,7 @@ static bool is_in(const struct choice *c, uint32_t index) {
 
 static size_t add_status(tslab_epoch_status *row, uint32_t index) {
   uint64_t id = epoch_id(epoch_at(index));
-  return id != 0 && tslab_epoch_info(id, row) == 0;
+  return id != 0 && status_read(id, row) == 0;
 }
 
 size_t collect_epochs(void *rows, size_t most) {
@@ -628,4 +629,38 @@ size_t collect_samples(void *rows, size_t most) {
   for (size_t i = 0; i < count; i++)
     if (row[i].label == LABEL_OTHERS) row[i].label = labels_made(); /* the row after the others */
   return count;
+}
+
+/* What the other epochs hold is not its. */
+static void subtract(const tslab_epoch_status *other, tslab_epoch_status *status) {
+  status->live_blocks -= other->live_blocks;
+  status->live_bytes -= other->live_bytes;
+  status->slabs -= other->slabs;
+  status->committed_bytes -= other->committed_bytes;
+}
+
+static void default_epoch(tslab_epoch_status *out) {
+  tslab_stats_global s;
+  collect_global(&s);
+  *out = (tslab_epoch_status){
+      .state = TSLAB_EPOCH_OPEN,
+      .threads_inside = s.threads,
+      .live_blocks = s.live_blocks,
+      .live_bytes = s.live_bytes,
+      .slabs = s.slabs_born - s.slabs_retired + s.large_live_blocks,
+      .committed_bytes = s.in_use_bytes,
+      .label = "default",
+  };
+  for (uint32_t i = 1; i <= arenas_made(); i++) {
+    tslab_epoch_status other;
+    uint64_t id = epoch_id(epoch_at(i));
+    if (id != 0 && status_read(id, &other) == 0) subtract(&other, out);
+  }
+  out->charged_bytes = out->committed_bytes;
+}
+
+int collect_epoch(uint64_t id, tslab_epoch_status *out) {
+  if (id != 0) return status_read(id, out);
+  default_epoch(out);
+  return 0;
 }

@@ -6,6 +6,7 @@
 #include "epoch/scope.h"
 #include "epoch/cache.h"
 #include "epoch/status.h"
+#include "front/collect.h"
 #include "front/scope_misuse.h"
 #include <errno.h>
 #include <string.h>
@@ -240,32 +241,6 @@ void *front_malloc_in(uint32_t index, size_t size) {
   return tslab_epoch_malloc(0, size);
 }
 
-/* Whether the call may be served by epoch 0. */
-static bool divert(void) {
-  struct epoch *e = (struct epoch *)(void *)current_heap->arena;
-  if (current_thread->visiting) return false;
-  atomic_fetch_add_explicit(&e->diverted, 1, memory_order_relaxed);
-  return true;
-}
-
-void *front_malloc_fallback(size_t size) {
-  struct timing timing;
-  if (!divert()) return NULL;
-  sample_begin_path(&timing);
-  void *block = tslab_epoch_malloc(0, size);
-  sample_end_path(&timing, PATH_DIVERTED);
-  return block;
-}
-
-void *front_aligned_fallback(size_t alignment, size_t size) {
-  struct timing timing;
-  if (!divert()) return NULL;
-  sample_begin_path(&timing);
-  void *block = tslab_epoch_aligned_alloc(0, alignment, size);
-  sample_end_path(&timing, PATH_DIVERTED);
-  return block;
-}
-
 /* ---- ending ------------------------------------------------------------------------------------------------------ */
 
 static int prepare_report(tslab_epoch id, tslab_epoch_report *out) {
@@ -312,11 +287,7 @@ int tslab_epoch_reset(tslab_epoch epoch, tslab_epoch_report *out) {
 int tslab_epoch_info(tslab_epoch epoch, tslab_epoch_status *out) {
   if (!out) return EINVAL;
   memset(out, 0, sizeof *out);
-  if (epoch == 0) {
-    stats_of_default_epoch(out);
-    return 0;
-  }
-  return status_read(epoch, out);
+  return collect_epoch(epoch, out);
 }
 
 int tslab_epoch_each(int (*visit)(const tslab_epoch_status *, void *), void *arg) {

@@ -101,15 +101,8 @@ static void look_whether_held(struct lock *lock) {
 
 /* ---- the child --------------------------------------------------------------------------------------------------- */
 
-static uint32_t process; /* whose memory this is */
-
-bool fork_is_visitor(void) {
-  uint32_t here = os_process_id();
-  return here != process && (int32_t)here > 0; /* a filter may refuse to tell */
-}
-
 static void begin_anew(void) {
-  process = os_process_id();
+  process_is_this();
   locks_held = 0; /* every lock was reset */
   atomic_store_explicit(&bare_waiters, 0, memory_order_relaxed);
   atomic_store_explicit(&hold, NOT_HELD, memory_order_relaxed);
@@ -286,23 +279,6 @@ static void end_hold(unsigned held_before) {
   locks_held = held_before;
 }
 
-/* The letter follows the thread's name in parentheses; the status of a thread that has ended is the last number. */
-char thread_state(uint32_t thread, int *ended_with) {
-  char name[40], text[1024];
-  log_format(name, sizeof name, "/proc/self/task/%u/stat", thread);
-  int file = os_open(name);
-  if (file < 0) return 0;
-  size_t length = os_read_at(file, text, sizeof text - 1, 0);
-  os_close(file);
-  text[length] = 0;
-  const char *end = strrchr(text, ')');
-  const char *last = strrchr(text, ' ');
-  if (!end || end[1] != ' ') return 0;
-  *ended_with = 0;
-  for (last++; *last >= '0' && *last <= '9'; last++) *ended_with = *ended_with * 10 + (*last - '0');
-  return end[2];
-}
-
 /* Returns true if the kernel says that this thread is in a sleep that a signal would end, or says nothing. */
 static bool is_asleep(uint32_t thread) {
   int unused;
@@ -370,7 +346,7 @@ static void after_fork_child(void) {
 }
 
 void fork_start(void) {
-  process = os_process_id();
+  process_is_this();
   _Atomic uint32_t *witness = os_fork_witness();
   if (witness) lock_witness = witness;
   lock_on_copy = repair_unseen;

@@ -166,7 +166,7 @@ static int set_limit(pid_t process, resource what, const struct rlimit *limit, s
 
 static void notice_limit(resource what, const struct rlimit *limit) {
   if (what != RLIMIT_AS || !limit || limit->rlim_cur == RLIM_INFINITY) return;
-  if (front_has_started() && !fork_is_visitor()) pages_trim_reservation();
+  if (front_has_started() && !process_is_visitor()) pages_trim_reservation();
 }
 
 SHOWN int setrlimit(resource what, const struct rlimit *limit) {

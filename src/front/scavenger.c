@@ -277,6 +277,7 @@ static void wait_for_tick(void) {
 static void *run(void *unused) {
   while (atomic_load(&state) == STARTING) os_rest();
   front_keep_no_heap(); /* or the program's last heap would not be the process's last */
+  if (atomic_load_explicit(&live_heaps, memory_order_relaxed) == 0) scavenger_stop(); /* it was */
   for (int idle = 0; atomic_load(&state) != LEAVING;) {
     wait_for_tick();
     bool freed = tick_once() != 0, seen = publish();
@@ -422,7 +423,7 @@ static COLD void start_or_wake(uint32_t seen) {
   int kept = errno;
   if (seen == ASLEEP) {
     if (atomic_compare_exchange_strong(&state, &seen, BUSY)) os_wake(&state, 1);
-  } else if (seen == UNBORN && !fork_is_visitor()) {
+  } else if (seen == UNBORN && !process_is_visitor()) {
     start(seen);
   } else if (seen == IMPOSSIBLE) {
     do_without();

@@ -83,34 +83,8 @@ int tslab_stats_thread(tslab_thread_stats *out, size_t struct_size) {
 int tslab_stats_epoch(tslab_epoch epoch, tslab_epoch_status *out, size_t struct_size) {
   tslab_epoch_status row;
   if (!out || struct_size == 0 || struct_size % 64 != 0) return EINVAL;
-  int error = tslab_epoch_info(epoch, &row);
+  int error = collect_epoch(epoch, &row);
   return error ? error : hand_out(out, struct_size, &row, sizeof row);
-}
-
-/* What the other epochs hold is not its. */
-static int subtract(const tslab_epoch_status *other, void *from) {
-  tslab_epoch_status *status = from;
-  status->live_blocks -= other->live_blocks;
-  status->live_bytes -= other->live_bytes;
-  status->slabs -= other->slabs;
-  status->committed_bytes -= other->committed_bytes;
-  return 0;
-}
-
-void stats_of_default_epoch(tslab_epoch_status *out) {
-  tslab_stats_global s;
-  collect_global(&s);
-  *out = (tslab_epoch_status){
-      .state = TSLAB_EPOCH_OPEN,
-      .threads_inside = s.threads,
-      .live_blocks = s.live_blocks,
-      .live_bytes = s.live_bytes,
-      .slabs = s.slabs_born - s.slabs_retired + s.large_live_blocks,
-      .committed_bytes = s.in_use_bytes,
-      .label = "default",
-  };
-  tslab_epoch_each(subtract, out);
-  out->charged_bytes = out->committed_bytes;
 }
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */

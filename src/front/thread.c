@@ -1,4 +1,4 @@
-/* thread: a thread's birth and death here, the process's start and end.                             floor: front
+/* thread: when a thread gets a heap and gives it up; the process's start and end.                   floor: front
  *
  * A thread gets its heap at its first malloc or at its FREES_BEFORE_BIRTH-th free, both of which take a slow path in a
  * thread without one, and gives it up in the destructor of a pthread key. Destructors of other keys may run later, and
@@ -9,24 +9,13 @@
 #include "front/front.h"
 
 #include "base/options.h"
-#include "epoch/handle.h"
 #include "front/publish.h"
 #include "front/scope_misuse.h"
 #include "os/os.h"
 #include "os/ticks.h"
 #include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <unistd.h>
-
-struct lock start_lock;
-static _Atomic bool started, ready;
-static pthread_key_t key;
-static bool has_key;
-
-bool front_has_started(void) { return atomic_load_explicit(&started, memory_order_acquire); }
-
-bool front_is_ready(void) { return atomic_load_explicit(&ready, memory_order_relaxed); }
 
 /* A thread whose only free is that of its argument is not worth a heap. A consumer, which goes on freeing, is: without
  * a heap each of its frees is an atomic operation on a slab that other threads use. */
@@ -35,11 +24,7 @@ bool front_is_ready(void) { return atomic_load_explicit(&ready, memory_order_rel
 /* The last heap of the process ends here, and the scavenger with it: that may be the heap of one malloc in a
  * destructor, for while it lives, no other thread's heap is the last. */
 static void end_heap(struct heap *heap) {
-  thread_release(current_thread);
-  current_heap = &empty_heap;
-  current_thread = NULL;
-  heap_leave(heap);
-  heap_release(heap);
+  birth_end_heap(heap);
   if (atomic_load_explicit(&live_heaps, memory_order_relaxed) == 0) scavenger_stop();
 }
 
@@ -49,16 +34,8 @@ void front_end_call(void) {
 
 void front_end_epoch_call(void) {
   if (thread_heap_state != HEAP_REVIVED || !current_thread || scope_is_in_any(current_thread)) return;
-  if (has_key) pthread_setspecific(key, NULL);
+  birth_drop_key();
   thread_heap_state = HEAP_ENDED;
-  end_heap(current_thread->plain);
-}
-
-/* A library that stands in for pthread_create may have allocated in the thread already. */
-void front_keep_no_heap(void) {
-  thread_heap_state = HEAP_ENDED;
-  if (!current_thread) return;
-  if (has_key) pthread_setspecific(key, NULL);
   end_heap(current_thread->plain);
 }
 
@@ -70,59 +47,15 @@ static void thread_dies(void *heap) {
   end_heap(heap);
 }
 
-/* The first malloc of the process, perhaps from the dynamic loader: no libc function that may allocate. */
-bool front_start(void) {
-  if (LIKELY(front_has_started())) return true;
-  lock_take(&start_lock);
-  if (!front_has_started()) {
-    os_start();
-    ticks_start();
-    if (pages_start()) {
-      classes_start();
-      has_key = pthread_key_create(&key, thread_dies) == 0;
-      atomic_store_explicit(&started, true, memory_order_release);
-    }
-  }
-  lock_release(&start_lock);
-  return front_has_started();
-}
-
-/* A heap that no destructor ends would stay for ever, and so would the scavenger. */
-static COLD void expect_no_end(void) {
-  if (thread_heap_state == HEAP_IS_KEPT) thread_heap_state = HEAP_ENDED;
-}
-
-static struct heap *be_born(void) {
-  struct heap *heap = heap_acquire();
-  if (!heap) return NULL;
-  struct thread *thread = thread_acquire(heap);
-  if (!thread) {
-    heap_release(heap);
-    return NULL;
-  }
-  heap->thread = thread;
-  current_heap = heap; /* before setspecific, which may allocate */
-  bool is_kept = has_key && thread_heap_state != HEAP_ENDED;
-  bool will_end = !is_kept || pthread_setspecific(key, heap) == 0;
-  current_thread = thread; /* after it, for front_is_giving_birth */
-  if (LIKELY(will_end)) return heap;
-  end_heap(heap); /* without memory; nobody would end it later */
-  return NULL;
-}
-
-bool front_heap_will_end(void) { return has_key && current_thread; }
-
-bool front_is_giving_birth(void) { return current_heap != &empty_heap && !current_thread; }
-
 struct heap *front_heap_to_free(void) {
   if (current_heap != &empty_heap) return current_heap; /* setspecific came here */
-  if (UNLIKELY(!has_key)) expect_no_end();
+  birth_expect_no_end();
   if (thread_heap_state != HEAP_IS_KEPT) return &empty_heap;
   if (thread_frees_unborn < FREES_BEFORE_BIRTH - 1) {
     thread_frees_unborn++;
     return &empty_heap;
   }
-  struct heap *heap = be_born();
+  struct heap *heap = birth_give_heap();
   return heap ? heap : &empty_heap;
 }
 
@@ -130,18 +63,24 @@ struct heap *front_heap(void) {
   struct heap *heap = current_heap;
   if (LIKELY(heap != &empty_heap)) return heap;
   if (!front_start()) return NULL;
-  if (UNLIKELY(!has_key)) expect_no_end();
-  heap = be_born();
+  birth_make_key(thread_dies);
+  birth_expect_no_end();
+  heap = birth_give_heap();
   if (LIKELY(heap != NULL)) return heap;
   front_reclaim(GRANULE); /* what others keep free may be all that is missing */
-  return be_born();
+  return birth_give_heap();
 }
 
 struct heap *front_heap_to_keep(void) {
-  if (front_start() && UNLIKELY(!has_key)) expect_no_end();
+  if (front_start()) {
+    birth_make_key(thread_dies);
+    birth_expect_no_end();
+  }
   if (thread_heap_state == HEAP_ENDED) thread_heap_state = HEAP_REVIVED;
   return front_heap();
 }
+
+/* ---- the start and the end of the process -------------------------------------------------------------------------- */
 
 /* The process's, as a constructor finds it. glibc hands it to each, to ours before it knows of it itself; musl hands
  * nothing to constructors, but has set environ before the first. */
@@ -167,7 +106,7 @@ __attribute__((constructor(101))) static void process_starts(int count, char **a
   start_if_needed();
   fork_start();
   ticks_compare_at_start();
-  atomic_store_explicit(&ready, true, memory_order_relaxed);
+  front_set_ready();
   scavenger_notice_start();
   errno = kept;
 }

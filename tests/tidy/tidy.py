@@ -27,10 +27,6 @@ KNOWN_CIRCLES = [
         *("heap/misuse", "heap/heap", "heap/sample"),
     },
     {"epoch/close", "epoch/epoch", "epoch/handle", "epoch/scope", "epoch/cache", "epoch/status", "epoch/tree"},
-    {
-        *("front/api", "front/epochs", "front/fork", "front/collect", "front/json", "front/publish"),
-        *("front/scavenger", "front/stats", "front/tables", "front/thread"),
-    },
 ]
 
 
