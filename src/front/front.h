@@ -59,7 +59,7 @@ HIDDEN struct heap *birth_give_heap(void); /* to this thread, which has none; NU
 HIDDEN void birth_end_heap(struct heap *heap); /* of this thread */
 HIDDEN void birth_drop_key(void); /* this thread's heap ends before the thread does */
 /* Without a key a heap would stay for ever, and so would the scavenger: from now on it ends with the call. */
-HIDDEN COLD void birth_expect_no_end(void);
+HIDDEN void birth_expect_no_end(void);
 
 /* Returns true while this thread's birth is under way. A free may have caused it, under a lock of libc's. */
 HIDDEN bool front_is_giving_birth(void);

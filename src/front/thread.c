@@ -80,7 +80,7 @@ struct heap *front_heap_to_keep(void) {
   return front_heap();
 }
 
-/* ---- the start and the end of the process -------------------------------------------------------------------------- */
+/* ---- the start and the end of the process ------------------------------------------------------------------------ */
 
 /* The process's, as a constructor finds it. glibc hands it to each, to ours before it knows of it itself; musl hands
  * nothing to constructors, but has set environ before the first. */

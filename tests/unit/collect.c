@@ -186,8 +186,8 @@ static void *free_what_comes(void *argument) {
 }
 
 static bool cas_failed(void) {
-  return has_moved(TABLE_CLASS, "bitmap_alloc_cas_retries") && has_moved(TABLE_CLASS, "bitmap_free_cas_retries") &&
-         has_moved(TABLE_LABEL, "bitmap_alloc_cas_retries") && has_moved(TABLE_LABEL, "bitmap_free_cas_retries");
+  return has_moved(TABLE_CLASS, "slab_take_cas_retries") && has_moved(TABLE_CLASS, "slab_push_cas_retries") &&
+         has_moved(TABLE_LABEL, "slab_take_cas_retries") && has_moved(TABLE_LABEL, "slab_push_cas_retries");
 }
 
 /* One thread takes from slabs what two others push to them, block by block: so large that no list or batch keeps any.
@@ -292,7 +292,7 @@ static void adopt_in_vain(void) {
 }
 
 static void adoptions(void) {
-  for (int try = 0; try < TRIES && !has_moved(TABLE_CLASS, "current_partial_cas_failures"); try++) adopt_in_vain();
+  for (int try = 0; try < TRIES && !has_moved(TABLE_CLASS, "slab_adopt_failures"); try++) adopt_in_vain();
 }
 
 static void epochs(void) {
