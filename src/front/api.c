@@ -320,10 +320,6 @@ HOT static NOINLINE void free_named(void *p) {
   uint32_t index = pages.runs[granule].epoch;
   const struct named *named = scope_named(thread, index);
   FORGET(named); /* or its index would be kept beside it */
-  if (UNLIKELY(named->slot != index) && index == SPLIT_EPOCH) {
-    index = quarter_of(p)->epoch;
-    named = scope_named(thread, index);
-  }
   if (UNLIKELY(named->slot != index)) {
     free_looking(p);
     return;

@@ -9,6 +9,8 @@
 
 static size_t used_of(const struct bump *bump) { return (size_t)(bump->at - chunk_start(bump->chunk)); }
 
+static char *end_of(const struct bump *bump) { return bump->start + bump->bytes - CHUNK_UNIT; }
+
 /* Release, for who finds that it has none and looks how much room it has. */
 static void set_heap(struct run *chunk, struct heap *heap) {
   atomic_store_explicit(&chunk->heap, heap, memory_order_release);
@@ -17,7 +19,7 @@ static void set_heap(struct run *chunk, struct heap *heap) {
 /* Where blocks end: the chunk's end, or, when one is to be a sample, somewhere in the next `within` bytes: any of those
  * that are likely to be used is as likely to be in it. */
 static void set_end(struct bump *bump, const struct counters *counters, uint32_t within) {
-  char *end = bump->start + chunk_capacity(bump->chunk);
+  char *end = end_of(bump);
   bump->armed = options.sample && counters->bump_countdown <= 0;
   if (UNLIKELY(bump->armed)) {
     size_t most = min_size(sample_below(within), (size_t)(end - bump->at));
@@ -31,7 +33,7 @@ static void disarm(struct bump *bump) {
   char *armed = __atomic_load_n(&bump->end, __ATOMIC_RELAXED);
   bump->armed = false;
   if (armed)
-    __atomic_compare_exchange_n(&bump->end, &armed, bump->start + chunk_capacity(bump->chunk), false, __ATOMIC_RELAXED,
+    __atomic_compare_exchange_n(&bump->end, &armed, end_of(bump), false, __ATOMIC_RELAXED,
                                 __ATOMIC_RELAXED);
 }
 
@@ -42,6 +44,7 @@ static void make_current(struct heap *heap, struct run *chunk, size_t used) {
   bump->starts = (uintptr_t)chunk_starts(chunk) - words * sizeof(struct chunk_starts);
   bump->freed = (uintptr_t)chunk_freed(chunk) - words * sizeof(struct chunk_freed);
   bump->start = chunk_start(chunk);
+  bump->bytes = (uint32_t)run_bytes(chunk);
   bump->at = chunk_start(chunk) + used;
   set_end(bump, heap->counters, heap->counters->bump_used);
 }
@@ -50,6 +53,7 @@ static void stop(struct bump *bump) {
   bump->armed = false;
   STORE_RACING(bump->chunk, NULL);
   bump->start = bump->at = NULL;
+  bump->bytes = 0;
   __atomic_store_n(&bump->end, NULL, __ATOMIC_RELAXED);
 }
 
@@ -105,7 +109,7 @@ void bump_empty(struct heap *heap) {
 void bump_retire(struct run *chunk) {
   set_heap(chunk, NULL);
   chunk_clear_starts(chunk_starts(chunk), chunk->size);
-  chunk_clear_freed(chunk_freed(chunk), chunk->size);
+  if (!chunk_is_full_of_live(chunk)) chunk_clear_freed(chunk_freed(chunk), chunk->size);
   chunk->was = CHUNK_WAS;
 }
 
@@ -239,7 +243,9 @@ static struct run *take_charged(struct heap *heap, size_t size) {
 static bool new_chunk(struct heap *heap, size_t size) {
   struct arena *arena = heap->arena;
   counters_stage(heap->counters, PATH_SLAB); /* if it is not more */
-  if (atomic_load_explicit(&arena->own, memory_order_relaxed) != 0 && continue_one(heap, size)) return true;
+  /* One that fills quarter after quarter does not look at the lines of each again. */
+  bool may_be_left = atomic_load_explicit(&arena->own, memory_order_relaxed) != 0 && heap->bump.quarters == 0;
+  if (may_be_left && continue_one(heap, size)) return true;
   struct run *chunk = arena_take_ready(arena, RUN_CHUNK);
   if (chunk) chunk_begin(chunk_starts(chunk));
   else chunk = take_charged(heap, size);
@@ -440,7 +446,7 @@ void bump_leave(struct heap *heap, bool to_continue) {
   struct run *current = bump->chunk;
   /* Full, so that nobody continues it: said before it is sealed, for then whoever frees its last block releases it. */
   if (current && !to_continue) {
-    bump->at = bump->start + chunk_capacity(bump->chunk);
+    bump->at = end_of(bump);
     STORE_RACING(current->class, CHUNK_HAS_GAPS);
   }
   bool drained = current && seal(heap);

@@ -92,7 +92,7 @@ HIDDEN void bump_leave(struct heap *heap, bool to_continue);
 INLINE bool bump_is_all(const struct heap *heap) {
   size_t own = atomic_load_explicit(&heap->arena->own, memory_order_acquire); /* pairs with discharge */
   size_t slabs = (size_t)atomic_load_explicit(&heap->slab_granules, memory_order_relaxed) << GRANULE_SHIFT;
-  return own == slabs + (heap->bump.chunk ? run_bytes(heap->bump.chunk) : 0);
+  return own == slabs + heap->bump.bytes;
 }
 
 HIDDEN bool bump_has_live(const struct heap *heap); /* in the current chunk */

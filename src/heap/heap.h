@@ -240,6 +240,7 @@ struct heap {
     bool off;                    /* turned to slabs */
     bool armed;                  /* `end` is where the next block would start, for that one to be sampled */
     uint8_t quarters;            /* chunks of a quarter that it filled, while it has not reused its memory */
+    uint32_t bytes;              /* of the current chunk; 0: none */
     uint64_t sealed;             /* blocks handed out in chunks that this heap filled or left */
   } bump ALIGNED(CACHE_LINE);
   _Atomic uint32_t entered;   /* how often the thread is inside the epoch: epoch/scope.h */

@@ -98,9 +98,7 @@ struct chunk_live chunk_live(const struct run *run) { return chunk_live_of_first
 /* What an epoch that never frees is full of costs one look. */
 struct chunk_live chunk_live_of_first(const struct run *run, unsigned most) {
   struct chunk_live live = {0, 0};
-  uint16_t blocks = LOAD_RACING(run->capacity);
-  if (atomic_load_explicit(&run->word, memory_order_acquire) == CHUNK_SEALED + blocks && !LOAD_RACING(run->class))
-    return (struct chunk_live){blocks, LOAD_RACING(run->size)};
+  if (chunk_is_full_of_live(run)) return (struct chunk_live){LOAD_RACING(run->capacity), LOAD_RACING(run->size)};
   if (LOAD_RACING(run->class)) most = UINT_MAX; /* a gap before an aligned block starts like a block */
   for (size_t at = 0, next; most-- > 0 && (next = next_start(run, at + CHUNK_UNIT)) != run_bytes(run); at = next)
     if (!is_freed(run, at)) count_one(NULL, next - at, &live);

@@ -80,6 +80,12 @@ HIDDEN bool chunk_mark_freed(struct run *run, const void *p);
 /* The next block will start at `to` and not at `from`: what lies between is as if freed. By the heap's thread. */
 HIDDEN void chunk_skip(struct run *run, const char *from, const char *to);
 
+/* Returns true for a sealed chunk no block of which was freed: its freed bits are 0. */
+INLINE bool chunk_is_full_of_live(const struct run *run) {
+  return atomic_load_explicit(&run->word, memory_order_acquire) == CHUNK_SEALED + LOAD_RACING(run->capacity) &&
+         !LOAD_RACING(run->class);
+}
+
 /* Live blocks and their bytes. */
 struct chunk_live {
   uint64_t blocks, bytes;

@@ -151,13 +151,13 @@ static void flush_quarters(struct returning *r) {
     else dirty |= piece;
     left &= ~piece;
   }
-  if (r->quarters) quarters_give(r->split, r->quarters, dirty);
+  quarters_give(r->split, r->quarters, dirty);
   r->quarters = 0;
 }
 
 static void keep_quarter(struct returning *r, const struct run *quarter) {
   size_t granule = quarter_granule(quarter);
-  if (r->split != granule) flush_quarters(r);
+  if (r->quarters && r->split != granule) flush_quarters(r);
   r->split = granule;
   r->quarters |= 1u << quarter_number(quarter);
 }
@@ -176,7 +176,7 @@ static void flush_run(struct returning *r) {
 
 void returning_flush(struct returning *r) {
   flush_run(r);
-  flush_quarters(r);
+  if (r->quarters) flush_quarters(r);
 }
 
 void returning_keep(struct returning *r, struct run *run) {
