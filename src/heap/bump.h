@@ -3,11 +3,11 @@
  * A heap of an epoch puts blocks of up to BUMP_MOST bytes one after the other into chunks (slab/chunk.h), so that a
  * request touches few pages and its end is O(1) for each chunk. Its lists stay empty meanwhile, and malloc and free
  * are the same instructions as ever: malloc finds an empty list, free no owner, and both come here.
- * A thread that has many epochs open gives each of them chunks of a quarter (slab/quarter.h), until four of them are
- * full: what lies in the chunks that such epochs began is then less than what they use.
- * When a chunk is full, or four of a quarter, and over a quarter of the epoch's blocks are free, the heap turns to
- * slabs. So it does when no epoch of the label is known to have ended: this one may be there for good
- * (docs/decisions/0021).
+ * When a chunk is full and over a quarter of the epoch's blocks are free, the heap turns to slabs. So it does when no
+ * epoch of the label is known to have ended: this one may be there for good (docs/decisions/0021).
+ *
+ * A thread that is in many epochs may leave as many chunks nearly empty. So its heaps take quarters of granules
+ * (slab/quarter.h) until they have filled four of them; only the fourth counts as a chunk that is full.
  *
  * Threads: a heap's bump belongs to the thread whose heap it is; free of a sealed chunk to anyone. */
 #ifndef TSLAB_HEAP_BUMP_H

@@ -11,8 +11,8 @@
  * `claimed` is the most that the cache held since the scavenger's last look, so that a thread which takes and puts by
  * turns changes nothing that others read. Chunks that nobody used since then go back to the kernel.
  *
- * Whole chunks and those of a quarter (slab/quarter.h) are in lists of their own; four of the latter, or fewer, count
- * as a granule, wherever they lie. A chunk in here is RUN_RESERVED, leads nowhere, and its bits are 0.
+ * Whole chunks and those of a quarter (slab/quarter.h) are in lists of their own; up to four of the latter count as a
+ * granule, wherever they lie. A chunk in here is RUN_RESERVED, leads nowhere, and its bits are 0.
  * Threads: under the lock of the heap for epoch 0. `cached epoch` and `cached_epoch` are changed by the thread, or
  * under the lock of the epoch that cached_epoch names: so a thread that holds that lock may read them. */
 #ifndef TSLAB_HEAP_CHUNK_CACHE_H

@@ -1,7 +1,7 @@
 /* pages: address space in, runs of granules out; from a pointer to its descriptor.                  floor: pages
  *
  *                                                        base                             frontier         reserved
- *   [ runs ........ | quarters ...... | dirty bits .... | chunk bits ..... | page | owners ...... | run | free run | ... ]
+ *   [ runs ........ | quarters ...... | dirty bits .... | chunk bits ..... | page | owners ..... | run | free run ... ]
  *     64 B a granule  256 B a granule   1 bit a granule   1.5 KiB a granule         8 B a granule
  *
  * A granule is 64 KiB; granule g lies at base + (g << 16), the pagemap included. pagemap[g] says which heap's list

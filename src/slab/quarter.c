@@ -3,9 +3,10 @@
 
 #include "base/options.h"
 #include "os/os.h"
-#include "slab/reserve.h"
 
 #define ALL ((1u << QUARTERS) - 1)
+
+struct lock quarter_lock;
 
 static uint32_t newest; /* split granules with a free quarter, through next and previous */
 
@@ -45,7 +46,7 @@ struct run *quarter_split(struct run *run) {
 
 struct run *quarter_take(void) {
   struct run *quarter = NULL;
-  lock_take(&reserve_lock);
+  lock_take(&quarter_lock);
   struct run *split = run_at(newest);
   if (split) {
     unsigned number = lowest_bit(split->threshold);
@@ -54,14 +55,14 @@ struct run *quarter_take(void) {
     if (split->threshold == 0) unlink_run(split);
     quarter = begin(quarter_at(run_index(split), number));
   }
-  lock_release(&reserve_lock);
+  lock_release(&quarter_lock);
   return quarter;
 }
 
 void quarters_give(size_t granule, unsigned quarters, unsigned dirty) {
   struct run *split = pages.runs + granule;
   if (UNLIKELY(pages_is_frozen(split))) return;
-  lock_take(&reserve_lock);
+  lock_take(&quarter_lock);
   for (unsigned left = quarters; left; left &= left - 1)
     STORE_RACING(quarter_at(granule, lowest_bit(left))->kind, RUN_FREE);
   unsigned before = split->threshold;
@@ -71,7 +72,7 @@ void quarters_give(size_t granule, unsigned quarters, unsigned dirty) {
   bool whole = split->threshold == ALL;
   if (whole && before) unlink_run(split);
   else if (!whole && !before) link_newest(split);
-  lock_release(&reserve_lock);
+  lock_release(&quarter_lock);
   if (!whole) return;
   bool clean = split->class == 0;
   pages_reuse(split, RUN_META);
@@ -82,7 +83,7 @@ void quarters_give(size_t granule, unsigned quarters, unsigned dirty) {
 void quarters_freeze(void) { newest = 0; }
 
 void quarters_check(void) {
-  lock_take(&reserve_lock);
+  lock_take(&quarter_lock);
   uint32_t before = 0;
   for (const struct run *split = run_at(newest); split; split = run_at(split->next)) {
     INVARIANT(0, split->kind == RUN_SPLIT && split->threshold != 0 && split->threshold < ALL);
@@ -91,5 +92,5 @@ void quarters_check(void) {
     for (unsigned left = split->threshold; left; left &= left - 1)
       INVARIANT(0, quarter_at(run_index(split), lowest_bit(left))->kind == RUN_FREE);
   }
-  lock_release(&reserve_lock);
+  lock_release(&quarter_lock);
 }

@@ -8,11 +8,13 @@
  * free is an ordinary run again.
  *
  * Invariant: a split granule hangs in the list exactly if some of its quarters are free, and never all of them.
- * Threads:   everything under reserve_lock. A quarter in use belongs to who took it. */
+ * Threads:   everything under quarter_lock, which is taken last. A quarter in use belongs to who took it. */
 #ifndef TSLAB_SLAB_QUARTER_H
 #define TSLAB_SLAB_QUARTER_H
 
 #include "pages/pages.h"
+
+HIDDEN extern struct lock quarter_lock;
 
 /* Returns true if granules may be split: not where a page is larger than a quarter, nor in trap mode, which forbids
  * whole runs. */

@@ -97,9 +97,9 @@ BUGS = [
         "  bool whole = split->threshold == ALL;\n"
         "  if (whole && before) unlink_run(split);\n"
         "  else if (!whole && !before) link_newest(split);\n"
-        "  lock_release(&reserve_lock);\n",
+        "  lock_release(&quarter_lock);\n",
         "  if (split->threshold != ALL && !before) link_newest(split);\n"
-        "  lock_release(&reserve_lock);\n"
+        "  lock_release(&quarter_lock);\n"
         "  bool whole = split->threshold == ALL;\n"
         "  if (whole && before) unlink_run(split);\n"),
     Bug("two_owners", "owners", "src/epoch/epoch.c",

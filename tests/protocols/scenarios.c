@@ -722,7 +722,7 @@ static void epoch_cache_claim_1(void) {
   for (int look = 0; look < 3; look++) epoch_cache_update_claim(plain);
 }
 
-/* ---- quarters: of one granule, which two threads' epochs give back at once, and a third takes one ---------------- */
+/* ---- quarters: of one granule, which two epochs give back at once while somebody takes another ------------------- */
 
 static void take_quarter(unsigned i) {
   atomic_store(&current_heap->plain->store->chunks.attached, BUMP_WHOLE_CHUNKS + 1); /* it has many epochs open */

@@ -55,8 +55,8 @@ static bool flip(const void *block, size_t usable, int from) {
 void shadow_claim(const void *block, size_t usable) { CHECK(flip(block, usable, 0)); }
 void shadow_release(const void *block, size_t usable) { CHECK(flip(block, usable, 1)); }
 
-/* Adds `blocks`, 1 or -1, to what each quarter of a granule with the block holds; false when it holds blocks of another
- * tag. */
+/* Adds `blocks`, 1 or -1, to what each quarter of a granule that the block lies in holds; false when that holds blocks
+ * of another tag. */
 static bool move_in(const void *block, size_t usable, uint64_t tag, int blocks) {
   enum { COUNT_BITS = 20 };
   uintptr_t quarter = (uintptr_t)block / QUARTER * QUARTER;
