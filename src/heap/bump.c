@@ -109,7 +109,7 @@ void bump_empty(struct heap *heap) {
 void bump_retire(struct run *chunk) {
   set_heap(chunk, NULL);
   chunk_clear_starts(chunk_starts(chunk), chunk->size);
-  if (!chunk_is_full_of_live(chunk)) chunk_clear_freed(chunk_freed(chunk), chunk->size);
+  if (!chunk_is_full_of_live(chunk)) chunk_clear_few_freed(chunk_freed(chunk), chunk->size);
   chunk->was = CHUNK_WAS;
 }
 

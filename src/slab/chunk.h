@@ -112,6 +112,15 @@ INLINE void chunk_clear_starts(struct chunk_starts *starts, size_t used) {
 INLINE void chunk_clear_freed(struct chunk_freed *freed, size_t used) {
   for (size_t word = 0; word <= chunk_word(used); word += 4) chunk_clear_eight(&freed[word].local);
 }
+
+/* The same where few may be set: a page of the table in which none is stays untouched. */
+INLINE void chunk_clear_few_freed(struct chunk_freed *freed, size_t used) {
+  for (size_t word = 0; word <= chunk_word(used); word++) {
+    if (LIKELY((LOAD_RACING(freed[word].local) | LOAD_RACING(freed[word].remote)) == 0)) continue;
+    STORE_RACING(freed[word].local, 0);
+    STORE_RACING(freed[word].remote, 0);
+  }
+}
 _Static_assert(CHUNK_WORDS / QUARTERS % 8 == 0 && sizeof(struct chunk_freed) == 2 * sizeof(uint64_t),
                "no round reaches beyond");
 
