@@ -377,11 +377,12 @@ static struct returning take_apart(struct epoch *e, const struct run *but, struc
     arena_unlock(arena);
     if (!run) break;
     bool is_chunk = run->kind == RUN_CHUNK;
-    collected += run_bytes(run);
+    size_t bytes = run_bytes(run);
+    collected += bytes;
     run_retire(run);
     arena_unlist(arena, run);
     if (options.on_destroy == DESTROY_TRAPS && trap_set(run)) continue;
-    if (is_chunk && keeper && chunk_cache_put(keeper, run)) returning.recycled += GRANULE;
+    if (is_chunk && keeper && chunk_cache_put(keeper, run)) returning.recycled += bytes;
     else returning_add(&returning, run);
   }
   returning_flush(&returning);
@@ -400,7 +401,7 @@ void epoch_take_apart(struct epoch *e, struct heap *keeper) {
 static void shed(struct epoch *e) {
   struct heap *heap = e->heaps;
   if (!heap || heap->next_of_epoch || !is_mine(heap) || options.on_destroy != DESTROY_DESTROYS) return;
-  if (!heap->bump.chunk || heap_has_slabs(heap) || own_bytes(e) == GRANULE) return;
+  if (!heap->bump.chunk || heap_has_slabs(heap) || own_bytes(e) == run_bytes(heap->bump.chunk)) return;
   handle_forget_all(e);
   struct returning others = take_apart(e, heap->bump.chunk, heap);
   STORE_RACING(e->recycled_here, e->recycled_here + others.recycled);

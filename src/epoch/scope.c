@@ -42,6 +42,7 @@ struct thread *thread_acquire(struct heap *heap) {
   lock_release(&threads_lock);
   if (!thread) return NULL;
   thread->plain = heap;
+  atomic_store_explicit(&heap->store->chunks.attached, 0, memory_order_relaxed);
   thread->depth = 0;
   thread->advanced = 0;
   thread->visiting = false;
@@ -182,6 +183,11 @@ static struct heap *waiting_heap(struct epoch *e) {
   return NULL;
 }
 
+/* How many heaps of epochs serve the thread; whoever ends an epoch may count one down. */
+static void count_attached(const struct heap *heap, unsigned by) {
+  atomic_fetch_add_explicit(&heap->plain->store->chunks.attached, by, memory_order_relaxed);
+}
+
 struct heap *scope_attach(struct thread *thread, struct epoch *e) {
   struct heap *heap = waiting_heap(e);
   if (!heap) {
@@ -190,6 +196,7 @@ struct heap *scope_attach(struct thread *thread, struct epoch *e) {
     bump_start(heap);
   }
   link_heap(e, heap);
+  count_attached(heap, 1);
   attach_put(&thread->attached, e->arena.index, heap);
   return heap;
 }
@@ -197,6 +204,7 @@ struct heap *scope_attach(struct thread *thread, struct epoch *e) {
 void scope_detach(struct epoch *e, struct heap *heap) {
   if (heap_has_slabs(heap) && heap->thread == current_thread && !heap->closing) heap_rest(heap);
   bump_leave(heap, true);
+  if (heap->thread) count_attached(heap, -1u);
   if (e->heaps == heap) atomic_store_explicit(&e->owner, NULL, memory_order_relaxed);
   if (heap_has_slabs(heap)) {
     lock_take(&heap->lock);

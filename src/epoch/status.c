@@ -55,14 +55,19 @@ static struct live live_of(struct epoch *e) {
   return live;
 }
 
+/* Of a heap's chunk, when nothing was handed out there: as good as reserve. */
+static size_t idle_bytes(const struct heap *heap) {
+  const struct run *chunk = LOAD_RACING(heap->bump.chunk);
+  return chunk && !LOAD_RACING(heap->bump.count) ? run_bytes(chunk) : 0;
+}
+
 void status_of(struct epoch *e, tslab_epoch_status *out) {
   unsigned inside = scope_threads_inside(e); /* first: one who leaves while blocks are counted may not be missed, too */
   struct live live = live_of(e);
   const struct arena *arena = &e->arena;
   const struct epoch *parent = (const struct epoch *)(const void *)arena->parent;
   uint64_t idle_chunks = 0;
-  for (struct heap *p = e->heaps; p; p = p->next_of_epoch)
-    if (LOAD_RACING(p->bump.chunk) && !LOAD_RACING(p->bump.count)) idle_chunks += GRANULE;
+  for (struct heap *p = e->heaps; p; p = p->next_of_epoch) idle_chunks += idle_bytes(p);
   uint64_t own = atomic_load_explicit(&arena->own, memory_order_relaxed) + arena_ready_bytes(arena);
   uint64_t charged = atomic_load_explicit(&arena->charged, memory_order_relaxed);
   *out = (tslab_epoch_status){

@@ -12,6 +12,7 @@
 #include "heap/tcache.h"
 #include "heap/store.h"
 #include "os/os.h"
+#include "slab/quarter.h"
 #include <string.h>
 
 /* ---- collecting -------------------------------------------------------------------------------------------------- */
@@ -599,7 +600,7 @@ size_t collect_locks(void *rows, size_t most) {
   } kinds[LOCK_KINDS] = {
       {"heap", of_heaps()},
       {"pages", of_two(&pages_lock, NULL)},
-      {"reserve", of_two(&reserve_lock, NULL)},
+      {"reserve", of_two(&reserve_lock, &quarter_lock)},
       {"runs of an epoch", of_arenas()},
       {"epoch", of_epochs()},
       {"tree of epochs", of_two(&tree_lock, NULL)},

@@ -39,6 +39,7 @@
 #include "heap/label.h"
 #include "heap/arena.h"
 #include "os/os.h"
+#include "slab/quarter.h"
 #include <pthread.h>
 #include <string.h>
 #if defined(__GLIBC__)
@@ -91,6 +92,7 @@ static void each_lock(void (*visit)(struct lock *)) {
   if (common_begun) visit(&common_heap.lock); /* after every other heap's; it guards all folded heaps */
   for (unsigned i = 0; i < ARENA_LOCKS; i++) visit(&arena_locks[i].lock);
   visit(&reserve_lock);
+  visit(&quarter_lock);
   visit(&pages_lock);
 }
 

@@ -60,10 +60,16 @@ static bool is_live_of(const struct heap *heap, void *p) {
   return class < CLASSES && class_starts_block((uintptr_t)p, heap->inverse[class]) && !block_has_key(p);
 }
 
+/* Of a block in use; a granule that is split belongs to several. */
+INLINE uint32_t epoch_holding(const void *p) {
+  uint32_t index = pages_run_holding(p)->epoch;
+  return LIKELY(index != SPLIT_EPOCH) ? index : quarter_of(p)->epoch;
+}
+
 /* A block of the thread's own heap of an epoch that is not the current one needs no atomic instruction. */
 static NOINLINE void free_looking(void *p) {
   struct thread *thread = current_thread;
-  uint32_t index = pages_run_holding(p)->epoch;
+  uint32_t index = epoch_holding(p);
   struct epoch *e = LIKELY(index != 0) ? epoch_at(index) : NULL;
   uint64_t id = e ? atomic_load_explicit(&e->open_id, memory_order_relaxed) : 0;
   if (UNLIKELY(id == 0)) {

@@ -30,6 +30,7 @@
 #include "heap/store.h"
 #include "os/os.h"
 #include "os/ticks.h"
+#include "slab/quarter.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -562,7 +563,7 @@ size_t front_purge(void) {
   size_t before = pages_totals().returned;
   collect_free();
   pages_purge(UINT64_MAX, pages_free_dirty()); /* what others free meanwhile is theirs: they may go on for ever */
-  if (TSLAB_CHECK_LEVEL >= 2) pages_check();
+  if (TSLAB_CHECK_LEVEL >= 2) pages_check(), quarters_check();
   size_t returned = pages_totals().returned - before;
   lock_release(&round_lock);
   return returned;

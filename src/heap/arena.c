@@ -97,6 +97,13 @@ static void count_returning(struct arena *arena, const struct returning *returni
   atomic_fetch_add_explicit(&arena->returned, returning->returned, memory_order_relaxed);
 }
 
+void arena_return(struct arena *arena, struct run *run) {
+  struct returning returning = {0};
+  returning_keep(&returning, run);
+  returning_flush(&returning);
+  count_returning(arena, &returning);
+}
+
 bool arena_release(struct arena *arena, struct run *run, bool clean) {
   if (UNLIKELY(pages_is_frozen(run))) return false;
   size_t bytes = run_bytes(run);

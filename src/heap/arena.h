@@ -79,6 +79,7 @@ HIDDEN bool arena_release(struct arena *arena, struct run *run, bool clean);
 /* The two halves of it, for one of many: the run is the caller's, and nothing is discharged before
  * arena_finish_release. */
 HIDDEN void arena_unlist(struct arena *arena, struct run *run);
+HIDDEN void arena_return(struct arena *arena, struct run *run); /* in between: to the kernel */
 HIDDEN void arena_finish_release(struct arena *arena, size_t bytes);
 
 /* As much memory as went to common use is given to the kernel, about `most` bytes of it. Whether some is left. */

@@ -5,8 +5,11 @@
 #include "heap/chunk_cache.h"
 #include "heap/sample.h"
 #include "os/os.h"
+#include "slab/quarter.h"
 
-static size_t used_of(const struct bump *bump) { return (size_t)(bump->at - run_start(bump->chunk)); }
+static size_t used_of(const struct bump *bump) { return (size_t)(bump->at - chunk_start(bump->chunk)); }
+
+static char *end_of(const struct bump *bump) { return bump->start + bump->bytes - CHUNK_UNIT; }
 
 /* Release, for who finds that it has none and looks how much room it has. */
 static void set_heap(struct run *chunk, struct heap *heap) {
@@ -16,7 +19,7 @@ static void set_heap(struct run *chunk, struct heap *heap) {
 /* Where blocks end: the chunk's end, or, when one is to be a sample, somewhere in the next `within` bytes: any of those
  * that are likely to be used is as likely to be in it. */
 static void set_end(struct bump *bump, const struct counters *counters, uint32_t within) {
-  char *end = bump->start + CHUNK_CAPACITY;
+  char *end = end_of(bump);
   bump->armed = options.sample && counters->bump_countdown <= 0;
   if (UNLIKELY(bump->armed)) {
     size_t most = min_size(sample_below(within), (size_t)(end - bump->at));
@@ -30,18 +33,19 @@ static void disarm(struct bump *bump) {
   char *armed = __atomic_load_n(&bump->end, __ATOMIC_RELAXED);
   bump->armed = false;
   if (armed)
-    __atomic_compare_exchange_n(&bump->end, &armed, bump->start + CHUNK_CAPACITY, false, __ATOMIC_RELAXED,
+    __atomic_compare_exchange_n(&bump->end, &armed, end_of(bump), false, __ATOMIC_RELAXED,
                                 __ATOMIC_RELAXED);
 }
 
 static void make_current(struct heap *heap, struct run *chunk, size_t used) {
   struct bump *bump = &heap->bump;
   STORE_RACING(bump->chunk, chunk);
-  uintptr_t words = (uintptr_t)run_start(chunk) / (64 * CHUNK_UNIT);
+  uintptr_t words = (uintptr_t)chunk_start(chunk) / (64 * CHUNK_UNIT);
   bump->starts = (uintptr_t)chunk_starts(chunk) - words * sizeof(struct chunk_starts);
   bump->freed = (uintptr_t)chunk_freed(chunk) - words * sizeof(struct chunk_freed);
-  bump->start = run_start(chunk);
-  bump->at = run_start(chunk) + used;
+  bump->start = chunk_start(chunk);
+  bump->bytes = (uint32_t)run_bytes(chunk);
+  bump->at = chunk_start(chunk) + used;
   set_end(bump, heap->counters, heap->counters->bump_used);
 }
 
@@ -49,6 +53,7 @@ static void stop(struct bump *bump) {
   bump->armed = false;
   STORE_RACING(bump->chunk, NULL);
   bump->start = bump->at = NULL;
+  bump->bytes = 0;
   __atomic_store_n(&bump->end, NULL, __ATOMIC_RELAXED);
 }
 
@@ -57,6 +62,7 @@ void bump_start(struct heap *heap) {
   stop(bump);
   STORE_RACING(bump->count, 0);
   bump->gone = 0;
+  bump->quarters = 0;
   bump->off = heap->arena && heap->arena->by_slabs;
 }
 
@@ -94,6 +100,7 @@ void bump_empty(struct heap *heap) {
   counters->bump_countdown -= bump->count;
   hand_over(heap, &bump->allocations);
   bump->gone = 0;
+  bump->quarters = 0;
   counters->bump_used = (uint32_t)used;
   bump->at = bump->start;
   set_end(bump, counters, (uint32_t)used);
@@ -102,15 +109,27 @@ void bump_empty(struct heap *heap) {
 void bump_retire(struct run *chunk) {
   set_heap(chunk, NULL);
   chunk_clear_starts(chunk_starts(chunk), chunk->size);
-  chunk_clear_freed(chunk_freed(chunk), chunk->size);
+  if (!chunk_is_full_of_live(chunk)) chunk_clear_few_freed(chunk_freed(chunk), chunk->size);
   chunk->was = CHUNK_WAS;
+}
+
+/* To the thread's cache, or to the kernel. */
+static void release_quarter(struct arena *arena, struct run *chunk) {
+  if (UNLIKELY(pages_is_frozen(chunk))) return;
+  arena_unlist(arena, chunk);
+  bool is_wanted = atomic_load_explicit(&arena->release_target, memory_order_relaxed) != RELEASE_UNUSED_TO_KERNEL;
+  if (is_wanted && chunk_cache_put(current_heap, chunk))
+    atomic_fetch_add_explicit(&arena->recycled, QUARTER, memory_order_relaxed);
+  else arena_return(arena, chunk);
+  arena_finish_release(arena, QUARTER);
 }
 
 static void release(struct run *chunk) {
   struct arena *arena = arena_at(chunk->epoch);
   atomic_fetch_add_explicit(&arena->freed, 1, memory_order_relaxed);
   bump_retire(chunk);
-  arena_release(arena, chunk, false);
+  if (run_is_quarter(chunk)) release_quarter(arena, chunk);
+  else arena_release(arena, chunk, false);
 }
 
 unsigned bump_blocks(const struct run *chunk) {
@@ -184,7 +203,7 @@ static bool continue_one(struct heap *heap, size_t size) {
   for (struct run *run = arena_first(heap->arena); run && !done && looked++ < CONTINUE_LOOK;
        run = arena_next(run)) {
     if (run->kind != RUN_CHUNK || atomic_load_explicit(&run->heap, memory_order_acquire)) continue;
-    if (run->size + max_size(size, CONTINUE_LEAST) > CHUNK_CAPACITY || !unseal(heap, run)) continue;
+    if (run->size + max_size(size, CONTINUE_LEAST) > chunk_capacity(run) || !unseal(heap, run)) continue;
     make_current(heap, run, run->size);
     set_heap(run, heap);
     done = true;
@@ -193,27 +212,44 @@ static bool continue_one(struct heap *heap, size_t size) {
   return done;
 }
 
+/* The thread has many epochs open, each of which may end in a chunk that is nearly empty: the first granule's worth of
+ * this one comes in quarters. */
+static bool takes_quarters(const struct heap *heap, size_t size) {
+  return atomic_load_explicit(&heap->plain->store->chunks.attached, memory_order_relaxed) > BUMP_WHOLE_CHUNKS &&
+         heap->bump.quarters < QUARTERS && size <= BUMP_QUARTER_MOST && quarters_are_allowed();
+}
+
+static struct run *take_whole(struct heap *heap, struct pages_how *how) {
+  struct run *chunk = chunk_cache_take(heap);
+  if (!chunk) return chunk_new(0, how);
+  how->ready = true;
+  return chunk;
+}
+
+/* NULL without memory or budget. */
+static struct run *take_charged(struct heap *heap, size_t size) {
+  struct pages_how how = {0};
+  bool quarter = takes_quarters(heap, size);
+  size_t bytes = quarter ? QUARTER : GRANULE;
+  if (!arena_charge(heap->arena, bytes)) return NULL;
+  struct run *chunk = quarter ? chunk_cache_take_quarter(heap, &how) : take_whole(heap, &how);
+  counters_stage(heap->counters, how.mapped ? PATH_MAP : how.ready ? PATH_RESERVE : PATH_RUN);
+  counters_wait(heap->counters, how.waited);
+  if (chunk) chunk->epoch = heap->arena->index;
+  else arena_discharge(heap->arena, bytes);
+  return chunk;
+}
+
 static bool new_chunk(struct heap *heap, size_t size) {
   struct arena *arena = heap->arena;
-  struct pages_how how = {0};
   counters_stage(heap->counters, PATH_SLAB); /* if it is not more */
-  if (atomic_load_explicit(&arena->own, memory_order_relaxed) != 0 && continue_one(heap, size)) return true;
+  /* One that fills quarter after quarter does not look at the lines of each again. */
+  bool may_be_left = atomic_load_explicit(&arena->own, memory_order_relaxed) != 0 && heap->bump.quarters == 0;
+  if (may_be_left && continue_one(heap, size)) return true;
   struct run *chunk = arena_take_ready(arena, RUN_CHUNK);
-  if (chunk) {
-    chunk_begin(chunk_starts(chunk));
-  } else {
-    if (!arena_charge(arena, GRANULE)) return false;
-    chunk = chunk_cache_take(heap);
-    how.ready = chunk != NULL;
-    if (chunk) chunk->epoch = arena->index;
-    else chunk = chunk_new(arena->index, &how);
-    counters_stage(heap->counters, how.mapped ? PATH_MAP : how.ready ? PATH_RESERVE : PATH_RUN);
-    counters_wait(heap->counters, how.waited);
-    if (!chunk) {
-      arena_discharge(arena, GRANULE);
-      return false;
-    }
-  }
+  if (chunk) chunk_begin(chunk_starts(chunk));
+  else chunk = take_charged(heap, size);
+  if (!chunk) return false;
   set_heap(chunk, heap); /* before others can find it, and think that it was left behind */
   arena_add(arena, chunk);
   make_current(heap, chunk, 0);
@@ -236,10 +272,10 @@ static bool refill(struct heap *heap, size_t size) {
     bump_empty(heap);
     return true;
   }
-  bool drained = seal(heap);
+  bool drained = seal(heap), is_small = run_is_quarter(full) && ++bump->quarters < QUARTERS;
   stop(bump);
   if (drained) release(full);
-  bump->off = heap->arena->first_of_label || reuses(heap->arena);
+  bump->off = !is_small && (heap->arena->first_of_label || reuses(heap->arena));
   return !bump->off && new_chunk(heap, round_up(size, CHUNK_UNIT));
 }
 
@@ -343,7 +379,7 @@ static size_t purge_pages(struct run *chunk, uint32_t mask) {
   while (mask) {
     unsigned from = lowest_bit(mask), length = lowest_bit(~(mask >> from));
     size_t bytes = length * os_page_size;
-    bool done = os_purge(run_start(chunk) + from * os_page_size, bytes);
+    bool done = os_purge(chunk_start(chunk) + from * os_page_size, bytes);
     pages_count_purge(bytes, done);
     uint32_t piece = (((uint32_t)1 << length) - 1) << from;
     if (done) {
@@ -360,7 +396,7 @@ static size_t purge_pages(struct run *chunk, uint32_t mask) {
  * gone stood still. */
 static bool is_time(struct run *chunk) {
   uint64_t word = atomic_load_explicit(&chunk->word, memory_order_acquire); /* pairs with seal, which wrote the rest */
-  if (word <= CHUNK_SEALED || (int64_t)word < 0 || chunk->size + CONTINUE_LEAST <= CHUNK_CAPACITY) return false;
+  if (word <= CHUNK_SEALED || (int64_t)word < 0 || chunk->size + CONTINUE_LEAST <= chunk_capacity(chunk)) return false;
   uint32_t live = (uint32_t)(word - CHUNK_SEALED), looked = chunk->next, purged = chunk->previous;
   if (purged == 0) purged = chunk->capacity;
   chunk->next = live;
@@ -382,9 +418,9 @@ size_t bump_purge_dead(struct arena *arena, unsigned most) {
     steps = 1;
     if (run->kind != RUN_CHUNK || !is_time(run)) continue;
     steps = ARENA_CALLS_STEPS;
-    struct live_pages live = {run_start(run), 0};
+    struct live_pages live = {chunk_start(run), 0};
     chunk_each_live(run, mark_live, &live);
-    uint32_t dead = pages_of(0, GRANULE) & ~live.mask & ~run->threshold;
+    uint32_t dead = pages_of(0, run_bytes(run)) & ~live.mask & ~run->threshold;
     purged += purge_pages(run, dead);
     most--;
   }
@@ -396,7 +432,7 @@ void bump_orphan(struct heap *heap) {
   if (chunk) {
     if (heap->bump.count) chunk->capacity = (uint16_t)heap->bump.count;
     hand_over(heap, &heap->bump.sealed);
-    chunk->size = CHUNK_CAPACITY;
+    chunk->size = chunk_capacity(chunk);
     chunk->class = CHUNK_HAS_GAPS;
     set_heap(chunk, NULL);
   }
@@ -410,7 +446,7 @@ void bump_leave(struct heap *heap, bool to_continue) {
   struct run *current = bump->chunk;
   /* Full, so that nobody continues it: said before it is sealed, for then whoever frees its last block releases it. */
   if (current && !to_continue) {
-    bump->at = bump->start + CHUNK_CAPACITY;
+    bump->at = end_of(bump);
     STORE_RACING(current->class, CHUNK_HAS_GAPS);
   }
   bool drained = current && seal(heap);

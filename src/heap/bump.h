@@ -6,6 +6,9 @@
  * When a chunk is full and over a quarter of the epoch's blocks are free, the heap turns to slabs. So it does when no
  * epoch of the label is known to have ended: this one may be there for good (docs/decisions/0021).
  *
+ * A thread that is in many epochs may leave as many chunks nearly empty. So its heaps take quarters of granules
+ * (slab/quarter.h) until they have filled four of them; only the fourth counts as a chunk that is full.
+ *
  * Threads: a heap's bump belongs to the thread whose heap it is; free of a sealed chunk to anyone. */
 #ifndef TSLAB_HEAP_BUMP_H
 #define TSLAB_HEAP_BUMP_H
@@ -14,6 +17,8 @@
 #include "slab/chunk.h"
 
 #define BUMP_MOST (16 * KiB)
+#define BUMP_QUARTER_MOST (4 * KiB) /* in chunks of a quarter; larger blocks would leave too much of them unused */
+#define BUMP_WHOLE_CHUNKS (TSLAB_CHECK_LEVEL >= 2 ? 2 : 8) /* epochs that a thread may be in before there are many */
 
 /* Where the bits of an address of the current chunk are: bump.starts and bump.freed are where those of address 0 would
  * be, if the chunk began there. */
@@ -86,8 +91,8 @@ HIDDEN void bump_leave(struct heap *heap, bool to_continue);
  * being retired is taken off the heap before it is off the epoch, and may never stand for something else. */
 INLINE bool bump_is_all(const struct heap *heap) {
   size_t own = atomic_load_explicit(&heap->arena->own, memory_order_acquire); /* pairs with discharge */
-  size_t granules = atomic_load_explicit(&heap->slab_granules, memory_order_relaxed) + (heap->bump.chunk != NULL);
-  return own == granules * GRANULE;
+  size_t slabs = (size_t)atomic_load_explicit(&heap->slab_granules, memory_order_relaxed) << GRANULE_SHIFT;
+  return own == slabs + heap->bump.bytes;
 }
 
 HIDDEN bool bump_has_live(const struct heap *heap); /* in the current chunk */

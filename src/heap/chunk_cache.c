@@ -2,40 +2,52 @@
 #include "heap/chunk_cache.h"
 
 #include "slab/chunk.h"
+#include "slab/quarter.h"
 #include "slab/reserve.h"
 
-static struct run *run_at(uint32_t granule) { return granule ? pages.runs + granule : NULL; }
+static struct run *run_at(uint32_t index) { return index ? pages.runs + index : NULL; }
 
-static void unlink_run(struct chunk_cache *cache, struct run *run) {
+static void unlink_run(struct chunk_list *list, struct run *run) {
   if (run->previous) run_at(run->previous)->next = run->next;
-  else cache->newest = run->next;
+  else list->newest = run->next;
   if (run->next) run_at(run->next)->previous = run->previous;
-  else cache->oldest = run->previous;
+  else list->oldest = run->previous;
   run->next = run->previous = 0;
-  STORE_RACING(cache->count, cache->count - 1);
-  if (cache->count < cache->least) cache->least = cache->count;
+  STORE_RACING(list->count, list->count - 1);
+  if (list->count < list->least) list->least = list->count;
 }
 
-static void link_newest(struct chunk_cache *cache, struct run *run) {
-  uint32_t g = (uint32_t)run_index(run);
+static void link_newest(struct chunk_list *list, struct run *run) {
+  uint32_t index = (uint32_t)run_index(run);
   run->previous = 0;
-  run->next = cache->newest;
-  if (cache->newest) run_at(cache->newest)->previous = g;
-  else cache->oldest = g;
-  cache->newest = g;
-  STORE_RACING(cache->count, cache->count + 1);
+  run->next = list->newest;
+  if (list->newest) run_at(list->newest)->previous = index;
+  else list->oldest = index;
+  list->newest = index;
+  STORE_RACING(list->count, list->count + 1);
 }
 
-/* The oldest ones, linked through next. */
-static struct run *take_oldest(struct chunk_cache *cache, size_t count) {
-  struct run *first = NULL;
-  for (; count > 0; count--) {
-    struct run *run = run_at(cache->oldest);
-    unlink_run(cache, run);
-    run->next = first ? (uint32_t)run_index(first) : 0;
-    first = run;
+/* The oldest ones join `others`, linked through next. */
+static struct run *take_oldest(struct chunk_list *list, size_t count, struct run *others) {
+  for (count = min_size(count, list->count); count > 0; count--) {
+    struct run *run = run_at(list->oldest);
+    unlink_run(list, run);
+    run->next = others ? (uint32_t)run_index(others) : 0;
+    others = run;
   }
-  return first;
+  return others;
+}
+
+static struct run *take_all(struct chunk_cache *cache) {
+  return take_oldest(&cache->whole, SIZE_MAX, take_oldest(&cache->quarters, SIZE_MAX, NULL));
+}
+
+/* So that no more than `granules` are left. */
+static struct run *make_way(struct chunk_cache *cache, size_t granules) {
+  size_t held = chunk_cache_granules(cache), excess = held - min_size(held, granules);
+  size_t whole = min_size(excess, cache->whole.count);
+  struct run *going = take_oldest(&cache->whole, whole, NULL);
+  return take_oldest(&cache->quarters, (excess - whole) * QUARTERS, going);
 }
 
 static struct run *claim(struct chunk_cache *cache, size_t chunks, size_t epoch_cache) {
@@ -54,18 +66,24 @@ static size_t give_back(struct run *chunks, struct run *excess) {
   return r.returned;
 }
 
-struct run *chunk_cache_take(struct heap *heap) {
-  struct heap *plain = heap->plain;
-  struct chunk_cache *cache = &plain->store->chunks;
-  if (LOAD_RACING(cache->count) == 0) return NULL;
+static struct run *take_newest(struct heap *plain, struct chunk_list *list) {
+  if (LOAD_RACING(list->count) == 0) return NULL;
   lock_take(&plain->lock);
-  struct run *chunk = run_at(cache->newest);
-  if (chunk) unlink_run(cache, chunk);
+  struct run *chunk = run_at(list->newest);
+  if (chunk) unlink_run(list, chunk);
   lock_release(&plain->lock);
+  return chunk;
+}
+
+static struct run *begin(struct run *chunk) {
   if (!chunk) return NULL;
   STORE_RACING(chunk->kind, RUN_CHUNK); /* neighbours may be looking; of a run in use, any kind says that it is */
   chunk_begin(chunk_starts(chunk));
   return chunk;
+}
+
+struct run *chunk_cache_take(struct heap *heap) {
+  return begin(take_newest(heap->plain, &heap->plain->store->chunks.whole));
 }
 
 /* As new; bump_retire saw to the rest. */
@@ -80,21 +98,20 @@ static void clear(struct run *chunk) {
   STORE_RACING(chunk->kind, RUN_RESERVED);
 }
 
-/* One granule is the cached epoch's, which is kept after the chunks. */
-static bool has_room(const struct chunk_cache *cache) {
-  return cache->count + max_size(cache->epoch_granules, 1) < reserve_most();
-}
-
 bool chunk_cache_put(struct heap *heap, struct run *chunk) {
   struct heap *plain = heap->plain;
+  if (UNLIKELY(!heap_has_store(plain))) return false;
   struct chunk_cache *cache = &plain->store->chunks;
+  struct chunk_list *list = run_is_quarter(chunk) ? &cache->quarters : &cache->whole;
   struct run *excess = NULL;
   lock_take(&plain->lock); /* here a child finds out that it is one, and that its memory is frozen */
-  bool room = !pages_is_frozen(chunk) && has_room(cache);
+  size_t held = granules_of(cache->whole.count + !run_is_quarter(chunk), cache->quarters.count + run_is_quarter(chunk));
+  /* One granule is the cached epoch's, which is kept after the chunks. */
+  bool room = !pages_is_frozen(chunk) && held + max_size(cache->epoch_granules, 1) <= reserve_most();
   if (room) {
-    if (cache->count == cache->claimed) excess = claim(cache, cache->claimed + 1u, cache->epoch_granules);
+    if (held > cache->claimed) excess = claim(cache, held, cache->epoch_granules);
     clear(chunk);
-    link_newest(cache, chunk);
+    link_newest(list, chunk);
     heap_notice(plain);
   }
   lock_release(&plain->lock);
@@ -102,13 +119,43 @@ bool chunk_cache_put(struct heap *heap, struct run *chunk) {
   return room;
 }
 
+/* ---- quarters ---------------------------------------------------------------------------------------------------- */
+
+/* Of a granule that the caller has; the thread keeps the others. Without memory to split it, it goes to the kernel. */
+static struct run *first_quarter_of(struct heap *heap, struct run *whole) {
+  struct run *first = quarter_split(whole);
+  struct returning others = {0};
+  if (!first) {
+    chunk_clear_starts(chunk_starts(whole), 0);
+    returning_keep(&others, whole);
+  }
+  for (unsigned i = 1; i < QUARTERS && first; i++)
+    if (!chunk_cache_put(heap, first + i)) returning_keep(&others, first + i);
+  returning_flush(&others);
+  return first;
+}
+
+struct run *chunk_cache_take_quarter(struct heap *heap, struct pages_how *how) {
+  struct run *chunk = take_newest(heap->plain, &heap->plain->store->chunks.quarters);
+  if (!chunk) chunk = quarter_take();
+  if (chunk) return begin(chunk);
+  struct run *whole = chunk_cache_take(heap);
+  if (!whole) whole = chunk_new(0, how);
+  return whole ? begin(first_quarter_of(heap, whole)) : NULL;
+}
+
+/* ---- giving back ------------------------------------------------------------------------------------------------- */
+
 size_t chunk_cache_flush(struct heap *plain, bool all) {
   struct chunk_cache *cache = &plain->store->chunks;
   if (LOAD_RACING(cache->claimed) == 0) return 0;
   lock_take(&plain->lock);
-  struct run *going = take_oldest(cache, all ? cache->count : cache->least);
-  cache->least = cache->count;
-  struct run *excess = claim(cache, cache->count, cache->epoch_granules);
+  struct run *going = all ? take_all(cache) : NULL;
+  if (!all) going = take_oldest(&cache->whole, cache->whole.least, NULL);
+  if (!all) going = take_oldest(&cache->quarters, cache->quarters.least, going);
+  cache->whole.least = cache->whole.count;
+  cache->quarters.least = cache->quarters.count;
+  struct run *excess = claim(cache, chunk_cache_granules(cache), cache->epoch_granules);
   lock_release(&plain->lock);
   return give_back(going, excess);
 }
@@ -119,7 +166,7 @@ bool chunk_cache_claim_epoch(struct heap *plain, uint32_t index, size_t granules
   if (granules > most) return false;
   lock_take(&plain->lock);
   size_t left = min_size(cache->claimed, most - granules);
-  struct run *going = take_oldest(cache, cache->count - min_size(cache->count, left));
+  struct run *going = make_way(cache, left);
   STORE_RACING(cache->cached_epoch, index);
   struct run *excess = claim(cache, left, granules);
   heap_notice(plain);
@@ -145,7 +192,7 @@ void chunk_cache_end(struct heap *plain) {
   struct chunk_cache *cache = &plain->store->chunks;
   struct returning r = {0};
   lock_take(&plain->lock);
-  struct run *chunk = take_oldest(cache, cache->count), *excess = claim(cache, 0, 0);
+  struct run *chunk = take_all(cache), *excess = claim(cache, 0, 0);
   STORE_RACING(cache->cached_epoch, 0);
   lock_release(&plain->lock);
   for (struct run *next; chunk; chunk = next) {

@@ -6,12 +6,13 @@
  *
  * The thread's cached epoch (epoch/cache.h) is part of the same account:
  *
- *   count <= claimed,   claimed + epoch_granules <= reserve_most()     claimed + epoch_granules: what the thread claims
+ *   granules <= claimed, claimed + epoch_granules <= reserve_most()    claimed + epoch_granules: what a thread claims
  *
  * `claimed` is the most that the cache held since the scavenger's last look, so that a thread which takes and puts by
  * turns changes nothing that others read. Chunks that nobody used since then go back to the kernel.
  *
- * A chunk in here is RUN_RESERVED, leads nowhere, and its bits are 0.
+ * Whole chunks and those of a quarter (slab/quarter.h) are in lists of their own; up to four of the latter count as a
+ * granule, wherever they lie. A chunk in here is RUN_RESERVED, leads nowhere, and its bits are 0.
  * Threads: under the lock of the heap for epoch 0. `cached epoch` and `cached_epoch` are changed by the thread, or
  * under the lock of the epoch that cached_epoch names: so a thread that holds that lock may read them. */
 #ifndef TSLAB_HEAP_CHUNK_CACHE_H
@@ -19,9 +20,19 @@
 
 #include "heap/heap.h"
 
+/* What so many chunks count as, and those in here. */
+INLINE size_t granules_of(size_t whole, size_t quarters) { return whole + divide_up(quarters, QUARTERS); }
+INLINE size_t chunk_cache_granules(const struct chunk_cache *cache) {
+  return granules_of(LOAD_RACING(cache->whole.count), LOAD_RACING(cache->quarters.count));
+}
+
 /* Returns the chunk that came last, as chunk_new leaves it, but for an epoch; NULL when there is none. `heap`: any of
  * the calling thread. */
 HIDDEN struct run *chunk_cache_take(struct heap *heap);
+
+/* Returns such a chunk of a quarter: of the thread's, of the pool's, or of a granule whose other quarters the thread
+ * keeps. NULL without memory. Adds to *how. */
+HIDDEN struct run *chunk_cache_take_quarter(struct heap *heap, struct pages_how *how);
 
 /* Keeps a retired chunk that is in no list. Returns false, and does nothing, without room. `heap`: as above. */
 HIDDEN bool chunk_cache_put(struct heap *heap, struct run *chunk);

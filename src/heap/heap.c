@@ -665,7 +665,8 @@ static void empty_bins(struct heap *heap) {
   heap->unused_magazine = 1;
   heap->store->unlisted_slabs = 0;
   large_cache_forget(heap);
-  heap->store->chunks = (struct chunk_cache){.count = 0};
+  uint32_t attached = atomic_load_explicit(&heap->store->chunks.attached, memory_order_relaxed);
+  heap->store->chunks = (struct chunk_cache){.attached = attached};
 }
 
 static void freeze(struct heap *heap, bool knows_its_thread) {

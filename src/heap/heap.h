@@ -169,10 +169,14 @@ struct large_cache {
 };
 
 /* What a thread keeps between two epochs: heap/chunk_cache.h. */
-struct chunk_cache {
-  uint32_t newest, oldest; /* chunks, by granule, through next and previous */
+struct chunk_list {
+  uint32_t newest, oldest; /* chunks, by run, through next and previous */
   uint32_t count, least;   /* chunks, and how few there were since the scavenger's last look */
-  uint32_t claimed;        /* granules of the reserve that are claimed for them */
+};
+struct chunk_cache {
+  struct chunk_list whole, quarters;
+  _Atomic uint32_t attached; /* heaps of epochs that serve the thread now: heap/bump.h */
+  uint32_t claimed;        /* granules of the reserve that are claimed for the chunks */
   uint32_t epoch_granules;          /* granules that are claimed for the thread's cached epoch, */
   uint32_t cached_epoch;       /* and which epoch that is, by index; 0: none */
   uint64_t cached_seen;     /* that epoch's id at the scavenger's last look, if it was open */
@@ -235,6 +239,8 @@ struct heap {
     uint64_t allocations;        /* in chunks that were emptied, ever */
     bool off;                    /* turned to slabs */
     bool armed;                  /* `end` is where the next block would start, for that one to be sampled */
+    uint8_t quarters;            /* chunks of a quarter that it filled, while it has not reused its memory */
+    uint32_t bytes;              /* of the current chunk; 0: none */
     uint64_t sealed;             /* blocks handed out in chunks that this heap filled or left */
   } bump ALIGNED(CACHE_LINE);
   _Atomic uint32_t entered;   /* how often the thread is inside the epoch: epoch/scope.h */

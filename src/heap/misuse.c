@@ -56,9 +56,9 @@ static void say_foreign(const char *call, const void *p) {
   else log_line("%s of foreign pointer %p (not from this allocator)", call, p);
 }
 
-static void say_in_free_memory(const char *call, const void *p) {
+static void say_in_free_memory(const char *call, const void *p, const struct run *run) {
   char text[32];
-  unsigned was = pages.runs[granule_of(p)].was;
+  unsigned was = run_is_quarter(run) ? run->was : pages.runs[granule_of(p)].was;
   if (was == 0) say_foreign(call, p);
   else if (was == LARGE_WAS) say_freed(call, p, "large block", "");
   else if (was == CHUNK_WAS) say_freed(call, p, "block of an epoch, freed before or with it", "");
@@ -106,7 +106,7 @@ void misuse(const char *call, const void *p) {
   char text[48];
   struct run *run = pages_run_of(p);
   if (!run || run->kind == RUN_META || run->kind == RUN_NONE) say_foreign(call, p);
-  else if (run->kind == RUN_FREE || run->kind == RUN_RESERVED) say_in_free_memory(call, p);
+  else if (run->kind == RUN_FREE || run->kind == RUN_RESERVED) say_in_free_memory(call, p, run);
   else if (run->kind == RUN_TRAP) log_line("%s of %p (block of destroyed epoch %zu)", call, p, run->size);
   else if (run->kind == RUN_CHUNK && chunk_place_of(run, p) == CHUNK_FREED)
     say_freed_in(call, p, chunk_text(text, sizeof text, chunk_size_of(run, p)), run);

@@ -73,7 +73,8 @@ void store_keep(struct heap *heap, struct heap_store *store, struct notice *noti
 struct stored *store_leave(struct heap *heap) {
   struct heap_store *store = heap->store;
   if (!store) return NULL;
-  INVARIANT(1, store->remote.count == 0 && store->large.count == 0 && store->chunks.count == 0);
+  INVARIANT(1, store->remote.count == 0 && store->large.count == 0 && store->chunks.whole.count == 0);
+  INVARIANT(1, store->chunks.quarters.count == 0);
   heap->free_magazine = 0;
   heap->unused_magazine = 1;
   if (TSLAB_HARDENED) heap->quarantine = (struct quarantine *)(uintptr_t)&no_quarantine;

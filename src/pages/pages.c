@@ -34,7 +34,7 @@ enum guard { NO_GUARD, GUARD_APART, GUARD_LIGHT, GUARD_MAPPED, ROOM };
 
 /* The tables, in the order in which they lie. A table has address space for `room` bytes, of which the first `reserved`
  * are mapped and the first `ready` writable. */
-enum { RUNS, DIRTY, CHUNK_STARTS, CHUNK_FREED, PAGEMAP, TABLES };
+enum { RUNS, QUARTER_RUNS, DIRTY, CHUNK_STARTS, CHUNK_FREED, PAGEMAP, TABLES };
 struct table {
   char *start;
   size_t room, reserved, ready;
@@ -241,6 +241,13 @@ bool pages_reach_chunk_bits(const struct run *run) {
   size_t granules = run_index(run) + 1;
   bool done = table_reach(CHUNK_STARTS, granules * CHUNK_STARTS_BYTES) &&
               table_reach(CHUNK_FREED, granules * CHUNK_FREED_BYTES);
+  lock_release(&pages_lock);
+  return done;
+}
+
+bool pages_reach_quarters(const struct run *run) {
+  lock_take(&pages_lock);
+  bool done = table_reach(QUARTER_RUNS, (run_index(run) + 1) * QUARTERS * sizeof(struct run));
   lock_release(&pages_lock);
   return done;
 }
@@ -529,6 +536,7 @@ static void return_entries(const struct table *table, size_t bytes, const struct
 static void return_chunk_bits(const struct run *merged, size_t from, size_t to) {
   return_entries(&state.tables[CHUNK_STARTS], CHUNK_STARTS_BYTES, merged, from, to);
   return_entries(&state.tables[CHUNK_FREED], CHUNK_FREED_BYTES, merged, from, to);
+  return_entries(&state.tables[QUARTER_RUNS], QUARTERS * sizeof(struct run), merged, from, to);
 }
 
 void *pages_keep(size_t bytes) {
@@ -873,6 +881,7 @@ static uintptr_t lay_out(uintptr_t at, size_t granules) {
   state.coverage = granules;
   state.first = state.frozen = divide_up(PAGEMAP_OFFSET + granules * sizeof(pagemap_entry), GRANULE);
   const size_t bytes[TABLES] = {[RUNS] = granules * sizeof(struct run),
+                                [QUARTER_RUNS] = granules * QUARTERS * sizeof(struct run),
                                 [DIRTY] = granules / 8 + 8,
                                 [CHUNK_STARTS] = granules * CHUNK_STARTS_BYTES,
                                 [CHUNK_FREED] = granules * CHUNK_FREED_BYTES,
@@ -899,6 +908,7 @@ static bool begin(void) {
   }
   state.tick = 1;
   pages.runs = (struct run *)(void *)state.tables[RUNS].start;
+  pages.first_quarter = state.tables[RUNS].room / sizeof(struct run);
   pages.chunk_starts = state.tables[CHUNK_STARTS].start;
   pages.chunk_freed = state.tables[CHUNK_FREED].start;
   pages.base = state.tables[PAGEMAP].start;
@@ -958,12 +968,16 @@ size_t pages_freeze(void) {
   return (state.frozen - state.first) << GRANULE_SHIFT;
 }
 
-bool pages_is_frozen(const struct run *run) { return run_index(run) < state.frozen; }
+bool pages_is_frozen(const struct run *run) {
+  size_t g = run_index(run);
+  return (g < pages.first_quarter ? g : quarter_granule(run)) < state.frozen;
+}
 
 struct run *pages_run_of(const void *p) {
   size_t g = granule_of(p);
   if (g >= __atomic_load_n(&pages.count, __ATOMIC_ACQUIRE) || g < state.first) return NULL;
   while (g > state.first && run_at(g)->kind == RUN_NONE) g--;
+  if (UNLIKELY(run_at(g)->kind == RUN_SPLIT)) return quarter_of(p);
   return run_at(g)->kind == RUN_NONE ? NULL : run_at(g);
 }
 

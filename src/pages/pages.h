@@ -1,12 +1,14 @@
 /* pages: address space in, runs of granules out; from a pointer to its descriptor.                  floor: pages
  *
  *                                                        base                             frontier         reserved
- *   [ runs ........ | dirty bits .... | chunk bits ..... | page | owners ...... | run | run | free run | not yet ... ]
- *     64 B a granule  1 bit a granule   1.5 KiB a granule         8 B a granule
+ *   [ runs ........ | quarters ...... | dirty bits .... | chunk bits ..... | page | owners ..... | run | free run ... ]
+ *     64 B a granule  256 B a granule   1 bit a granule   1.5 KiB a granule         8 B a granule
  *
  * A granule is 64 KiB; granule g lies at base + (g << 16), the pagemap included. pagemap[g] says which heap's list
  * takes a freed block of granule g (see heap/heap.h); 0 when none does. runs[g] describes the run that starts at g. The
- * chunk bits belong to slab/chunk.h and become writable with the first chunk that needs them.
+ * chunk bits belong to slab/chunk.h and become writable with the first chunk that needs them. A granule of kind
+ * RUN_SPLIT is lent in quarters, and each quarter has a descriptor of its own (slab/quarter.h). These descriptors lie
+ * right behind the runs, so that one 32-bit index leads to either.
  *
  * Invariant: kind != 0 only at the first granule of a run; a free run's last granule points back to its first; no two
  * free runs touch; a granule whose dirty bit is clear reads as zero or is in use.                 pages_check()
@@ -23,10 +25,13 @@
 #define GRANULE ((size_t)1 << GRANULE_SHIFT)
 #define PAGEMAP_OFFSET ((size_t)4096) /* the page at base is for what else malloc looks up: slab/classes.h */
 
+#define QUARTERS 4 /* of a granule */
+#define QUARTER  (GRANULE / QUARTERS)
+
 struct heap;
 typedef uintptr_t pagemap_entry; /* a heap's address and a size class: heap/heap.h */
 
-enum run_kind { RUN_NONE, RUN_FREE, RUN_SLAB, RUN_LARGE, RUN_CHUNK, RUN_RESERVED, RUN_TRAP, RUN_META };
+enum run_kind { RUN_NONE, RUN_FREE, RUN_SLAB, RUN_LARGE, RUN_CHUNK, RUN_RESERVED, RUN_TRAP, RUN_META, RUN_SPLIT };
 
 /* 64 bytes, so that one run touches one line. */
 struct run {
@@ -44,7 +49,7 @@ struct run {
     size_t size;   /* large block: usable bytes; chunk: bytes handed out when it was sealed; guard: see pages.c */
   };
   uint32_t next, previous; /* neighbours in the list that holds it, by granule; 0 = none; chunk: see heap/bump.c */
-  uint32_t granules;
+  uint32_t granules; /* 0: a quarter of one */
   union {
     uint32_t back;              /* last granule of a free run: distance to its first */
     uint32_t previous_of_epoch; /* run in use of an epoch: neighbour in heap/arena.h's list */
@@ -53,11 +58,13 @@ struct run {
     uint32_t dirty;         /* free run: how many of its granules are */
     uint32_t next_of_epoch; /* run in use of an epoch */
   };
-  uint32_t epoch;     /* index of the arena it was born in; never changes while the run is in use */
+  uint32_t epoch;     /* index of the arena it was born in, or SPLIT_EPOCH; never changes while the run is in use */
   uint16_t capacity;  /* slab, sealed chunk: blocks */
-  uint16_t threshold; /* slab: free blocks that make it worth listing; chunk: pages given back, one bit each */
+  uint16_t threshold; /* slab: free blocks that make it worth listing; chunk: pages given back, one bit each; split:
+                         quarters that are free, one bit each */
   uint8_t kind;       /* enum run_kind */
-  uint8_t class;      /* slab: size class; chunk: CHUNK_HAS_GAPS or 0; RUN_META: enum guard */
+  uint8_t class;      /* slab: size class; chunk: CHUNK_HAS_GAPS or 0; RUN_META: enum guard; split: quarters that
+                         may be resident, one bit each */
   uint8_t was;        /* what lay here last, for a better word about a late free: class + 1, or LARGE_WAS, CHUNK_WAS */
   bool moved;         /* large block: has a mapping of its own since os_move; slab: what is unlinked holds no memory */
 };
@@ -65,6 +72,7 @@ _Static_assert(sizeof(struct run) == CACHE_LINE, "one run, one line");
 
 #define LARGE_WAS UINT8_MAX
 #define CHUNK_WAS (UINT8_MAX - 1)
+#define SPLIT_EPOCH (UINT32_MAX - 1) /* no arena's: the quarters say which */
 
 /* Read by every free; written only when the frontier moves: on a line of its own, which the type's size makes sure. */
 struct pages {
@@ -73,6 +81,7 @@ struct pages {
    * builtins but on the fast path, where a plain load folds into the compare. */
   size_t count;
   struct run *runs;
+  size_t first_quarter; /* the index of granule 0's: those of granule g are QUARTERS * g behind it */
   char *chunk_starts, *chunk_freed; /* slab/chunk.h */
 } ALIGNED(CACHE_LINE);
 HIDDEN extern struct pages pages;
@@ -194,6 +203,9 @@ HIDDEN size_t pages_most(void);
 #define CHUNK_FREED_BYTES  1024
 HIDDEN bool pages_reach_chunk_bits(const struct run *run);
 
+/* The same for the descriptors of its quarters. */
+HIDDEN bool pages_reach_quarters(const struct run *run);
+
 /* Neighbouring runs in use, in the order of their addresses, become one, the first; `granules` in all. */
 HIDDEN void pages_join(struct run *first, size_t granules);
 
@@ -205,13 +217,31 @@ INLINE pagemap_entry *pages_pagemap(void) { return (pagemap_entry *)(void *)(pag
 INLINE size_t granule_of(const void *p) { return ((uintptr_t)p - (uintptr_t)pages.base) >> GRANULE_SHIFT; }
 INLINE size_t run_index(const struct run *run) { return (size_t)(run - pages.runs); }
 INLINE char *run_start(const struct run *run) { return pages.base + (run_index(run) << GRANULE_SHIFT); }
-INLINE size_t run_bytes(const struct run *run) { return (size_t)run->granules << GRANULE_SHIFT; }
+INLINE bool run_is_quarter(const struct run *run) { return run->granules == 0; }
+INLINE size_t run_bytes(const struct run *run) {
+  return LIKELY(run->granules != 0) ? (size_t)run->granules << GRANULE_SHIFT : QUARTER;
+}
 
-/* The run that p lies in, or NULL when p is not below the frontier. Walks back over the granules of a large run: for
- * slabs that is three steps at most. */
+/* The granule of a quarter, and which of the four it is. */
+INLINE size_t quarter_granule(const struct run *quarter) {
+  return (run_index(quarter) - pages.first_quarter) / QUARTERS;
+}
+INLINE unsigned quarter_number(const struct run *quarter) {
+  return (unsigned)((run_index(quarter) - pages.first_quarter) % QUARTERS);
+}
+INLINE struct run *quarter_at(size_t granule, unsigned number) {
+  return pages.runs + pages.first_quarter + granule * QUARTERS + number;
+}
+/* The one that p lies in, which is a granule that is split. */
+INLINE struct run *quarter_of(const void *p) {
+  return quarter_at(granule_of(p), (unsigned)((uintptr_t)p / QUARTER % QUARTERS));
+}
+
+/* The run or quarter that p lies in, or NULL when p is not below the frontier. Walks back over the granules of a large
+ * run: for slabs that is three steps at most. */
 HIDDEN struct run *pages_run_of(const void *p);
 
-/* The same where p lies in a run that is in use. */
+/* The same where p lies in a run that is in use; but of a granule that is split, the run. */
 INLINE struct run *pages_run_holding(const void *p) {
   struct run *run = pages.runs + granule_of(p);
   while (run->kind == RUN_NONE) run--;

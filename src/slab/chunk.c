@@ -32,24 +32,25 @@ INLINE bool is_freed(const struct run *run, size_t offset) {
   return (load(&freed->local) | load(&freed->remote)) & chunk_bit(offset);
 }
 
-/* Offset of the first start bit at or after `from`; GRANULE when there is none. */
+/* Offset of the first start bit at or after `from`; the chunk's bytes when there is none. */
 INLINE size_t next_start(const struct run *run, size_t from) {
-  if (from >= GRANULE) return GRANULE;
+  size_t end = run_bytes(run);
+  if (from >= end) return end;
   const struct chunk_starts *starts = chunk_starts(run);
   size_t at = chunk_word(from);
   uint64_t word = load(&starts[at].word) & ~(chunk_bit(from) - 1);
   while (!word) {
-    if (++at == CHUNK_WORDS) return GRANULE;
+    if (++at == chunk_word(end - 1) + 1) return end;
     word = load(&starts[at].word);
   }
   return (at * 64 + lowest_bit(word)) * CHUNK_UNIT;
 }
 
-static size_t offset_in(const struct run *run, const void *p) { return (size_t)((const char *)p - run_start(run)); }
+static size_t offset_in(const struct run *run, const void *p) { return (size_t)((const char *)p - chunk_start(run)); }
 
 enum chunk_place chunk_place_of(const struct run *run, const void *p) {
   size_t offset = offset_in(run, p), next = next_start(run, round_down(offset, CHUNK_UNIT) + CHUNK_UNIT);
-  if (next == GRANULE) return CHUNK_NOWHERE;
+  if (next == run_bytes(run)) return CHUNK_NOWHERE;
   if (offset % CHUNK_UNIT != 0 || !starts(run, offset)) return CHUNK_INTERIOR;
   return is_freed(run, offset) ? CHUNK_FREED : CHUNK_LIVE;
 }
@@ -61,9 +62,9 @@ size_t chunk_size_of(const struct run *run, const void *p) {
 
 void *chunk_block_of(const struct run *run, const void *p) {
   size_t at = round_down(offset_in(run, p), CHUNK_UNIT);
-  if (next_start(run, at + CHUNK_UNIT) == GRANULE) return NULL;
+  if (next_start(run, at + CHUNK_UNIT) == run_bytes(run)) return NULL;
   while (!starts(run, at)) at -= CHUNK_UNIT;
-  return run_start(run) + at;
+  return chunk_start(run) + at;
 }
 
 bool chunk_mark_freed(struct run *run, const void *p) {
@@ -81,8 +82,8 @@ void chunk_skip(struct run *run, const char *from, const char *to) {
 }
 
 void chunk_each_live(const struct run *run, void (*visit)(void *, size_t, void *), void *argument) {
-  for (size_t at = 0, next; (next = next_start(run, at + CHUNK_UNIT)) != GRANULE; at = next)
-    if (!is_freed(run, at)) visit(run_start(run) + at, next - at, argument);
+  for (size_t at = 0, next; (next = next_start(run, at + CHUNK_UNIT)) != run_bytes(run); at = next)
+    if (!is_freed(run, at)) visit(chunk_start(run) + at, next - at, argument);
 }
 
 static void count_one(void *block, size_t size, void *argument) {
@@ -97,11 +98,9 @@ struct chunk_live chunk_live(const struct run *run) { return chunk_live_of_first
 /* What an epoch that never frees is full of costs one look. */
 struct chunk_live chunk_live_of_first(const struct run *run, unsigned most) {
   struct chunk_live live = {0, 0};
-  uint16_t blocks = LOAD_RACING(run->capacity);
-  if (atomic_load_explicit(&run->word, memory_order_acquire) == CHUNK_SEALED + blocks && !LOAD_RACING(run->class))
-    return (struct chunk_live){blocks, LOAD_RACING(run->size)};
+  if (chunk_is_full_of_live(run)) return (struct chunk_live){LOAD_RACING(run->capacity), LOAD_RACING(run->size)};
   if (LOAD_RACING(run->class)) most = UINT_MAX; /* a gap before an aligned block starts like a block */
-  for (size_t at = 0, next; most-- > 0 && (next = next_start(run, at + CHUNK_UNIT)) != GRANULE; at = next)
+  for (size_t at = 0, next; most-- > 0 && (next = next_start(run, at + CHUNK_UNIT)) != run_bytes(run); at = next)
     if (!is_freed(run, at)) count_one(NULL, next - at, &live);
   return live;
 }

@@ -1,4 +1,5 @@
 /* chunk: blocks of any size, one after the other in a granule, for an epoch that does not reuse them.  floor: slab
+ * Or in a quarter of a granule (slab/quarter.h); offsets count from where the chunk starts.
  *
  *   [ block | block | block | ............ | 16 B ]      a block ends where the next one starts
  *           bump moves on ->
@@ -22,7 +23,7 @@
 
 #define CHUNK_UNIT     16
 #define CHUNK_WORDS    (GRANULE / CHUNK_UNIT / 64)
-#define CHUNK_CAPACITY (GRANULE - CHUNK_UNIT) /* bytes */
+#define CHUNK_CAPACITY (GRANULE - CHUNK_UNIT) /* bytes, of a whole granule */
 #define CHUNK_SEALED   ((uint64_t)1 << 32)
 #define CHUNK_HAS_GAPS 1 /* run->class: blocks counted do not cover all that was handed out or marked as freed */
 
@@ -36,16 +37,23 @@ struct chunk_freed {
 _Static_assert(CHUNK_WORDS * sizeof(struct chunk_starts) == CHUNK_STARTS_BYTES &&
                CHUNK_WORDS * sizeof(struct chunk_freed) == CHUNK_FREED_BYTES, "what pages reserves for each granule");
 
-/* A chunk's, CHUNK_WORDS of each. */
+/* Quarters of granules from base on; a whole granule is four. */
+INLINE size_t chunk_quarter(const struct run *run) {
+  return run_is_quarter(run) ? run_index(run) - pages.first_quarter : run_index(run) * QUARTERS;
+}
+INLINE char *chunk_start(const struct run *run) { return pages.base + chunk_quarter(run) * QUARTER; }
+INLINE size_t chunk_capacity(const struct run *run) { return run_bytes(run) - CHUNK_UNIT; }
+
+/* A chunk's, CHUNK_WORDS of each, or a quarter of that. */
 INLINE struct chunk_starts *chunk_starts(const struct run *run) {
-  return (struct chunk_starts *)(void *)(pages.chunk_starts + run_index(run) * CHUNK_STARTS_BYTES);
+  return (struct chunk_starts *)(void *)(pages.chunk_starts + chunk_quarter(run) * (CHUNK_STARTS_BYTES / QUARTERS));
 }
 INLINE struct chunk_freed *chunk_freed(const struct run *run) {
-  return (struct chunk_freed *)(void *)(pages.chunk_freed + run_index(run) * CHUNK_FREED_BYTES);
+  return (struct chunk_freed *)(void *)(pages.chunk_freed + chunk_quarter(run) * (CHUNK_FREED_BYTES / QUARTERS));
 }
 
-/* Where an address's bits are, and which. */
-INLINE size_t chunk_word(uintptr_t p) { return (p & (GRANULE - 1)) / (64 * CHUNK_UNIT); }
+/* Where the bits of an offset are, and which. */
+INLINE size_t chunk_word(uintptr_t offset) { return (offset & (GRANULE - 1)) / (64 * CHUNK_UNIT); }
 INLINE unsigned chunk_shift(uintptr_t p) { return p / CHUNK_UNIT % 64; }
 INLINE uint64_t chunk_bit(uintptr_t p) { return (uint64_t)1 << chunk_shift(p); }
 
@@ -71,6 +79,12 @@ HIDDEN bool chunk_mark_freed(struct run *run, const void *p);
 
 /* The next block will start at `to` and not at `from`: what lies between is as if freed. By the heap's thread. */
 HIDDEN void chunk_skip(struct run *run, const char *from, const char *to);
+
+/* Returns true for a sealed chunk no block of which was freed: its freed bits are 0. */
+INLINE bool chunk_is_full_of_live(const struct run *run) {
+  return atomic_load_explicit(&run->word, memory_order_acquire) == CHUNK_SEALED + LOAD_RACING(run->capacity) &&
+         !LOAD_RACING(run->class);
+}
 
 /* Live blocks and their bytes. */
 struct chunk_live {
@@ -98,6 +112,16 @@ INLINE void chunk_clear_starts(struct chunk_starts *starts, size_t used) {
 INLINE void chunk_clear_freed(struct chunk_freed *freed, size_t used) {
   for (size_t word = 0; word <= chunk_word(used); word += 4) chunk_clear_eight(&freed[word].local);
 }
-_Static_assert(CHUNK_WORDS % 8 == 0 && sizeof(struct chunk_freed) == 2 * sizeof(uint64_t), "no round reaches beyond");
+
+/* The same where few may be set: a page of the table in which none is stays untouched. */
+INLINE void chunk_clear_few_freed(struct chunk_freed *freed, size_t used) {
+  for (size_t word = 0; word <= chunk_word(used); word++) {
+    if (LIKELY((LOAD_RACING(freed[word].local) | LOAD_RACING(freed[word].remote)) == 0)) continue;
+    STORE_RACING(freed[word].local, 0);
+    STORE_RACING(freed[word].remote, 0);
+  }
+}
+_Static_assert(CHUNK_WORDS / QUARTERS % 8 == 0 && sizeof(struct chunk_freed) == 2 * sizeof(uint64_t),
+               "no round reaches beyond");
 
 #endif

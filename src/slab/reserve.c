@@ -3,6 +3,7 @@
 
 #include "base/options.h"
 #include "os/os.h"
+#include "slab/quarter.h"
 
 #define AGE 4 /* ticks of the scavenger: a second */
 
@@ -77,6 +78,7 @@ bool reserve_put(struct run *run) {
 
 void reserve_freeze(void) {
   state.newest = state.oldest = 0;
+  quarters_freeze();
   state.count = state.claims = state.claimants = 0;
   __atomic_store_n(&state.held, 0, __ATOMIC_RELAXED);
 }
@@ -138,7 +140,29 @@ size_t reserve_ready_bytes(void) {
 
 #define PIECE ((16 * MiB) >> GRANULE_SHIFT) /* one system call's: what close_step may have to wait for is less */
 
-void returning_flush(struct returning *r) {
+static void flush_quarters(struct returning *r) {
+  char *start = pages.base + (r->split << GRANULE_SHIFT);
+  unsigned dirty = 0;
+  for (unsigned left = r->quarters; left;) {
+    unsigned from = lowest_bit(left), length = lowest_bit(~(left >> from)), piece = ((1u << length) - 1) << from;
+    bool done = os_purge(start + from * QUARTER, length * QUARTER);
+    pages_count_purge(length * QUARTER, done);
+    if (done) r->returned += length * QUARTER;
+    else dirty |= piece;
+    left &= ~piece;
+  }
+  quarters_give(r->split, r->quarters, dirty);
+  r->quarters = 0;
+}
+
+static void keep_quarter(struct returning *r, const struct run *quarter) {
+  size_t granule = quarter_granule(quarter);
+  if (r->quarters && r->split != granule) flush_quarters(r);
+  r->split = granule;
+  r->quarters |= 1u << quarter_number(quarter);
+}
+
+static void flush_run(struct returning *r) {
   if (!r->first) return;
   if (r->granules != r->first->granules) pages_join(r->first, r->granules);
   size_t bytes = run_bytes(r->first);
@@ -150,7 +174,16 @@ void returning_flush(struct returning *r) {
   r->granules = 0;
 }
 
+void returning_flush(struct returning *r) {
+  flush_run(r);
+  if (r->quarters) flush_quarters(r);
+}
+
 void returning_keep(struct returning *r, struct run *run) {
+  if (run_is_quarter(run)) {
+    keep_quarter(r, run);
+    return;
+  }
   bool joins = r->first && r->granules + run->granules <= PIECE && !run->moved && !r->first->moved;
   if (joins && r->first + r->granules == run) {
     r->granules += run->granules;
@@ -158,7 +191,7 @@ void returning_keep(struct returning *r, struct run *run) {
     r->first = run;
     r->granules += run->granules;
   } else {
-    returning_flush(r);
+    flush_run(r);
     r->first = run;
     r->granules = run->granules;
   }

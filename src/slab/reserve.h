@@ -48,6 +48,8 @@ HIDDEN size_t reserve_ready_bytes(void); /* that lie here */
 struct returning {
   struct run *first;
   size_t granules;
+  size_t split;      /* a granule of which */
+  unsigned quarters; /* these are collected, one bit each */
   size_t recycled, returned; /* bytes, so far */
 };
 

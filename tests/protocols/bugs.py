@@ -93,6 +93,15 @@ BUGS = [
         "  if (is_kept) plain->store->chunks.cached_seen = 0;\n"
         "  else if (id == plain->store->chunks.cached_seen) chunk_cache_drop_epoch(plain, index);\n"
         "  else plain->store->chunks.cached_seen = id;\n"),
+    Bug("two_whole_granules", "quarters", "src/slab/quarter.c",
+        "  bool whole = split->threshold == ALL;\n"
+        "  if (whole && before) unlink_run(split);\n"
+        "  else if (!whole && !before) link_newest(split);\n"
+        "  lock_release(&quarter_lock);\n",
+        "  if (split->threshold != ALL && !before) link_newest(split);\n"
+        "  lock_release(&quarter_lock);\n"
+        "  bool whole = split->threshold == ALL;\n"
+        "  if (whole && before) unlink_run(split);\n"),
     Bug("two_owners", "owners", "src/epoch/epoch.c",
         "      atomic_store_explicit(&e->arena.owned, OWNED, memory_order_relaxed);\n", ""),
     Bug("owner_forgotten_in_wait", "owners", "src/epoch/epoch.c",

@@ -2,7 +2,7 @@
  * every schedule.
  *
  * Blocks are of 8 KiB, eight to a slab, which are linked one by one and pass every border within a few calls; in epochs
- * of 32 KiB, eight to a slab of four granules, or of 5,000 bytes in chunks. */
+ * of 32 KiB, eight to a slab of four granules, of 5,000 bytes in chunks, or of 4,000 in chunks of a quarter. */
 #include "explore.h"
 
 #include "base/bits.h"
@@ -16,12 +16,14 @@
 #include "heap/chunk_cache.h"
 #include "heap/refill.h"
 #include "heap/tcache.h"
+#include "slab/quarter.h"
 #include "slab/reserve.h"
 #include "tslab/tslab.h"
 
 #define SMALL  ((size_t)8 << 10)
 #define MEDIUM ((size_t)32 << 10)
 #define BUMPED ((size_t)5000)
+#define SOME   ((size_t)4000) /* four to a quarter of a granule */
 #define HELD   12
 
 /* What each thread holds; the last are the main thread's. */
@@ -89,6 +91,15 @@ static struct heap *next_heap(struct heap *heap) {
   return next ? next : heaps_first_of_epochs();
 }
 
+static uint64_t live_in_quarters(size_t granule) {
+  uint64_t live = 0;
+  for (unsigned i = 0; i < QUARTERS; i++) {
+    const struct run *quarter = quarter_at(granule, i);
+    if (quarter->kind == RUN_CHUNK) live += chunk_live(quarter).blocks;
+  }
+  return live;
+}
+
 /* Blocks that programs hold: in slabs, less those that lists keep, in chunks, and large ones. */
 static uint64_t count_live(void) {
   uint64_t live = 0;
@@ -96,6 +107,7 @@ static uint64_t count_live(void) {
     uint64_t word = atomic_load_explicit(&run->word, memory_order_relaxed);
     if (run->kind == RUN_SLAB) live += slab_linked(word) - slab_count(word);
     else if (run->kind == RUN_CHUNK) live += chunk_live(run).blocks;
+    else if (run->kind == RUN_SPLIT) live += live_in_quarters(run_index(run));
     else if (run->kind == RUN_LARGE) live++;
     if (run->kind != RUN_SLAB) continue;
     EXPECT(!(word & SLAB_PENDING));
@@ -129,8 +141,9 @@ static uint64_t count_calls(void) {
 static void check_claims(void) {
   size_t kept = reserve_ready_bytes();
   for (struct heap *p = atomic_load_explicit(&all_heaps, memory_order_relaxed); p; p = p->next_heap) {
-    EXPECT(p->store->chunks.count <= p->store->chunks.claimed);
-    kept += p->store->chunks.count * GRANULE;
+    size_t granules = chunk_cache_granules(&p->store->chunks);
+    EXPECT(granules <= p->store->chunks.claimed);
+    kept += granules * GRANULE;
   }
   for (struct thread *t = atomic_load_explicit(&all_threads, memory_order_relaxed); t; t = t->next) {
     const struct epoch *e = atomic_load_explicit(&t->cached_epoch, memory_order_relaxed);
@@ -149,6 +162,7 @@ static void check_all(void) {
   }
   for (struct heap *p = heaps_first_of_epochs(); p; p = heaps_next_of_epochs(p)) heap_check(p);
   heap_check(&common_heap);
+  quarters_check();
   for (uint32_t i = 1; i <= arenas_made(); i++) epoch_check(epoch_at(i));
   pages_check();
 }
@@ -708,6 +722,52 @@ static void epoch_cache_claim_1(void) {
   for (int look = 0; look < 3; look++) epoch_cache_update_claim(plain);
 }
 
+/* ---- quarters: of one granule, which two epochs give back at once while somebody takes another ------------------- */
+
+static void take_quarter(unsigned i) {
+  atomic_store(&current_heap->plain->store->chunks.attached, BUMP_WHOLE_CHUNKS + 1); /* it has many epochs open */
+  keep(i, tslab_epoch_malloc(epoch, SOME), SOME);
+  EXPECT(run_is_quarter(pages_run_of(held[me()][i].block)));
+}
+
+static uint64_t quarter_epochs[2];
+static void quarters_setup(void) {
+  all_born();
+  options.reserve_bytes = 0; /* so that no thread keeps any */
+  for (int t = 0; t < 2; t++) {
+    explore_as(t);
+    quarter_epochs[t] = epoch = open_epoch(0, 0);
+    take_quarter(0);
+    give(0);
+  }
+}
+static void quarters_0(void) { EXPECT(tslab_epoch_close(quarter_epochs[0], NULL) == 0); }
+static void quarters_1(void) { EXPECT(tslab_epoch_close(quarter_epochs[1], NULL) == 0); }
+static void quarters_2(void) {
+  struct returning returning = {0};
+  struct run *quarter = quarter_take();
+  if (quarter) returning_keep(&returning, quarter);
+  returning_flush(&returning);
+}
+
+/* ---- quarter sealed: one is full just when its last blocks come back, and a thread fills another ----------------- */
+
+static void quarter_sealed_setup(void) {
+  all_born();
+  explore_as(0);
+  epoch = open_epoch(0, 0);
+  epoch_slot(epoch)->arena.first_of_label = false; /* else it turns to slabs sooner or later */
+  for (unsigned i = 0; i < 4; i++) take_quarter(i);
+  give(0);
+  give(1);
+}
+static void quarter_sealed_0(void) { take_quarter(4); }
+static void quarter_sealed_1(void) { give_of(0, 2); }
+static void quarter_sealed_2(void) {
+  give_of(0, 3);
+  take_quarter(0);
+}
+
 /* ---- leaving threads: one ends with a heap of an epoch that closes ----------------------------------------------- */
 
 static void thread_leaves_setup(void) {
@@ -990,6 +1050,10 @@ const struct scenario scenarios[] = {
      .finish = finish, .bound = 1},
     {.name = "cached-claim", .setup = epoch_cache_claim_setup, .run = {epoch_cache_claim_0, epoch_cache_claim_1},
      .finish = finish, .bound = 2},
+    {.name = "quarters", .setup = quarters_setup, .run = {quarters_0, quarters_1, quarters_2}, .finish = finish,
+     .bound = 1},
+    {.name = "quarter-sealed", .setup = quarter_sealed_setup,
+     .run = {quarter_sealed_0, quarter_sealed_1, quarter_sealed_2}, .finish = finish, .bound = 1},
     {.name = "thread-leaves", .setup = thread_leaves_setup, .run = {thread_leaves_0, thread_leaves_1, thread_leaves_2},
      .finish = closed_of_3_finish, .bound = 1},
     {.name = "waiting-heap", .setup = waiting_heap_setup, .run = {waiting_heap_0, waiting_heap_1, waiting_heap_2},

@@ -4,7 +4,7 @@
  * The model is a table of epochs. Each has cells, one for each live block, which any thread may take for itself, and a
  * lock that is shared by whoever uses the epoch and exclusive for whoever must know it exactly. So most calls race with
  * all others, and the exact ones are still compared with what must come out:
- *   always      contents, alignment, overlap, tslab_epoch_of, no granule with live blocks of two epochs, legal errors
+ *   always      contents, alignment, overlap, tslab_epoch_of, no 16 KiB with live blocks of two epochs, legal errors
  *   exclusive   state, threads inside, live blocks and bytes as tslab_epoch_info and every report tell them
  *   each round  nothing is left: every epoch has drained, tslab_stats is where it began, memory went back
  * A failure names the thread, the call, the epoch, the block, and tells the thread's last calls.       epochs [long] */
@@ -340,7 +340,7 @@ static void check_fill(struct worker *w, struct epoch *e, const struct block *b,
 }
 
 static void claim(struct worker *w, struct epoch *e, const struct block *b) {
-  EXPECT(w, e, b, shadow_claim_in(b->start, b->usable, e->tag), "nobody else's memory, granules of no other epoch");
+  EXPECT(w, e, b, shadow_claim_in(b->start, b->usable, e->tag), "nobody else's memory, 16 KiB of no other epoch");
   atomic_fetch_add_explicit(&bytes_in_use, b->usable, memory_order_relaxed);
 }
 

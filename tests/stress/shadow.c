@@ -1,7 +1,8 @@
 /* shadow.c: see shadow.h.
  *
  *   address = table 15 | granule 16 | cell 6 | bit 6 | offset 4        a cell is 64 bits: 1 KiB of address space
- *   tenant  = tag 44 | live blocks 20                                  of a granule, where the test tells epochs apart
+ *   tenant  = tag 44 | live blocks 20                                  of a quarter of one, where the test tells epochs
+ *                                                                      apart: the least that a chunk is
  *
  * Every access is relaxed on purpose: an ordering here would hide from ThreadSanitizer one that the allocator lacks. */
 #include "shadow.h"
@@ -11,10 +12,10 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
-enum { CELLS = 64, GRANULE = 65536 };
-typedef _Atomic uint64_t cells[CELLS];
+enum { CELLS = 64, GRANULE = 65536, QUARTERS = 4, QUARTER = GRANULE / QUARTERS };
+typedef _Atomic uint64_t cells[CELLS], quarters[QUARTERS];
 static _Atomic(void *) tables[1 << 15];  /* of 65,536 granules each; a table is 32 MiB of which little is touched */
-static _Atomic(void *) tenants[1 << 15]; /* the same, a word for each granule */
+static _Atomic(void *) tenants[1 << 15]; /* the same, a word for each quarter */
 
 /* What belongs to the granule of `address` in `level`, whose tables have entries of `size` bytes. */
 static void *entry_of(_Atomic(void *) *level, size_t size, uintptr_t address) {
@@ -54,12 +55,14 @@ static bool flip(const void *block, size_t usable, int from) {
 void shadow_claim(const void *block, size_t usable) { CHECK(flip(block, usable, 0)); }
 void shadow_release(const void *block, size_t usable) { CHECK(flip(block, usable, 1)); }
 
-/* Adds `blocks`, 1 or -1, to what each granule of the block holds; false when it holds blocks of another tag. */
+/* Adds `blocks`, 1 or -1, to what each quarter of a granule that the block lies in holds; false when that holds blocks
+ * of another tag. */
 static bool move_in(const void *block, size_t usable, uint64_t tag, int blocks) {
   enum { COUNT_BITS = 20 };
-  uintptr_t granule = (uintptr_t)block / GRANULE * GRANULE;
-  for (; granule <= (uintptr_t)block + (usable ? usable - 1 : 0); granule += GRANULE) {
-    _Atomic uint64_t *const tenant = entry_of(tenants, sizeof(uint64_t), granule);
+  uintptr_t quarter = (uintptr_t)block / QUARTER * QUARTER;
+  for (; quarter <= (uintptr_t)block + (usable ? usable - 1 : 0); quarter += QUARTER) {
+    _Atomic uint64_t *const tenant =
+        &(*(quarters *)entry_of(tenants, sizeof(quarters), quarter))[quarter / QUARTER % QUARTERS];
     uint64_t old = atomic_load_explicit(tenant, memory_order_relaxed), new;
     do {
       const uint64_t count = old & ((1 << COUNT_BITS) - 1);

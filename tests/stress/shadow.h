@@ -13,8 +13,9 @@ void shadow_claim(const void *block, size_t usable);
 /* A block no longer in use. Stops the test when any of its bytes is not claimed. */
 void shadow_release(const void *block, size_t usable);
 
-/* The same for a block of the epoch that the test numbers `tag` (below 2^44), and for its granules, which may hold live
- * blocks of one epoch only. False when that does not hold: the caller knows more to say about it. */
+/* The same for a block of the epoch that the test numbers `tag` (below 2^44), and for the quarters of granules that it
+ * lies in, which may hold live blocks of one epoch only. False when that does not hold: the caller knows more to say
+ * about it. */
 bool shadow_claim_in(const void *block, size_t usable, uint64_t tag);
 bool shadow_release_in(const void *block, size_t usable, uint64_t tag);
 

@@ -1,45 +1,45 @@
-/* No 64 KiB granule ever holds blocks of two epochs, and every block knows its epoch. A table of granules by address,
- * kept here, says whose each is; every class of sizes, large blocks, many epochs by turns, ambient and explicit,
- * several threads at once. */
+/* No 16 KiB, a chunk's least, ever hold blocks of two epochs, and every block knows its epoch. A table of such pieces
+ * by address, kept here, says whose each is; every class of sizes, large blocks, many epochs by turns, ambient and
+ * explicit, several threads at once. */
 #include "../epochs.h"
 
-enum { THREADS = 3, EPOCHS = 12, LIVE = 400, SIZES = 256, TABLE = 1 << 17 };
+enum { THREADS = 3, EPOCHS = 12, LIVE = 400, SIZES = 256, TABLE = 1 << 17, PIECE = 16 << 10 };
 
 /* Open addressing; an entry stays when its last block goes, so that probing need not repair anything. */
 static struct entry {
-  uintptr_t granule; /* address / 64 KiB; 0: free */
+  uintptr_t piece; /* address / 16 KiB; 0: free */
   tslab_epoch epoch;
   unsigned blocks;
 } table[TABLE];
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static struct entry *entry_of(uintptr_t granule) {
-  size_t at = granule * UINT64_C(0x9E3779B97F4A7C15) >> 47;
-  while (table[at].granule != granule && table[at].granule != 0) at = (at + 1) % TABLE;
-  table[at].granule = granule;
+static struct entry *entry_of(uintptr_t piece) {
+  size_t at = piece * UINT64_C(0x9E3779B97F4A7C15) >> 47;
+  while (table[at].piece != piece && table[at].piece != 0) at = (at + 1) % TABLE;
+  table[at].piece = piece;
   return &table[at];
 }
 
 static void enter_in_table(const void *block, tslab_epoch e) {
   CHECK_COUNT(tslab_epoch_of(block), ==, e);
-  const uintptr_t first = (uintptr_t)block / GRANULE;
-  const uintptr_t last = ((uintptr_t)block + tslab_malloc_usable_size(block) - 1) / GRANULE;
+  const uintptr_t first = (uintptr_t)block / PIECE;
+  const uintptr_t last = ((uintptr_t)block + tslab_malloc_usable_size(block) - 1) / PIECE;
   pthread_mutex_lock(&table_lock);
-  for (uintptr_t granule = first; granule <= last; granule++) {
-    struct entry *const entry = entry_of(granule);
+  for (uintptr_t piece = first; piece <= last; piece++) {
+    struct entry *const entry = entry_of(piece);
     if (entry->blocks++ == 0) entry->epoch = e;
     CHECK_COUNT(entry->epoch, ==, e);
   }
   pthread_mutex_unlock(&table_lock);
 }
 
-/* Before its free: afterwards the granule may be anybody's. */
+/* Before its free: afterwards the piece may be anybody's. */
 static void leave_table(const void *block, tslab_epoch e) {
   CHECK_COUNT(tslab_epoch_of(block), ==, e);
-  const uintptr_t first = (uintptr_t)block / GRANULE;
-  const uintptr_t last = ((uintptr_t)block + tslab_malloc_usable_size(block) - 1) / GRANULE;
+  const uintptr_t first = (uintptr_t)block / PIECE;
+  const uintptr_t last = ((uintptr_t)block + tslab_malloc_usable_size(block) - 1) / PIECE;
   pthread_mutex_lock(&table_lock);
-  for (uintptr_t granule = first; granule <= last; granule++) entry_of(granule)->blocks--;
+  for (uintptr_t piece = first; piece <= last; piece++) entry_of(piece)->blocks--;
   pthread_mutex_unlock(&table_lock);
 }
 
@@ -127,7 +127,7 @@ static void threads_at_once(void) {
     }
 }
 
-/* Half of the epochs close on live blocks, and new ones take their places: old and new never meet in a granule. */
+/* Half of the epochs close on live blocks, and new ones take their places: old and new never meet in a piece. */
 static void generations(void) {
   enum { ROUNDS = 6, COUNT = 300 };
   static void *pinned[ROUNDS][EPOCHS][COUNT];

@@ -9,6 +9,7 @@
 #include "front/front.h"
 #include "heap/label.h"
 #include "heap/tcache.h"
+#include "slab/quarter.h"
 #include <pthread.h>
 #include <sys/syscall.h>
 
@@ -132,7 +133,7 @@ static void frozen(void) {
                                 &handles_lock,       &heaps_lock,
                                 &current_heap->lock, &current_thread->plain->lock,
                                 &reserve_lock,       &arena_locks[epoch_index(epoch) % ARENA_LOCKS].lock,
-                                &pages_lock};
+                                &pages_lock,         &quarter_lock};
   for (size_t i = 0; i < sizeof locks / sizeof *locks; i++) {
     lock_take(locks[i]);
     in_bare_child(see_frozen);

@@ -127,8 +127,8 @@ static void long_ones_leave_room(void) {
     end_one();
     stay[i] = epoch_cache_open(current_thread, "one", 0);
     CHECK(stay[i] != 0);
-    CHECK_COUNT(epoch_caches_reserve_bytes(), ==, 0);
-    CHECK_COUNT(reserve_bytes(), <=, GRANULE);
+    CHECK_COUNT(epoch_caches_reserve_bytes(), <=, GRANULE); /* the rest of one that was split */
+    CHECK_COUNT(reserve_bytes(), <=, 2 * GRANULE);
   }
   for (int round = 0; round < 3; round++) {
     const uint64_t id = open_with((tslab_epoch_options){.label = "batch", .flags = TSLAB_EPOCH_DESTROYABLE});

@@ -92,7 +92,7 @@ static void with_a_cached_epoch(void) {
   CHECK_COUNT(reserve_bytes(), ==, 6 * GRANULE);
   CHECK(chunk_cache_claim_epoch(&heap, 1, MOST - 2));
   CHECK_COUNT(pages_totals().returned - returned, ==, 3 * GRANULE);
-  CHECK_COUNT(heap.store->chunks.count, ==, 2);
+  CHECK_COUNT(heap.store->chunks.whole.count, ==, 2);
   CHECK_COUNT(reserve_bytes(), ==, MiB);
   CHECK(!chunk_cache_claim_epoch(&heap, 2, MOST + 1) && chunk_cache_has_claimed(&heap, 1, MOST - 2));
   CHECK(chunk_cache_claim_epoch(&heap, 2, 1) && !chunk_cache_has_claimed(&heap, 1, 1));
@@ -103,7 +103,7 @@ static void with_a_cached_epoch(void) {
   CHECK_COUNT(reserve_bytes(), ==, 2 * GRANULE);
   CHECK(chunk_cache_claim_epoch(&heap, 3, 1));
   chunk_cache_end(&heap);
-  CHECK_COUNT(heap.store->chunks.count, ==, 0);
+  CHECK_COUNT(heap.store->chunks.whole.count, ==, 0);
   CHECK_COUNT(reserve_ready_bytes(), ==, 2 * GRANULE);
   CHECK_COUNT(reserve_bytes(), ==, 2 * GRANULE);
   CHECK_COUNT(reserve_empty(), ==, 2 * GRANULE);
@@ -182,7 +182,7 @@ static uint64_t open_one(void) {
 static void check_kept(struct epoch *e) {
   CHECK_COUNT(atomic_load(&e->arena.own), ==, GRANULE);
   CHECK_COUNT(atomic_load(&e->arena.charged), ==, GRANULE);
-  CHECK_COUNT(current_thread->plain->store->chunks.count, ==, KEPT);
+  CHECK_COUNT(current_thread->plain->store->chunks.whole.count, ==, KEPT);
   CHECK_COUNT(reserve_bytes(), <=, MiB);
 }
 
@@ -212,7 +212,7 @@ static void destroyed(void) {
   CHECK(tslab_epoch_destroy(id, &report) == 0); /* who asks for a report gets one of all */
   CHECK_COUNT(report.live_blocks, ==, BLOCKS + 1);
   CHECK_COUNT(report.bytes_recycled + report.bytes_returned, >=, CHUNKS * GRANULE + 100 * KiB);
-  CHECK_COUNT(current_thread->plain->store->chunks.count, >=, CHUNKS); /* as without one, and the first, too */
+  CHECK_COUNT(current_thread->plain->store->chunks.whole.count, >=, CHUNKS); /* as without one, and the first, too */
   front_purge();
   CHECK_COUNT(reserve_bytes(), ==, 0);
 }
