@@ -2,6 +2,7 @@
 #include "front/malloc_inline.h"
 
 #include "epoch/close.h"
+#include "heap/cut.h"
 #include "os/os.h"
 #include "tslab/tslab.h"
 #include <errno.h>
@@ -45,6 +46,12 @@ static void *refill_again(unsigned class) {
   return heap_refill(heap, class);
 }
 
+/* Returns a block that lay ready for a thread that was just born, or a sample. */
+static COLD void *first_block(struct heap *heap, unsigned class, size_t size) {
+  void *block = profile_is_on() ? cut_miss(heap, class, size) : NULL;
+  return block ? block : fast_pop(heap, class, (uintptr_t)pages.base);
+}
+
 /* A thread without a heap gets one, perhaps with a dead thread's lists; else the list is empty, or bad. */
 static void *refill(unsigned class, size_t size) {
   struct timing timing;
@@ -56,7 +63,7 @@ static void *refill(unsigned class, size_t size) {
     timing.start = start;
     counters_stage(counters_here(), PATH_BIRTH);
   }
-  void *block = UNLIKELY(is_born) ? fast_pop(current_heap, class, (uintptr_t)pages.base) : NULL;
+  void *block = UNLIKELY(is_born) ? first_block(current_heap, class, size) : NULL;
   if (LIKELY(!block)) {
     if (UNLIKELY(current_heap->list[class] != CHAIN_END)) give_up_list(class);
     block = refill_again(class);
@@ -77,6 +84,10 @@ static NOINLINE void *take_detached(struct heap *heap, unsigned class, size_t si
 /* The list is empty or bad; or detached, for this call to be timed. */
 INLINE void *miss(unsigned class, size_t size) {
   struct heap *heap = current_heap;
+  if (profile_is_on()) {
+    void *drawn = cut_miss(heap, class, size);
+    if (drawn) return drawn;
+  }
   void *block = LIKELY(sample_is_due(heap, class)) ? take_detached(heap, class, size) : NULL; /* the rarer, as if not */
   return LIKELY(block != NULL) ? block : refill(class, size);
 }
@@ -94,6 +105,7 @@ static void *large(size_t size, size_t alignment, bool *zero) {
     block = heap_large_alloc(heap, size, alignment, zero);
   }
   if (block) scavenger_notice_malloc(heap);
+  if (block && profile_is_on()) profile_large(heap, block, size);
   sample_end(&timing, size, block ? large_run_bytes(size) : 0);
   if (UNLIKELY(is_born)) front_end_call();
   return block;
@@ -136,12 +148,14 @@ static NOINLINE void *malloc_in_scope(size_t size, bool *zero) {
 
 static NOINLINE void *malloc_otherwise(size_t size) {
   bool zero;
+  profile_note_caller(__builtin_frame_address(0));
   void *block = UNLIKELY(current_heap->arena) ? malloc_in_scope(size, &zero) : by_size(size, &zero);
   return LIKELY(block != NULL) ? block : no_memory();
 }
 
 static NOINLINE void *calloc_otherwise(size_t size) {
   bool zero = false;
+  profile_note_caller(__builtin_frame_address(0));
   void *block = UNLIKELY(current_heap->arena) ? malloc_in_scope(size, &zero) : by_size(size, &zero);
   if (UNLIKELY(!block)) return no_memory();
   return zero ? block : memset(block, 0, size);
@@ -179,6 +193,7 @@ static void *aligned_in_scope(size_t alignment, size_t size) {
 void *front_aligned(size_t alignment, size_t size) {
   bool zero, is_born = current_heap == &empty_heap;
   if (!front_heap()) return no_memory();
+  profile_note_caller(__builtin_frame_address(0));
   void *block = current_heap->arena ? aligned_in_scope(alignment, size) : aligned(alignment, size, &zero);
   if (is_born) front_end_call();
   return block ? block : no_memory();
@@ -232,6 +247,7 @@ NOINLINE void front_free_otherwise(void *p) {
   if (!p) return;
   struct run *run = run_of_block("free", p);
   if (!run) return;
+  if (profile_is_on()) profile_freed(run, p);
   free_elsewhere(run, p);
   scavenger_notice(current_heap);
 }
@@ -339,6 +355,7 @@ void front_free_full(void *p) {
   sample_begin_path(&timing);
   unsigned class = (unsigned)heap_class_of(current_heap, LOAD_RACING(pages_pagemap()[granule_of(p)]));
   if (!class_starts_block((uintptr_t)p, class_inverse(class))) misuse_interior("free", p);
+  if (profile_is_on() && cut_overflow(current_heap, class, p)) return;
   bool emptied = heap_overflow(current_heap, class, p);
   scavenger_notice(current_heap);
   if (emptied) sample_end_path(&timing, PATH_PUT_BY);
@@ -357,10 +374,13 @@ static void *resize(void *p, size_t size) {
   struct run *run = run_of_block("realloc", p);
   if (!run || size > PTRDIFF_MAX) return no_memory();
   size_t old = usable_size(run, p);
+  profile_note_caller(__builtin_frame_address(0));
   if (run->kind == RUN_LARGE && size > SMALL_MAX && size <= pages_most() && run->epoch == 0) {
+    if (profile_is_on()) profile_freed(run, p); /* what it becomes is drawn anew */
     void *block = large_resize(run, size, &counters_here()->large);
     if (LIKELY(block != NULL)) {
       scavenger_notice_malloc(current_heap);
+      if (profile_is_on() && current_heap != &empty_heap) profile_large(current_heap, block, size);
       return block;
     } /* else malloc looks for what other sizes hold free */
   }

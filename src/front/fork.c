@@ -35,6 +35,7 @@
 #include "base/options.h"
 #include "epoch/close.h"
 #include "epoch/handle.h"
+#include "front/profile.h"
 #include "front/publish.h"
 #include "heap/label.h"
 #include "heap/arena.h"
@@ -92,6 +93,8 @@ static void each_lock(void (*visit)(struct lock *)) {
   for (unsigned i = 0; i < ARENA_LOCKS; i++) visit(&arena_locks[i].lock);
   visit(&reserve_lock);
   visit(&pages_lock);
+  visit(&profile_reading);
+  profile_visit_lock(visit);
 }
 
 static bool found_held;

@@ -24,8 +24,8 @@ FUNCTION_LINES = 50
 KNOWN_CIRCLES = [
     {"os/linux", "os/ticks"},
     {
-        *("heap/bins", "heap/magazine", "heap/refill", "heap/large_cache", "heap/arena", "heap/tcache"),
-        *("heap/misuse", "heap/heap", "heap/sample"),
+        *("heap/bins", "heap/cut", "heap/magazine", "heap/refill", "heap/large_cache", "heap/arena", "heap/tcache"),
+        *("heap/misuse", "heap/heap", "heap/profile", "heap/sample"),
     },
     {"epoch/close", "epoch/epoch", "epoch/handle", "epoch/scope", "epoch/cache", "epoch/status", "epoch/tree"},
     {
