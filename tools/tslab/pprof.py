@@ -67,7 +67,10 @@ def message_class() -> Any:
                 added.type_name = f".{_PACKAGE}.{plain}"
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.Profile"))
+    found = pool.FindMessageTypeByName(f"{_PACKAGE}.Profile")
+    if hasattr(message_factory, "GetMessageClass"):
+        return message_factory.GetMessageClass(found)
+    return message_factory.MessageFactory(pool).GetPrototype(found)  # before 4.22
 
 
 class _Writer:
