@@ -366,7 +366,7 @@ static void forget_one(struct run *chunk) {
 
 bool bump_free(struct run *chunk, void *p) {
   if (chunk_place_of(chunk, p) != CHUNK_LIVE || !chunk_mark_freed(chunk, p)) return false;
-  if (UNLIKELY(chunk->moved)) profile_forget(p);
+  if (UNLIKELY(LOAD_RACING(chunk->moved))) profile_forget(p);
   forget_one(chunk);
   return true;
 }

@@ -245,7 +245,7 @@ void profile_large(const struct heap *heap, void *block, size_t size) {
 void profile_chunk(const struct heap *heap, struct run *chunk, void *block, size_t size) {
   if (state.frozen) return;
   size_t usable = round_up(max_size(size, 1), CHUNK_UNIT);
-  chunk->moved = true;
+  STORE_RACING(chunk->moved, true);
   record(heap, block, size, usable, profile_weight(usable));
 }
 
@@ -261,7 +261,7 @@ void profile_freed(struct run *run, const void *block) {
 }
 
 void profile_chunk_ends(struct run *chunk) {
-  chunk->moved = false;
+  STORE_RACING(chunk->moved, false);
   if (state.frozen) return;
   size_t granule = run_index(chunk);
   lock_take(&profile_lock);

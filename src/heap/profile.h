@@ -69,9 +69,10 @@ INLINE bool profile_is_on(void) { return UNLIKELY(profile_interval != 0); }
 /* False without memory. No lock held, one thread. */
 HIDDEN bool profile_start(size_t interval);
 
-/* The call that runs was made by the caller of the function with this frame: stacks begin there. */
+/* The call that runs was made by the caller of the function with this frame: stacks begin there. A thread that shares
+ * shared_counters has no place to note it. */
 INLINE void profile_note_caller(const void *frame) {
-  if (profile_is_on()) current_heap->counters->caller = frame;
+  if (profile_is_on() && current_heap->counters != &shared_counters) current_heap->counters->caller = frame;
 }
 
 /* Mallocs of the class that pass until the next sample. */
