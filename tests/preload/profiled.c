@@ -67,7 +67,7 @@ static void give(struct block *b) {
 
 /* ---- call sites: the barrier keeps each call from being the function's last, which would be a jump --------------- */
 
-#define SITE __attribute__((noinline, noclone, aligned(1024)))
+#define SITE __attribute__((noinline, aligned(1024)))
 #define BARRIER(p) __asm__ volatile("" : "+r"(p))
 
 SITE static void *take_small(size_t size) { void *p = malloc(size); BARRIER(p); return p; }

@@ -58,7 +58,7 @@ static void borders(void) {
 
 static unsigned depth;
 
-__attribute__((noinline, noclone)) static void descend(unsigned levels) {
+__attribute__((noinline)) static void descend(unsigned levels) {
   if (levels > 0) descend(levels - 1);
   else depth = stack_walk(found, STACK_MOST, __builtin_frame_address(0));
   __asm__ volatile("" ::: "memory"); /* a call and no jump */

@@ -7,7 +7,7 @@
 
 #include "tslab/optional.h"
 
-#define SITE __attribute__((noinline, noclone))
+#define SITE __attribute__((noinline))
 #define BARRIER(p) __asm__ volatile("" : "+r"(p) : : "memory")
 
 SITE static void *keep_row(void) { void *p = malloc(1000); BARRIER(p); return memset(p, 1, 1000); }
