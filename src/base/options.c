@@ -62,6 +62,7 @@ static const struct row {
     {"REPORT_RSS", SWITCH, AT(report_rss), 0, "0 or 1"},
     {"SAMPLE", BYTES, AT(sample), 1 * MiB, "a number up to 1M, 0 for no samples"},
     {"SAMPLE_CPU", BYTES, AT(sample_cpu), 1 * MiB, "a number up to 1M, 0 for never"},
+    {"PROFILE", BYTES, AT(profile_bytes), 1024 * MiB, "bytes up to 1024M, K or M after it if you like, 0 for none"},
     {"LOCK_TIMES", SWITCH, AT(lock_times), 0, "0 or 1"},
     {"STATS_AT_EXIT", PATH, AT(stats_at_exit), 0, "the path of a file"},
 };

@@ -24,6 +24,7 @@ struct options {
   const char *stats_at_exit; /* path, or NULL */
   size_t sample;             /* one allocation in about so many is timed end to end; 0: none */
   size_t sample_cpu;         /* of one sample in about so many, the thread's time is taken too; 0: of none */
+  size_t profile_bytes;      /* of the heap profile: bytes between samples, in the mean; 0: no profile */
   size_t lock_times;         /* whether locks count how long they are held */
 };
 

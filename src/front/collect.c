@@ -384,7 +384,7 @@ size_t collect_threads(void *rows, size_t most) {
     if (!of_thread) continue;
     if (!live || count + 1 == most) {
       add_thread(&rest, p, NULL); /* common_heap's counters is that of the thread which takes from it at the time */
-      if (p != &common_heap) add_thread_totals(&rest, &p->counters->thread_totals);
+      if (!heap_is_nobodys(p)) add_thread_totals(&rest, &p->counters->thread_totals);
       rest.alive += live;
       continue;
     }

@@ -35,6 +35,7 @@
 #include "base/options.h"
 #include "epoch/close.h"
 #include "epoch/handle.h"
+#include "front/profile.h"
 #include "front/publish.h"
 #include "heap/label.h"
 #include "heap/arena.h"
@@ -94,6 +95,8 @@ static void each_lock(void (*visit)(struct lock *)) {
   visit(&reserve_lock);
   visit(&quarter_lock);
   visit(&pages_lock);
+  visit(&profile_reading);
+  profile_visit_lock(visit);
 }
 
 static bool found_held;

@@ -2,6 +2,7 @@
 #include "front/malloc_inline.h"
 
 #include "epoch/close.h"
+#include "heap/cut.h"
 #include "tslab/tslab.h"
 
 struct run *front_run_of_block(const char *call, void *p) {
@@ -49,6 +50,7 @@ NOINLINE void front_free_otherwise(void *p) {
   if (!p) return;
   struct run *run = front_run_of_block("free", p);
   if (!run) return;
+  if (profile_is_on()) profile_freed(run, p);
   free_remote(run, p);
   scavenger_notice(current_heap);
 }
@@ -162,6 +164,7 @@ void front_free_full(void *p) {
   sample_begin_path(&timing);
   unsigned class = (unsigned)heap_class_of(current_heap, LOAD_RACING(pages_pagemap()[granule_of(p)]));
   if (!class_starts_block((uintptr_t)p, class_inverse(class))) misuse_interior("free", p);
+  if (profile_is_on() && cut_overflow(current_heap, class, p)) return;
   bool emptied = heap_overflow(current_heap, class, p);
   scavenger_notice(current_heap);
   if (emptied) sample_end_path(&timing, PATH_PUT_BY);

@@ -1,6 +1,7 @@
 /* malloc: what malloc does off the fast path.                                                       floor: front */
 #include "front/malloc_inline.h"
 
+#include "heap/cut.h"
 #include "os/os.h"
 #include "tslab/tslab.h"
 #include <errno.h>
@@ -37,6 +38,12 @@ static void *refill_again(unsigned class) {
   return heap_refill(heap, class);
 }
 
+/* Returns a block that lay ready for a thread that was just born, or a sample. */
+static COLD void *first_block(struct heap *heap, unsigned class, size_t size) {
+  void *block = profile_is_on() ? cut_miss(heap, class, size) : NULL;
+  return block ? block : fast_pop(heap, class, (uintptr_t)pages.base);
+}
+
 /* A thread without a heap gets one, perhaps with a dead thread's lists; else the list is empty, or bad. */
 static void *refill(unsigned class, size_t size) {
   struct timing timing;
@@ -48,7 +55,7 @@ static void *refill(unsigned class, size_t size) {
     timing.start = start;
     counters_stage(counters_here(), PATH_BIRTH);
   }
-  void *block = UNLIKELY(is_born) ? fast_pop(current_heap, class, (uintptr_t)pages.base) : NULL;
+  void *block = UNLIKELY(is_born) ? first_block(current_heap, class, size) : NULL;
   if (LIKELY(!block)) {
     if (UNLIKELY(current_heap->list[class] != CHAIN_END)) give_up_list(class);
     block = refill_again(class);
@@ -69,6 +76,10 @@ static NOINLINE void *take_detached(struct heap *heap, unsigned class, size_t si
 /* The list is empty or bad; or detached, for this call to be timed. */
 INLINE void *miss(unsigned class, size_t size) {
   struct heap *heap = current_heap;
+  if (profile_is_on()) {
+    void *drawn = cut_miss(heap, class, size);
+    if (drawn) return drawn;
+  }
   void *block = LIKELY(sample_is_due(heap, class)) ? take_detached(heap, class, size) : NULL; /* the rarer, as if not */
   return LIKELY(block != NULL) ? block : refill(class, size);
 }
@@ -86,6 +97,7 @@ static void *large(size_t size, size_t alignment, bool *zero) {
     block = heap_large_alloc(heap, size, alignment, zero);
   }
   if (block) scavenger_notice_malloc(heap);
+  if (block && profile_is_on()) profile_large(heap, block, size);
   sample_end(&timing, size, block ? large_run_bytes(size) : 0);
   if (UNLIKELY(is_born)) front_end_call();
   return block;
@@ -160,12 +172,14 @@ static NOINLINE void *malloc_in_scope(size_t size, bool *zero) {
 
 static NOINLINE void *malloc_otherwise(size_t size) {
   bool zero;
+  profile_note_caller(__builtin_frame_address(0));
   void *block = UNLIKELY(current_heap->arena) ? malloc_in_scope(size, &zero) : by_size(size, &zero);
   return LIKELY(block != NULL) ? block : no_memory();
 }
 
 static NOINLINE void *calloc_otherwise(size_t size) {
   bool zero = false;
+  profile_note_caller(__builtin_frame_address(0));
   void *block = UNLIKELY(current_heap->arena) ? malloc_in_scope(size, &zero) : by_size(size, &zero);
   if (UNLIKELY(!block)) return no_memory();
   return zero ? block : memset(block, 0, size);
@@ -203,6 +217,7 @@ static void *aligned_in_scope(size_t alignment, size_t size) {
 void *front_aligned(size_t alignment, size_t size) {
   bool zero, is_born = current_heap == &empty_heap;
   if (!front_heap()) return no_memory();
+  profile_note_caller(__builtin_frame_address(0));
   void *block = current_heap->arena ? aligned_in_scope(alignment, size) : aligned(alignment, size, &zero);
   if (is_born) front_end_call();
   return block ? block : no_memory();

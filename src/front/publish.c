@@ -6,6 +6,7 @@
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "front/profile.h"
 #include "front/segment.h"
 #include "front/tables.h"
 #include "os/lock.h"
@@ -329,6 +330,7 @@ static uint32_t first_rows(const struct statistics *table) {
 /* Straight into the segment. A table that is filled up may have more to say. False without pages. */
 static bool publish_table(unsigned index, char *snapshot) {
   const struct statistics *table = &tables[index];
+  if (index >= TABLE_PROFILE && !profile_is_on()) return true; /* no rows, and no pages for them */
   uint32_t room = segment.rows[index] ? segment.rows[index] : first_rows(table);
   char *rows = snapshot + segment.layout.table[index];
   size_t offset = (size_t)(rows - segment.base), count;

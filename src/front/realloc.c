@@ -1,6 +1,7 @@
 /* realloc: realloc, and the calls that ask for the size of a block or give it.                      floor: front */
 #include "front/malloc_inline.h"
 
+#include "heap/profile.h"
 #include "tslab/tslab.h"
 #include <stdint.h>
 #include <string.h>
@@ -14,10 +15,13 @@ static void *resize(void *p, size_t size) {
   struct run *run = front_run_of_block("realloc", p);
   if (!run || size > PTRDIFF_MAX) return no_memory();
   size_t old = usable_size(run, p);
+  profile_note_caller(__builtin_frame_address(0));
   if (run->kind == RUN_LARGE && size > SMALL_MAX && size <= pages_most() && run->epoch == 0) {
+    if (profile_is_on()) profile_freed(run, p); /* what it becomes is drawn anew */
     void *block = large_resize(run, size, &counters_here()->large);
     if (LIKELY(block != NULL)) {
       scavenger_notice_malloc(current_heap);
+      if (profile_is_on() && current_heap != &empty_heap) profile_large(current_heap, block, size);
       return block;
     } /* else malloc looks for what other sizes hold free */
   }

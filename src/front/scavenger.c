@@ -27,6 +27,7 @@
 #include "front/publish.h"
 #include "heap/chunk_cache.h"
 #include "heap/large_cache.h"
+#include "heap/profile.h"
 #include "heap/store.h"
 #include "os/os.h"
 #include "os/ticks.h"
@@ -80,7 +81,7 @@ static void look_for_visits(struct heap *heap) {
 }
 
 static bool is_dead(struct heap *heap) {
-  if (heap == &common_heap) return false;
+  if (heap_is_nobodys(heap)) return false;
   lock_take(&heap->lock);
   bool dead = !heap->live;
   lock_release(&heap->lock);
@@ -96,7 +97,7 @@ static void notice_again(struct heap *heap) {
   if (LOAD_RACING(heap->folded)) return;
   lock_take(&heap->lock);
   const struct heap_store *store = heap->store;
-  bool dies = !heap->live && !heap->of_epochs && heap != &common_heap;
+  bool dies = !heap->live && !heap->of_epochs && !heap_is_nobodys(heap);
   if (dies || store->restless_slabs || heap->magazine_bytes || store->large.count || keeps_chunks(store))
     heap_notice(heap);
   lock_release(&heap->lock);
@@ -127,7 +128,7 @@ static size_t tidy_of_thread(struct heap *heap, bool now) {
   epoch_cache_update_claim(heap);
   if (!now) look_for_visits(heap);
   if (is_dead(heap)) return freed + heaps_fold_dead(heap);
-  if (heap == &common_heap) freed += heap_flush_dead(heap);
+  if (heap_is_nobodys(heap)) freed += heap_flush_dead(heap);
   freed += now ? heap_flush_magazines(heap, SIZE_MAX) : heap_flush_stale(heap);
   freed += heap_trim(heap, now) + large_cache_flush(heap, now);
   if (!options.scavenger && is_dead(heap)) freed += heaps_fold_dead(heap); /* which its thread could not beside us */
@@ -164,6 +165,7 @@ static size_t tidy_all(void) {
   }
   for (struct heap *p = atomic_load_explicit(&all_heaps, memory_order_acquire); p; p = p->next_heap)
     if (!LOAD_RACING(p->folded)) freed += tidy_of_thread(p, true);
+  if (profile_is_on()) freed += tidy_of_thread(&sampled_heap, true);
   return freed + tidy_of_thread(&common_heap, true);
 }
 

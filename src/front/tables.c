@@ -3,6 +3,7 @@
 
 #include "front/front.h"
 #include "front/collect.h"
+#include "front/profile.h"
 #include "os/os.h"
 #include "slab/classes.h"
 
@@ -215,6 +216,44 @@ static const struct statistic sample_fields[] = {
     S(label, GAUGE, NONE, "the row of its epoch's label, 2^64 - 1 for epoch 0"),
 };
 
+#define R(name, kind, unit, help) FIELD(profile_row, name, kind, unit, help)
+static const struct statistic profile[] = {
+    R(interval_bytes, GAUGE, BYTES, "allocated for each sample, in the mean (TSLAB_PROFILE), 0 for no profile"),
+    R(samples, COUNTER, NONE, "blocks sampled since the start"),
+    R(frees, COUNTER, NONE, "those of them that were freed"),
+    R(lost, COUNTER, NONE, "those of them that count as allocated alone, because the tables were full"),
+    R(live_samples, GAUGE, NONE, "samples in use"),
+    R(sites, GAUGE, NONE, "call sites, by their stacks"),
+    R(memory_bytes, GAUGE, BYTES, "memory that the profile uses"),
+};
+
+#define I(name, kind, unit, help) FIELD(site_row, name, kind, unit, help)
+static const struct statistic site[] = {
+    I(site, GAUGE, NONE, "its number, 1 for all whose stack is not known"),
+    I(allocated_samples, COUNTER, NONE, "blocks sampled"),
+    I(allocated_blocks, COUNTER, NONE, "blocks allocated: an estimate, as are all that follow"),
+    I(allocated_bytes, COUNTER, BYTES, "bytes of these, as asked for"),
+    I(live_samples, GAUGE, NONE, "sampled blocks in use: exact"),
+    I(live_blocks, GAUGE, NONE, "blocks in use"),
+    I(live_bytes, GAUGE, BYTES, "bytes of these, as asked for"),
+    I(error_bytes, GAUGE, BYTES, "the standard error of live_bytes"),
+    LABEL(site_row, stack, "return addresses, the innermost first"),
+};
+
+#define H(name, kind, unit, help) FIELD(holder_row, name, kind, unit, help)
+static const struct statistic holder[] = {
+    H(site, GAUGE, NONE, "the number of the call site"),
+    H(state, GAUGE, NONE, "0 plain malloc, 1 open epochs, 2 a closing epoch"),
+    H(epoch, GAUGE, NONE, "the id of the closing epoch, 0 for all others"),
+    H(live_samples, GAUGE, NONE, "sampled blocks in use"),
+    H(live_blocks, GAUGE, NONE, "blocks in use: an estimate"),
+    H(live_bytes, GAUGE, BYTES, "bytes of these, as asked for: an estimate"),
+    H(error_bytes, GAUGE, BYTES, "its standard error"),
+    H(slabs, GAUGE, NONE, "chunks and large blocks in which sampled blocks lie"),
+    H(oldest_ns, GAUGE, NANOSECONDS, "when the oldest of the samples was allocated, on CLOCK_MONOTONIC"),
+    LABEL(holder_row, label, "the label of the epochs"),
+};
+
 const struct statistics tables[TABLES] = {
     [TABLE_PROCESS] = {"process", "the process as a whole, all epochs included", FIELDS(process),
                        sizeof(tslab_stats_global), 1, collect_process},
@@ -231,6 +270,12 @@ const struct statistics tables[TABLES] = {
     [TABLE_LOCK] = {"lock", "the locks of one kind", FIELDS(lock), sizeof(tslab_lock_stats), LOCK_KINDS, collect_locks},
     [TABLE_SAMPLE] = {"sample", "one allocation timed end to end, the newest ones", FIELDS(sample_fields),
                       sizeof(struct sample), TABLE_SAMPLES_MOST, collect_samples},
+    [TABLE_PROFILE] = {"profile", "the heap profile, where TSLAB_PROFILE asks for one", FIELDS(profile),
+                       sizeof(struct profile_row), TABLE_PROFILES_MOST, profile_collect},
+    [TABLE_SITE] = {"site", "a call site of the heap profile: those that hold or allocated most", FIELDS(site),
+                    sizeof(struct site_row), TABLE_SITES_MOST, profile_collect_sites},
+    [TABLE_HOLDER] = {"holder", "what one call site holds in plain malloc, open epochs of a label or a closing epoch",
+                      FIELDS(holder), sizeof(struct holder_row), TABLE_HOLDERS_MOST, profile_collect_holders},
 };
 
 static size_t room_of(const struct statistics *table) {

@@ -6,7 +6,7 @@
 
 /* In the order in which they are published: process first. */
 enum table { TABLE_PROCESS, TABLE_CLASS, TABLE_PATH, TABLE_THREAD, TABLE_LABEL, TABLE_EPOCH, TABLE_LOCK, TABLE_SAMPLE,
-             TABLES };
+             TABLE_PROFILE, TABLE_SITE, TABLE_HOLDER, TABLES };
 HIDDEN extern const struct statistics tables[TABLES];
 
 #define LOCK_KINDS 11

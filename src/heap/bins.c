@@ -49,7 +49,7 @@ static void unlink_slab(struct bin *bin, struct run *slab) {
 
 static void set_owner(struct heap *heap, struct run *slab) {
   atomic_store_explicit(&slab->heap, heap, memory_order_relaxed);
-  slab_set_owner(slab, heap_entry(heap, slab->class));
+  slab_set_owner(slab, heap == &sampled_heap ? 0 : heap_entry(heap, slab->class));
   STORE_RACING(heap->bins[slab->class].slabs, heap->bins[slab->class].slabs + 1);
   atomic_fetch_add_explicit(&heap->slab_granules, slab->granules, memory_order_relaxed);
 }
@@ -142,7 +142,7 @@ static bool adopt_from(struct heap *from, struct heap *heap, unsigned class) {
 /* A slab of dead threads: what they left is in common_heap, but for the thread that died last, until the scavenger's
  * next look. However many are dead, these two are all that is asked. */
 static bool adopt(struct heap *heap, unsigned class) {
-  if (heap->arena) return false;
+  if (heap->arena || heap == &sampled_heap) return false;
   if (adopt_from(&common_heap, heap, class)) return true;
   struct heap *dead = atomic_load_explicit(&last_dead_heap, memory_order_acquire);
   return dead && adopt_from(dead, heap, class);

@@ -3,18 +3,30 @@
 
 #include "base/options.h"
 #include "heap/chunk_cache.h"
+#include "heap/profile.h"
 #include "heap/sample.h"
 #include "os/os.h"
 #include "slab/quarter.h"
 
 static size_t used_of(const struct bump *bump) { return (size_t)(bump->at - chunk_start(bump->chunk)); }
 
-static char *end_of(const struct bump *bump) { return bump->start + bump->bytes - CHUNK_UNIT; }
+static char *chunk_end(const struct bump *bump) { return bump->start + bump->bytes - CHUNK_UNIT; }
 
 /* Release, for who finds that it has none and looks how much room it has. */
 static void set_heap(struct run *chunk, struct heap *heap) {
   atomic_store_explicit(&chunk->heap, heap, memory_order_release);
 }
+
+/* The block that a point of the heap profile falls on does not fit before it, for the fast path. */
+static char *end_of(const struct bump *bump) {
+  return bump->drawn ? bump->start + (bump->drawn - 1) * (size_t)CHUNK_UNIT : chunk_end(bump);
+}
+
+static void draw_point(struct bump *bump) {
+  size_t rest = (size_t)(chunk_end(bump) - bump->at), bytes = profile_draw_bytes(rest);
+  bump->drawn = bytes == rest ? 0 : (uint16_t)((size_t)(bump->at - bump->start + bytes) / CHUNK_UNIT + 1);
+}
+_Static_assert(CHUNK_CAPACITY / CHUNK_UNIT < UINT16_MAX, "a point is the number of its unit, plus 1");
 
 /* Where blocks end: the chunk's end, or, when one is to be a sample, somewhere in the next `within` bytes: any of those
  * that are likely to be used is as likely to be in it. */
@@ -28,13 +40,12 @@ static void set_end(struct bump *bump, const struct counters *counters, uint32_t
   __atomic_store_n(&bump->end, end, __ATOMIC_RELAXED);
 }
 
-/* The end of the chunk is its end again, if it is not halted. */
+/* The end of the chunk, or the point, is its end again, if it is not halted. */
 static void disarm(struct bump *bump) {
   char *armed = __atomic_load_n(&bump->end, __ATOMIC_RELAXED);
   bump->armed = false;
   if (armed)
-    __atomic_compare_exchange_n(&bump->end, &armed, end_of(bump), false, __ATOMIC_RELAXED,
-                                __ATOMIC_RELAXED);
+    __atomic_compare_exchange_n(&bump->end, &armed, end_of(bump), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
 static void make_current(struct heap *heap, struct run *chunk, size_t used) {
@@ -46,6 +57,8 @@ static void make_current(struct heap *heap, struct run *chunk, size_t used) {
   bump->start = chunk_start(chunk);
   bump->bytes = (uint32_t)run_bytes(chunk);
   bump->at = chunk_start(chunk) + used;
+  bump->drawn = 0;
+  if (profile_is_on()) draw_point(bump);
   set_end(bump, heap->counters, heap->counters->bump_used);
 }
 
@@ -86,6 +99,12 @@ INLINE void hand_over(struct heap *heap, uint64_t *to) {
   heap_end_change(heap);
 }
 
+/* No sample of the chunk lives. */
+static NOINLINE void begin_anew(struct bump *bump) {
+  if (bump->chunk->moved) profile_chunk_ends(bump->chunk);
+  draw_point(bump);
+}
+
 void bump_empty(struct heap *heap) {
   struct bump *bump = &heap->bump;
   struct counters *counters = heap->counters;
@@ -103,10 +122,12 @@ void bump_empty(struct heap *heap) {
   bump->quarters = 0;
   counters->bump_used = (uint32_t)used;
   bump->at = bump->start;
+  if (profile_is_on()) begin_anew(bump);
   set_end(bump, counters, (uint32_t)used);
 }
 
 void bump_retire(struct run *chunk) {
+  if (UNLIKELY(chunk->moved)) profile_chunk_ends(chunk);
   set_heap(chunk, NULL);
   chunk_clear_starts(chunk_starts(chunk), chunk->size);
   if (!chunk_is_full_of_live(chunk)) chunk_clear_few_freed(chunk_freed(chunk), chunk->size);
@@ -295,6 +316,24 @@ static void *take_sample(struct heap *heap, size_t size) {
   return block;
 }
 
+/* Returns true if a block of so many bytes would be where the profile's point is. It has room in the chunk. */
+static bool meets_point(const struct bump *bump, size_t size) {
+  if (LIKELY(!bump->drawn) || !LOAD_RACING(bump->end)) return false;
+  size_t used = (size_t)(bump->at - bump->start), after = used + round_up(size, CHUNK_UNIT);
+  return after + CHUNK_UNIT <= bump->bytes && after > (bump->drawn - 1) * (size_t)CHUNK_UNIT;
+}
+
+static NOINLINE void *take_drawn(struct heap *heap, size_t size) {
+  struct bump *bump = &heap->bump;
+  bump->drawn = 0;
+  disarm(bump);
+  void *block = bump_take(heap, size);
+  if (LIKELY(block != NULL)) profile_chunk(heap, bump->chunk, block, size);
+  draw_point(bump);
+  disarm(bump);
+  return block;
+}
+
 /* A slow call is none of those that are drawn from: when the heap is armed just here, it is for the next one. */
 static void *take_after_refill(struct heap *heap, size_t size) {
   void *block = bump_take(heap, size);
@@ -316,25 +355,39 @@ static void *unless_halted(struct heap *heap, void *block) {
 void *bump_refill(struct heap *heap, size_t size) {
   size = max_size(size, 1);
   if (size > BUMP_MOST) return NULL;
+  if (meets_point(&heap->bump, size)) return unless_halted(heap, take_drawn(heap, size));
   if (UNLIKELY(heap->bump.armed)) {
     void *block = take_sample(heap, size);
     if (block) return unless_halted(heap, block);
   }
   if (!has_room(&heap->bump, round_up(size, CHUNK_UNIT)) && !refill(heap, size)) return NULL;
+  if (meets_point(&heap->bump, size)) return unless_halted(heap, take_drawn(heap, size));
   return unless_halted(heap, take_after_refill(heap, size));
+}
+
+/* The point that was drawn before lay anywhere: it is as likely that the block would have met one. */
+static NOINLINE void draw_aligned(struct heap *heap, void *block, size_t size) {
+  size_t bytes = round_up(max_size(size, 1), CHUNK_UNIT);
+  if (block && profile_draw_bytes(bytes) < bytes) profile_chunk(heap, heap->bump.chunk, block, size);
+  draw_point(&heap->bump);
+  disarm(&heap->bump);
 }
 
 void *bump_aligned(struct heap *heap, size_t alignment, size_t size) {
   struct bump *bump = &heap->bump;
   if (size > BUMP_MOST || alignment > BUMP_MOST) return NULL;
   size_t most = max_size(size, 1) + alignment;
-  if (bump->armed) disarm(bump);
+  bump->drawn = 0;
+  disarm(bump);
   if (!has_room(bump, round_up(most, CHUNK_UNIT)) && !refill(heap, most)) return NULL;
-  if (bump->armed) disarm(bump);
+  bump->drawn = 0;
+  disarm(bump);
   char *at = (char *)round_up((uintptr_t)bump->at, alignment);
   if (at != bump->at) chunk_skip(bump->chunk, bump->at, at);
   bump->at = at;
-  return unless_halted(heap, bump_take(heap, max_size(size, 1)));
+  void *block = bump_take(heap, max_size(size, 1));
+  if (profile_is_on()) draw_aligned(heap, block, size);
+  return unless_halted(heap, block);
 }
 
 /* ---- freeing ----------------------------------------------------------------------------------------------------- */
@@ -349,6 +402,7 @@ static void forget_one(struct run *chunk) {
 
 bool bump_free(struct run *chunk, void *p) {
   if (chunk_place_of(chunk, p) != CHUNK_LIVE || !chunk_mark_freed(chunk, p)) return false;
+  if (UNLIKELY(LOAD_RACING(chunk->moved))) profile_forget(p);
   forget_one(chunk);
   return true;
 }

@@ -131,6 +131,7 @@ void counters_are_of_this_thread(struct counters *counters) {
 }
 
 void counters_begin(struct counters *counters) {
+  counters->caller = NULL;
   thread_totals_add(&departed, &counters->thread_totals);
   uint64_t *words = (uint64_t *)&counters->thread_totals;
   for (size_t i = 0; i < sizeof counters->thread_totals / sizeof *words; i++)

@@ -6,6 +6,7 @@
 #include "heap/refill.h"
 #include "heap/large_cache.h"
 #include "heap/tcache.h"
+#include "heap/profile.h"
 #include "heap/quarantine.h"
 #include "heap/sample.h"
 #include "heap/store.h"
@@ -20,7 +21,7 @@ __thread struct heap *current_heap = &empty_heap;
 __thread struct thread *current_thread __attribute__((section(".tdata.current_thread"))) = NULL;
 __thread uint8_t thread_heap_state;
 __thread uint8_t thread_frees_unborn;
-struct heap common_heap;
+struct heap common_heap, sampled_heap;
 bool common_begun;
 uint32_t folded_slabs[CLASSES];
 struct heap *_Atomic all_heaps, *_Atomic active_heaps, *_Atomic last_dead_heap;
@@ -106,6 +107,19 @@ static void begin_common(void) {
   common_heap.counters = &shared_counters;
   link_active(&common_heap);
   common_begun = true;
+}
+
+void heap_begin_sampled(void) {
+  static struct notice notice;
+  static struct heap_store store;
+  static struct quarantine quarantine;
+  lock_take(&heaps_lock);
+  begin_tcache(&sampled_heap);
+  store_keep(&sampled_heap, &store, &notice);
+  if (TSLAB_HARDENED) sampled_heap.quarantine = &quarantine;
+  sampled_heap.counters = &shared_counters;
+  link_active(&sampled_heap);
+  lock_release(&heaps_lock);
 }
 
 void heap_begin_common(void) {
@@ -373,6 +387,18 @@ static void forget_lists(struct heap *heap) {
   for (unsigned class = 0; class < CLASSES; class++) {
     heap->list[class] = CHAIN_END;
     heap->count[class] = (struct count){0, 0};
+    if (profile_is_on()) heap->store->draws[class] = (struct draw){.begun = false};
+  }
+}
+
+static void count_what_passed(struct heap *heap) {
+  for (unsigned class = 0; class < CLASSES; class++) {
+    struct bin *bin = &heap->bins[class];
+    struct tcache_totals totals = tcache_totals(heap, class);
+    heap->served += totals.allocations - bin->allocations;
+    heap->freed += totals.frees - bin->frees;
+    bin->allocations = totals.allocations;
+    bin->frees = totals.frees;
   }
 }
 
@@ -382,14 +408,7 @@ static void give_up_lists(struct heap *heap) {
   heap->sampling = (struct sampling){.detached = NULL};
   heaps_given_up++;
   if (!heap_has_store(heap)) return;
-  for (unsigned class = 0; class < CLASSES; class++) {
-    struct bin *bin = &heap->bins[class];
-    struct tcache_totals totals = tcache_totals(heap, class);
-    heap->served += totals.allocations - bin->allocations;
-    heap->freed += totals.frees - bin->frees;
-    bin->allocations = totals.allocations;
-    bin->frees = totals.frees;
-  }
+  count_what_passed(heap);
   forget_lists(heap);
   heap->store->remote.count = 0;
   heap->store->remote.room = heap->of_epochs ? 0 : REMOTE_BYTES;
@@ -556,6 +575,7 @@ static void move_counts(struct heap *heap) {
     from->halvings = from->due = 0;
     from->countdown = 0;
     heap->count[class] = (struct count){0, 0};
+    if (profile_is_on()) heap->store->draws[class] = (struct draw){.begun = false};
   }
   heap->opened = 0;
   heap->store->restless_slabs = 0;
@@ -642,7 +662,7 @@ void heaps_retire_others(void) {
     if (p->store && p->store->unlisted_slabs) p->store->unlisted_slabs = 0; /* PENDING: bins_after_fork lists them */
   }
   for (struct heap *p = atomic_load_explicit(&active_heaps, memory_order_acquire); p; p = p->next_active) {
-    if (p == &common_heap) continue;
+    if (heap_is_nobodys(p)) continue;
     retire_if_other(p);
     if (p->store->unlisted_slabs) p->store->unlisted_slabs = 0; /* as above */
     if (!p->live && !p->pooled) put_in_pool(p); /* also one whose thread was just ending */
@@ -675,13 +695,14 @@ static void freeze(struct heap *heap, bool knows_its_thread) {
   if (!heap->folded) empty_bins(heap);
 }
 
-static void freeze_common(void) {
-  if (!common_begun) return;
-  empty_bins(&common_heap);
-  undo_change(&common_heap);
-  forget_lists(&common_heap);
-  common_heap.counters = &shared_counters;
-  atomic_store_explicit(&common_heap.store->notice->is_given, false, memory_order_relaxed);
+static void freeze_nobodys(struct heap *heap) {
+  if (!heap_has_store(heap)) return;
+  empty_bins(heap);
+  undo_change(heap);
+  count_what_passed(heap);
+  forget_lists(heap);
+  heap->counters = &shared_counters;
+  atomic_store_explicit(&heap->store->notice->is_given, false, memory_order_relaxed);
 }
 
 void heaps_freeze(bool knows_its_thread) {
@@ -694,7 +715,9 @@ void heaps_freeze(bool knows_its_thread) {
   atomic_store(&unfolded_heaps, 0);
   atomic_store(&notices, NULL);
   atomic_store(&last_dead_heap, NULL);
-  freeze_common();
+  freeze_nobodys(&common_heap);
+  freeze_nobodys(&sampled_heap);
+  profile_freeze();
   for (struct heap *p = atomic_load_explicit(&all_heaps, memory_order_acquire); p; p = p->next_heap) {
     freeze(p, knows_its_thread);
     atomic_store_explicit(&p->store->notice->is_given, false, memory_order_relaxed);

@@ -191,6 +191,15 @@ struct remote {
 };
 _Static_assert(REMOTE_MOST * REMOTE_LEAST >= REMOTE_BYTES, "a complete batch has room");
 
+/* What a class has drawn for the heap profile, and how its list is cut for that: heap/cut.h. */
+struct draw {
+  void *marked;      /* the block at which a malloc comes to visit; NULL: none */
+  uint32_t below;    /* blocks of the list from there on */
+  uint32_t withheld; /* frees that come to visit, though there is room for them */
+  int32_t left;      /* mallocs from the last visit that counted until the sample */
+  bool begun;
+};
+
 /* Leads the scavenger to a heap. Its memory stays, whatever becomes of the heap's. */
 struct notice {
   struct heap *_Atomic heap; /* of an epoch's store: whose it is; NULL: nobody's */
@@ -213,6 +222,7 @@ struct heap_store {
   struct remote remote;
   struct magazine magazines[MAGAZINES];    /* behind the rest: few of them are used, so most of this is not resident */
   void *remote_blocks[REMOTE_MOST]; /* and most threads touch none of these */
+  struct draw draws[CLASSES];       /* nor, without a heap profile, of these */
 } ALIGNED(CACHE_LINE);
 HIDDEN extern const struct bin no_bin; /* the bins of a heap without one */
 
@@ -238,6 +248,7 @@ struct heap {
     uint32_t count, gone;        /* blocks handed out from the current chunk, and freed by this thread */
     uint64_t allocations;        /* in chunks that were emptied, ever */
     bool off;                    /* turned to slabs */
+    uint16_t drawn;              /* the unit that a point of the heap profile lies in, plus 1; 0: none in the chunk */
     bool armed;                  /* `end` is where the next block would start, for that one to be sampled */
     uint8_t quarters;            /* chunks of a quarter that it filled, while it has not reused its memory */
     uint32_t bytes;              /* of the current chunk; 0: none */
@@ -311,6 +322,14 @@ HIDDEN extern bool common_begun; /* common_heap is in the list of active heaps; 
 HIDDEN void heap_begin_common(void); /* before its first use; again: nothing */
 HIDDEN extern uint32_t folded_slabs[CLASSES]; /* the full slabs of folded heaps; under common_heap.lock */
 
+/* The heap of slabs that serve samples of the heap profile alone (heap/profile.h). They are owner to no heap, so that
+ * the free of each block takes a slow path. No thread allocates from it directly, and none adopts its slabs. */
+HIDDEN extern struct heap sampled_heap;
+HIDDEN void heap_begin_sampled(void); /* once */
+
+/* Neither a thread has it nor does it wait for one. */
+INLINE bool heap_is_nobodys(const struct heap *heap) { return heap == &common_heap || heap == &sampled_heap; }
+
 /* All heaps of threads but common_heap, newest first. The list only grows. */
 HIDDEN extern struct heap *_Atomic all_heaps;
 HIDDEN extern _Atomic uint32_t heaps_here; /* of threads, ever; and of epochs, whose memory is there */
@@ -326,8 +345,9 @@ HIDDEN extern uint64_t heaps_folded_bumped;
 HIDDEN extern struct lock_totals heaps_folded_locks;
 HIDDEN extern struct lock heaps_lock;
 
-/* common_heap and every heap of a thread that is not folded. Whoever walks the list holds walk_lock or heaps_lock: a
- * heap leaves it under both. walk_lock is taken before heaps_lock. No malloc, free or end of an epoch waits for it. */
+/* common_heap, sampled_heap and every heap of a thread that is not folded. Whoever walks the list holds walk_lock or
+ * heaps_lock: a heap leaves it under both. walk_lock is taken before heaps_lock. No malloc, free or end of an epoch
+ * waits for it. */
 HIDDEN extern struct heap *_Atomic active_heaps;
 HIDDEN extern struct lock walk_lock;
 

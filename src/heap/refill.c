@@ -3,6 +3,7 @@
 
 #include "base/options.h"
 #include "heap/bins.h"
+#include "heap/cut.h"
 #include "heap/magazine.h"
 #include "heap/fast.h"
 #include "heap/label.h"
@@ -38,6 +39,7 @@ static NOINLINE void arm(struct heap *heap, unsigned class, unsigned held) {
 
 INLINE void arm_if_due(struct heap *heap, unsigned class, unsigned held) {
   const struct bin *bin = &heap->bins[class];
+  if (profile_is_on() && cut_list(heap, class)) return; /* the list is whole when it is detached */
   if (TSLAB_TELEMETRY && UNLIKELY(bin->countdown <= 0 || bin->due)) arm(heap, class, held);
 }
 
@@ -127,6 +129,8 @@ static void *find_double_remote(struct heap *heap) {
 
 void *heap_find_double(struct heap *heap) {
   if (heap->sampling.detached) tcache_rejoin(heap);
+  if (profile_is_on() && heap_has_store(heap))
+    for (unsigned class = 0; class < CLASSES; class++) cut_settle(heap, class);
   if (TSLAB_HARDENED) quarantine_empty(heap);
   void *remote = find_double_remote(heap);
   if (remote) return remote;
@@ -238,6 +242,7 @@ bool heap_overflow(struct heap *heap, unsigned class, void *block) {
     heap->list[class] = block;
   }
   if (mallocs > 0 || held) arm_if_due(heap, class, was_detached ? held + 1 : 0);
+  else if (profile_is_on()) cut_list(heap, class);
   return !has_room;
 }
 
@@ -423,6 +428,7 @@ static struct chain take_tcache(struct heap *heap, unsigned class) {
   tcache_fold(heap, class);
   struct chain chain = tcache_chain(heap, class);
   tcache_set(heap, class, EMPTY_CHAIN);
+  if (profile_is_on()) cut_list(heap, class);
   return chain;
 }
 
@@ -518,7 +524,7 @@ void heap_check(struct heap *heap) {
     const struct bin *bin = &heap->bins[class];
     unsigned length = 0, listed = 0, magazine = 0, expected = tcache_length(heap, class);
     void *b = heap->list[class];
-    for (; b != CHAIN_END && block_is_intact(b) && length < expected; b = block_next(b), length++)
+    for (; (block_is_intact(b) || block_is_drawn(b)) && length < expected; b = block_next(b), length++)
       INVARIANT(0, class_starts_block((uintptr_t)b, heap->inverse[class]));
     if (b != CHAIN_END) break; /* freed twice, or written to: told by who takes the list apart */
     INVARIANT(0, length == expected);

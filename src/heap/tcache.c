@@ -1,6 +1,7 @@
 /* lists: see lists.h.                                                                               floor: heap */
 #include "heap/tcache.h"
 
+#include "heap/cut.h"
 #include "heap/magazine.h"
 #include "heap/misuse.h"
 #include "heap/sample.h"
@@ -29,6 +30,7 @@ INLINE unsigned add_up(struct heap *heap, unsigned class, unsigned lost) {
   set_then(count, seen.now - lost);
   heap_end_change(heap);
   if (bin->countdown > COUNTDOWN_LEAST) bin->countdown -= (int32_t)passed.mallocs;
+  if (profile_is_on()) cut_count(heap, class, passed.mallocs);
   return passed.mallocs;
 }
 
@@ -98,6 +100,7 @@ void tcache_detach(struct heap *heap, unsigned class, unsigned held) {
 
 unsigned tcache_fold(struct heap *heap, unsigned class) {
   unsigned mallocs = 0;
+  if (profile_is_on()) cut_settle(heap, class);
   if (UNLIKELY(heap->sampling.detached) && heap->sampling.class == class) mallocs = tcache_rejoin(heap);
   if (UNLIKELY(heap->sampling.timings == TIMED)) sample_count(heap);
   mallocs += add_up(heap, class, 0);
@@ -269,6 +272,7 @@ static void take_back(struct heap *heap, unsigned victim) {
   }
   set_cap(heap, victim, cap);
   tcache_set(heap, victim, chain);
+  if (profile_is_on()) cut_list(heap, victim);
 }
 
 void tcache_grow(struct heap *heap, unsigned class, bool locked) {

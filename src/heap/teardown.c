@@ -2,6 +2,7 @@
 #include "heap/bins.h"
 #include "heap/refill.h"
 #include "heap/tcache.h"
+#include "heap/profile.h"
 #include "heap/sample.h"
 #include "os/os.h"
 #include "slab/large.h"
@@ -113,6 +114,8 @@ void run_retire(struct run *run) {
   switch (run->kind) {
   case RUN_SLAB: slab_retire(run); return;
   case RUN_CHUNK: bump_retire(run); return;
-  default: large_retire(run, &counters_here()->large);
+  default:
+    if (profile_is_on()) profile_freed(run, run_start(run));
+    large_retire(run, &counters_here()->large);
   }
 }

@@ -59,14 +59,15 @@ struct run {
     uint32_t next_of_epoch; /* run in use of an epoch */
   };
   uint32_t epoch;     /* index of the arena it was born in, or SPLIT_EPOCH; never changes while the run is in use */
-  uint16_t capacity;  /* slab, sealed chunk: blocks */
+  uint16_t capacity;  /* slab, sealed chunk: blocks; large block: 1 if it is a sample of the heap profile */
   uint16_t threshold; /* slab: free blocks that make it worth listing; chunk: pages given back, one bit each; split:
                          quarters that are free, one bit each */
   uint8_t kind;       /* enum run_kind */
   uint8_t class;      /* slab: size class; chunk: CHUNK_HAS_GAPS or 0; RUN_META: enum guard; split: quarters that
                          may be resident, one bit each */
   uint8_t was;        /* what lay here last, for a better word about a late free: class + 1, or LARGE_WAS, CHUNK_WAS */
-  bool moved;         /* large block: has a mapping of its own since os_move; slab: what is unlinked holds no memory */
+  bool moved;         /* large block: has a mapping of its own since os_move; slab: what is unlinked holds no memory;
+                       * chunk: has samples of the heap profile */
 };
 _Static_assert(sizeof(struct run) == CACHE_LINE, "one run, one line");
 

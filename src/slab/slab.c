@@ -164,7 +164,7 @@ bool slab_refuses(void *p) {
   const struct run *slab = pages_run_of(p);
   if (!slab_starts_block(slab, p)) return true;
   if (LOAD_RACING(slab->unlinked) >> slab_unit_of(slab, p) & 1) return true;
-  return block_has_key(p) || (uintptr_t)block_words(p)[1] == block_waiting_key(p);
+  return block_has_key(p) || block_is_drawn(p) || (uintptr_t)block_words(p)[1] == block_waiting_key(p);
 }
 
 bool slab_retire(struct run *slab) {

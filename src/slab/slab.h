@@ -59,6 +59,10 @@ INLINE bool block_has_key(void *block) { return (uintptr_t)block_words(block)[1]
 /* Of a chain whose blocks are being looked at one after the other: it was met. */
 INLINE void block_mark_met(void *block) { block_mark(block, block_key(block) + 1); }
 
+/* Of a block of a list at which the heap profile stops a malloc (heap/cut.h): for the fast path it has no key. */
+INLINE void block_mark_drawn(void *block) { block_mark(block, block_key(block) + 2); }
+INLINE bool block_is_drawn(void *block) { return (uintptr_t)block_words(block)[1] == block_key(block) + 2; }
+
 /* Of a block in quarantine (heap/quarantine.h), which is on no chain. */
 INLINE uintptr_t block_waiting_key(const void *block) { return ~block_key(block); }
 

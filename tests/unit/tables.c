@@ -2,6 +2,7 @@
  * without one; the row calls say what is wrong with their arguments. */
 #include "unit.h"
 
+#include "front/profile.h"
 #include "front/tables.h"
 #include "heap/sample.h"
 #include <ctype.h>
@@ -50,6 +51,9 @@ static const struct {
     [TABLE_EPOCH] = {sizeof(tslab_epoch_status), RESERVED(tslab_epoch_status)},
     [TABLE_LOCK] = {sizeof(tslab_lock_stats), RESERVED(tslab_lock_stats)},
     [TABLE_SAMPLE] = {sizeof(struct sample), 0},
+    [TABLE_PROFILE] = {sizeof(struct profile_row), 0},
+    [TABLE_SITE] = {sizeof(struct site_row), 0},
+    [TABLE_HOLDER] = {sizeof(struct holder_row), 0},
 };
 
 static void check_tables(void) {
@@ -58,7 +62,7 @@ static void check_tables(void) {
     size_t bytes = 0;
     CHECK(is_identifier(table->name) && is_help(table->help) && table->collect && table->most >= 1);
     CHECK_COUNT(table->row_bytes, ==, structs[i].row);
-    if (i != TABLE_SAMPLE) CHECK_COUNT(table->row_bytes % 64, ==, 0);
+    if (i < TABLE_SAMPLE) CHECK_COUNT(table->row_bytes % 64, ==, 0);
     for (size_t j = 0; j < table->count; j++) {
       check_field(table, &table->fields[j]);
       bytes += bytes_of(&table->fields[j]);

@@ -25,7 +25,7 @@ YOUNG_S = 3.0
 # What a process without the thread can have resident in its heap at most: a mebibyte in use and half of one free.
 SMALL_HEAP_BYTES = 2 << 20
 # The size of a segment, in bytes: a limit below it keeps the library from making one.
-SEGMENT_BYTES = 400 << 10
+SEGMENT_BYTES = 712 << 10
 NAME_IN_LIBRARY = b"/dev/shm/tslab."  # SEGMENT_NAME of src/front/segment.h; a build without telemetry lacks it
 AT_SECURE = 23
 

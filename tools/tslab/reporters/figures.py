@@ -11,6 +11,7 @@ from rich.text import Text
 from tslab import process as processes
 from tslab.attribution import MEANINGS, Cause, Sample, cause_of, causes, percentile
 from tslab.figures import RESIDENT, Document
+from tslab.metrics import KEYS
 from tslab.reporters.quantities import bytes_text, rate_text, share_text, time_text
 from tslab.reporters.screen import Column, fit, show
 
@@ -24,12 +25,7 @@ def print_stats(console: Console, found: Document, before: Document | None = Non
         console.print(Text(line))
     for table in (_classes, _paths, _labels, _epochs, _locks, _threads):
         table(console, found)
-    others = {
-        name: len(rows)
-        for name, rows in found.items()
-        if isinstance(rows, list)
-        and name not in ("classes", "paths", "labels", "epochs", "locks", "threads", "samples")
-    }
+    others = {name: len(rows) for name, rows in found.items() if isinstance(rows, list) and name not in KEYS}
     for name, rows in others.items():
         console.print(Text(f"\n{name}: {rows} rows of a newer library; --json shows them"))
 

@@ -1,0 +1,134 @@
+/* cut: see cut.h.                                                                                   floor: heap */
+#include "heap/cut.h"
+
+#include "heap/fast.h"
+#include "heap/tcache.h"
+#include "heap/sample.h"
+#include "heap/store.h"
+#include <limits.h>
+
+static struct draw *draw_of(const struct heap *heap, unsigned class) { return &heap->store->draws[class]; }
+
+/* The room becomes what may be had of it, and the rest is withheld. Both numbers of the count change by the same, so
+ * what went by is as before. */
+static void set_room(struct heap *heap, unsigned class, struct draw *draw, unsigned most) {
+  struct count *count = &heap->count[class], whole = count_look(count);
+  unsigned room = count_room(whole.now), all = room + draw->withheld, next = (unsigned)min_size(all, most);
+  if (next == room) return;
+  draw->withheld = all - next;
+  whole.now += (next - room) * ROOM_ONE;
+  whole.then += (next - room) * ROOM_ONE;
+  heap_begin_one_store(heap);
+  __atomic_store(count, &whole, __ATOMIC_RELEASE);
+  heap_end_change(heap);
+}
+
+/* ---- the mark ---------------------------------------------------------------------------------------------------- */
+
+static void unmark(struct draw *draw) {
+  if (!draw->marked) return;
+  if (block_is_drawn(draw->marked)) block_mark_free(draw->marked); /* else somebody freed it twice, or wrote there */
+  draw->marked = NULL;
+}
+
+/* Marks the block that has `depth` others above it. Returns how many mallocs the list then serves: fewer where it is
+ * shorter, or damaged. */
+static unsigned mark(struct heap *heap, unsigned class, struct draw *draw, unsigned depth) {
+  void *block = heap->list[class];
+  unsigned at = 0;
+  for (; at < depth && block_is_intact(block); at++) block = block_next(block);
+  if (!block_is_intact(block)) return at;
+  block_mark_drawn(block);
+  draw->marked = block;
+  draw->below = tcache_length(heap, class) - at;
+  return at;
+}
+
+/* ---- cutting ----------------------------------------------------------------------------------------------------- */
+
+/* Of what is left, the share that blocks of the list may take; the rest is room for frees. Where mallocs and frees
+ * balance, the frees use up their room, and each visit leaves a sixteenth. Where mallocs find the list used up, each
+ * visit leaves a half. To mark a block takes a step for each one above it. */
+enum share { FEW_BLOCKS = 16, HALF_BLOCKS = 2 };
+
+static void cut(struct heap *heap, unsigned class, struct draw *draw, enum share share) {
+  unsigned length = count_length(heap->count[class].now), waiting = quarantine_of(heap, class);
+  unsigned left = cut_left(heap, draw, class);
+  if (length + count_room(heap->count[class].now) + draw->withheld <= left) {
+    set_room(heap, class, draw, UINT_MAX);
+    return;
+  }
+  unsigned depth = mark(heap, class, draw, (unsigned)min_size(left / share + 1, left)) + waiting;
+  set_room(heap, class, draw, left > depth ? left - depth : 0);
+}
+
+void cut_undo(struct heap *heap, unsigned class) {
+  struct draw *draw = draw_of(heap, class);
+  unmark(draw);
+  set_room(heap, class, draw, UINT_MAX);
+}
+
+static void draw_anew(const struct heap *heap, unsigned class, struct draw *draw) {
+  struct count seen = count_look(&heap->count[class]);
+  draw->begun = true;
+  draw->left = (int32_t)(count_passed(seen.then, seen.now).mallocs + profile_draw(class));
+}
+
+void cut_list_slow(struct heap *heap, unsigned class) {
+  struct draw *draw = draw_of(heap, class);
+  if (!draw->begun) draw_anew(heap, class, draw);
+  unmark(draw);
+  cut(heap, class, draw, FEW_BLOCKS);
+}
+
+/* ---- visits ------------------------------------------------------------------------------------------------------ */
+
+static void *take_drawn(struct heap *heap, unsigned class, struct draw *draw, size_t size) {
+  draw_anew(heap, class, draw);
+  if (heap->sampling.detached && heap->sampling.class == class) tcache_rejoin(heap);
+  unmark(draw);
+  void *block = profile_small(heap, class, size);
+  if (UNLIKELY(!block)) block = fast_pop(heap, class, (uintptr_t)pages.base);
+  cut(heap, class, draw, FEW_BLOCKS);
+  return block;
+}
+
+void *cut_miss(struct heap *heap, unsigned class, size_t size) {
+  if (heap->arena || !heap_has_store(heap)) return NULL;
+  struct draw *draw = draw_of(heap, class);
+  if (!draw->begun) draw_anew(heap, class, draw);
+  if (cut_left(heap, draw, class) == 0) return take_drawn(heap, class, draw, size);
+  if (!draw->marked || heap->list[class] != draw->marked) return NULL;
+  unmark(draw);
+  void *block = fast_pop(heap, class, (uintptr_t)pages.base);
+  cut(heap, class, draw, HALF_BLOCKS);
+  return block;
+}
+
+/* The free passes, out of the room that is withheld. The fast path has counted it. */
+static void push(struct heap *heap, unsigned class, struct draw *draw, void *block) {
+  struct count *count = &heap->count[class], whole = {.now = count->now + ROOM_ONE, .then = count->then + ROOM_ONE};
+  draw->withheld--;
+  heap_begin_one_store(heap);
+  __atomic_store(count, &whole, __ATOMIC_RELEASE);
+  heap_end_change(heap);
+  if (TSLAB_HARDENED) {
+    quarantine_enter(heap, class, block);
+    return;
+  }
+  block_mark_free(block);
+  block_link(block, heap->list[class]);
+  heap->list[class] = block;
+}
+
+void cut_overflow_slow(struct heap *heap, unsigned class, void *block) {
+  struct draw *draw = draw_of(heap, class);
+  push(heap, class, draw, block);
+  unsigned left = cut_left(heap, draw, class), depth = tcache_length(heap, class) - (draw->marked ? draw->below : 0);
+  if (!TSLAB_HARDENED && left > 0 && depth <= left / 4) {
+    set_room(heap, class, draw, left - depth);
+    return;
+  }
+  unmark(draw);
+  cut(heap, class, draw, FEW_BLOCKS);
+}

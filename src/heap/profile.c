@@ -1,0 +1,322 @@
+/* profile: see profile.h.                                                                           floor: heap */
+#include "heap/profile.h"
+
+#include "heap/bins.h"
+#include "heap/fast.h"
+#include "heap/tcache.h"
+#include "heap/sample.h"
+#include "os/os.h"
+#include <string.h>
+
+#define FRAMES       (PROFILE_SITES * 20)
+#define BUCKETS_LOG  14
+#define TABLE_ROWS   (1u << BUCKETS_LOG)
+#define UNKNOWN_SITE 1
+
+struct tables {
+  struct profile_site sites[PROFILE_SITES + 1];
+  struct profile_sample samples[PROFILE_SAMPLES + 1];
+  uint32_t site_of[TABLE_ROWS], sample_of[TABLE_ROWS]; /* first of each bucket */
+  uintptr_t frames[FRAMES];
+};
+_Static_assert(sizeof(struct tables) < 8 * MiB, "docs/profile.md says so");
+
+size_t profile_interval;
+struct lock profile_lock;
+
+static struct {
+  struct tables *tables;
+  double mean_calls[CLASSES]; /* blocks of the class between two points */
+  uint32_t sites, frames, used, free; /* samples that were ever used, and the first free one */
+  uint64_t taken, frees, lost, live;
+  bool frozen;
+} state;
+
+/* ---- draws and weights ------------------------------------------------------------------------------------------- */
+
+#define LN_2      0.69314718055994530942
+#define ROOT_HALF 0.70710678118654752440
+
+/* -ln of a number between 0 and 1: so much does one of an exponential distribution with the mean 1 measure. Seven terms
+ * of the series of ln((1 + s) / (1 - s)) are right to a heap in 10^8, for s up to 0.172. */
+static double exponential(uint32_t random) {
+  double x = ((double)random + 0.5) / 4294967296.0;
+  unsigned halvings = 31 - log2_floor(random | 1);
+  x *= (double)((uint64_t)1 << halvings); /* 1/2 to 1; below that for the smallest */
+  double ln = -LN_2 * halvings;
+  if (x < ROOT_HALF) {
+    x *= 2;
+    ln -= LN_2;
+  }
+  double s = (x - 1) / (x + 1), square = s * s;
+  double terms = 1 + square * (1 / 3.0 + square * (1 / 5.0 + square * (1 / 7.0 + square * (1 / 9.0))));
+  return -(ln + 2 * s * terms);
+}
+
+static double draw(void) { return exponential(sample_below(UINT32_MAX)); }
+
+/* 1 / (1 - e^-x): by its series below 1, then by e^-x = (e^(-x/2))^2. */
+static double weight_of(double x) {
+  if (x > 40) return 1;
+  unsigned halvings = 0;
+  for (; x > 0.5; halvings++) x /= 2;
+  if (halvings == 0) return 1 / x + 0.5 + x / 12 - x * x * x / 720;
+  double power = 1 - x * (1 - x / 2 * (1 - x / 3 * (1 - x / 4 * (1 - x / 5 * (1 - x / 6 * (1 - x / 7))))));
+  for (; halvings > 0; halvings--) power *= power;
+  return 1 / (1 - power);
+}
+
+uint64_t profile_weight(size_t bytes) {
+  return (uint64_t)(weight_of((double)bytes / (double)profile_interval) * PROFILE_WEIGHT_ONE + 0.5);
+}
+
+#define DRAWN_MOST (1u << 30)
+
+uint32_t profile_draw(unsigned class) {
+  double calls = draw() * state.mean_calls[class];
+  return calls < DRAWN_MOST ? (uint32_t)calls : DRAWN_MOST;
+}
+
+size_t profile_draw_bytes(size_t most) {
+  double bytes = draw() * (double)profile_interval;
+  return bytes < (double)most ? (size_t)bytes : most;
+}
+
+/* ---- the tables -------------------------------------------------------------------------------------------------- */
+
+bool profile_start(size_t interval) {
+  if (interval == 0) return false;
+  state.tables = pages_keep(sizeof(struct tables));
+  if (!state.tables) return false;
+  interval = max_size(interval, PROFILE_LEAST_BYTES);
+  for (unsigned class = 0; class < CLASSES; class++) state.mean_calls[class] = (double)interval / class_size(class);
+  state.sites = UNKNOWN_SITE;
+  heap_begin_sampled();
+  profile_interval = interval;
+  return true;
+}
+
+static uint64_t mix(uint64_t x) {
+  x ^= x >> 32;
+  x *= UINT64_C(0x9e3779b97f4a7c15);
+  return x ^ x >> 29;
+}
+
+static uint64_t hash_of(const uintptr_t *frames, unsigned depth) {
+  uint64_t hash = depth;
+  for (unsigned i = 0; i < depth; i++) hash = mix(hash ^ frames[i]);
+  return hash;
+}
+
+static uint32_t *bucket_of(uint32_t *table, uint64_t hash) { return &table[hash >> (64 - BUCKETS_LOG)]; }
+static uint32_t *bucket_of_granule(size_t granule) {
+  return bucket_of(state.tables->sample_of, granule * UINT64_C(0x9e3779b97f4a7c15));
+}
+
+static uint32_t find_site(const uintptr_t *frames, unsigned depth, uint64_t hash) {
+  for (uint32_t i = *bucket_of(state.tables->site_of, hash); i; i = state.tables->sites[i].next) {
+    const struct profile_site *site = &state.tables->sites[i];
+    if (site->hash == hash && site->depth == depth &&
+        memcmp(profile_frames(site), frames, depth * sizeof *frames) == 0)
+      return i;
+  }
+  return 0;
+}
+
+static uint32_t site_of(const uintptr_t *frames, unsigned depth, uint64_t hash) {
+  uint32_t found = depth ? find_site(frames, depth, hash) : UNKNOWN_SITE;
+  if (found) return found;
+  if (state.sites == PROFILE_SITES || state.frames + depth > FRAMES) return UNKNOWN_SITE;
+  uint32_t index = ++state.sites, *first = bucket_of(state.tables->site_of, hash);
+  state.tables->sites[index] =
+      (struct profile_site){.hash = hash, .next = *first, .frames = state.frames, .depth = depth};
+  memcpy(&state.tables->frames[state.frames], frames, depth * sizeof *frames);
+  state.frames += depth;
+  *first = index;
+  return index;
+}
+
+static struct profile_sample *take_row(void) {
+  struct profile_sample *rows = state.tables->samples;
+  uint32_t index = state.free;
+  if (index) state.free = rows[index].next;
+  else if (state.used < PROFILE_SAMPLES) index = ++state.used;
+  return index ? &rows[index] : NULL;
+}
+
+static void add(const struct profile_sample *sample, const uintptr_t *frames, unsigned depth) {
+  uint64_t hash = hash_of(frames, depth);
+  lock_take(&profile_lock);
+  uint32_t index = site_of(frames, depth, hash);
+  struct profile_site *site = &state.tables->sites[index];
+  site->allocated_samples++;
+  site->allocated_blocks += sample->weight;
+  site->allocated_bytes += sample->weight * sample->size;
+  state.taken++;
+  struct profile_sample *row = take_row();
+  if (row) {
+    uint32_t *first = bucket_of_granule(granule_of(sample->block));
+    *row = *sample;
+    row->site = index;
+    row->next = *first;
+    *first = (uint32_t)(row - state.tables->samples);
+    state.live++;
+  } else {
+    state.lost++;
+  }
+  lock_release(&profile_lock);
+}
+
+/* What was noted is of this call if it lies on this stack, not far above. */
+#define CALLER_FAR (4 * KiB)
+static const void *frame_of_caller(const struct heap *heap, const void *here) {
+  const void *caller = heap->counters->caller;
+  uintptr_t distance = (uintptr_t)caller - (uintptr_t)here;
+  return distance < CALLER_FAR ? caller : here;
+}
+
+static NOINLINE void record(const struct heap *heap, void *block, size_t size, size_t usable, uint64_t weight) {
+  uintptr_t frames[STACK_MOST];
+  unsigned depth = stack_walk(frames, STACK_MOST, frame_of_caller(heap, __builtin_frame_address(0)));
+  struct profile_sample sample = {
+      .block = block,
+      .size = size,
+      .usable = usable <= UINT32_MAX ? (uint32_t)usable : 0,
+      .weight = weight,
+      .born_ns = os_now_coarse_ns(),
+      .epoch = heap->arena ? heap->arena->index : 0,
+      .label = heap->arena ? heap->arena->label : 0,
+      .thread_id = (uint32_t)heap->counters->thread_totals.thread_id,
+  };
+  add(&sample, frames, depth);
+}
+
+/* Takes the row off its bucket. */
+static void drop(uint32_t *link) {
+  uint32_t index = *link;
+  struct profile_sample *row = &state.tables->samples[index];
+  *link = row->next;
+  row->block = NULL;
+  row->next = state.free;
+  state.free = index;
+  state.live--;
+  state.frees++;
+}
+
+void profile_forget(const void *block) {
+  if (state.frozen) return;
+  lock_take(&profile_lock);
+  uint32_t *link = bucket_of_granule(granule_of(block));
+  while (*link && state.tables->samples[*link].block != block) link = &state.tables->samples[*link].next;
+  if (*link) drop(link);
+  lock_release(&profile_lock);
+}
+
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
+
+/* Under sampled_heap's lock. */
+static void *take_block(struct heap *heap, unsigned class) {
+  sampled_heap.counters = heap->counters; /* which counts what this takes */
+  if (sampled_heap.list[class] == CHAIN_END) {
+    tcache_fold(&sampled_heap, class);
+    tcache_set(&sampled_heap, class, bins_take(&sampled_heap, class, 1));
+  }
+  void *block = fast_pop(&sampled_heap, class, (uintptr_t)pages.base);
+  sampled_heap.counters = &shared_counters;
+  heap_notice(&sampled_heap);
+  return block;
+}
+
+void *profile_small(struct heap *heap, unsigned class, size_t size) {
+  if (state.frozen) return NULL;
+  lock_take(&sampled_heap.lock);
+  void *block = take_block(heap, class);
+  lock_release(&sampled_heap.lock);
+  if (block) record(heap, block, size, class_size(class), profile_weight(class_size(class)));
+  return block;
+}
+
+void profile_large(const struct heap *heap, void *block, size_t size) {
+  if (state.frozen || profile_draw_bytes(size) == size) return;
+  pages.runs[granule_of(block)].capacity = 1;
+  record(heap, block, size, 0, profile_weight(size));
+}
+
+void profile_chunk(const struct heap *heap, struct run *chunk, void *block, size_t size) {
+  if (state.frozen) return;
+  size_t usable = round_up(max_size(size, 1), CHUNK_UNIT);
+  STORE_RACING(chunk->moved, true);
+  record(heap, block, size, usable, profile_weight(usable));
+}
+
+void profile_freed(struct run *run, const void *block) {
+  bool is_sampled_slab =
+      run->kind == RUN_SLAB && atomic_load_explicit(&run->heap, memory_order_relaxed) == &sampled_heap;
+  if (is_sampled_slab) {
+    profile_forget(block);
+  } else if (run->kind == RUN_LARGE && run->capacity) {
+    run->capacity = 0;
+    profile_forget(block);
+  }
+}
+
+void profile_chunk_ends(struct run *chunk) {
+  STORE_RACING(chunk->moved, false);
+  if (state.frozen) return;
+  const char *start = chunk_start(chunk);
+  lock_take(&profile_lock);
+  for (uint32_t *link = bucket_of_granule(granule_of(start)); *link;) {
+    struct profile_sample *row = &state.tables->samples[*link];
+    if ((size_t)((const char *)row->block - start) < run_bytes(chunk)) drop(link);
+    else link = &row->next;
+  }
+  lock_release(&profile_lock);
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+uint32_t profile_sites(void) { return state.sites; }
+const struct profile_site *profile_site_at(uint32_t index) { return &state.tables->sites[index]; }
+const uintptr_t *profile_frames(const struct profile_site *site) { return &state.tables->frames[site->frames]; }
+uint32_t profile_samples_most(void) { return state.used; }
+
+/* Its thread freed it in its current chunk. */
+static bool has_died(const struct profile_sample *row) {
+  const struct run *run = &pages.runs[granule_of(row->block)];
+  if (LOAD_RACING(run->kind) == RUN_SPLIT) run = quarter_of(row->block);
+  return LOAD_RACING(run->kind) == RUN_CHUNK && chunk_place_of(run, row->block) == CHUNK_FREED;
+}
+
+const struct profile_sample *profile_sample_at(uint32_t index) {
+  const struct profile_sample *row = &state.tables->samples[index];
+  if (!row->block) return NULL;
+  if (!has_died(row)) return row;
+  uint32_t *link = bucket_of_granule(granule_of(row->block));
+  while (*link != index) link = &state.tables->samples[*link].next;
+  drop(link);
+  return NULL;
+}
+
+bool profile_is_first_in_run(uint32_t index) {
+  const struct profile_sample *rows = state.tables->samples, *row = &rows[index];
+  size_t granule = granule_of(row->block);
+  for (uint32_t i = *bucket_of_granule(granule); i; i = rows[i].next)
+    if (i < index && rows[i].site == row->site && rows[i].epoch == row->epoch && granule_of(rows[i].block) == granule)
+      return false;
+  return true;
+}
+
+struct profile_totals profile_totals(void) {
+  return (struct profile_totals){
+      .samples = state.taken,
+      .frees = state.frees,
+      .lost = state.lost,
+      .live = state.live,
+      .sites = state.sites,
+      .bytes = state.sites * sizeof(struct profile_site) + state.used * sizeof(struct profile_sample) +
+               state.frames * sizeof(uintptr_t) + sizeof state.tables->site_of + sizeof state.tables->sample_of,
+  };
+}
+
+/* The tables may be half written, and the lists of samples lead to memory that serves nobody. */
+void profile_freeze(void) { state.frozen = true; }

@@ -1,0 +1,35 @@
+/* stack: see stack.h.                                                                               floor: heap */
+#include "heap/stack.h"
+
+#include "base/bits.h"
+#include "os/lock.h"
+#include "os/os.h"
+
+#define FRAME_MOST    (256 * KiB) /* a greater step is taken for a number that is no frame pointer */
+#define ADDRESS_LEAST 4096
+
+/* libc puts a thread's static storage at the upper end of the thread's stack, so no frame of that stack lies beyond it.
+ * On another stack, as the main thread's or a fiber's, nothing is known. */
+#define STACK_LONGEST (1 * GiB)
+static uintptr_t end_of_stack(uintptr_t frame) {
+  uintptr_t end = (uintptr_t)&locks_held;
+  return frame < end && end - frame < STACK_LONGEST ? end : UINTPTR_MAX;
+}
+
+/* Instrumented it would look at the state of each word, which is another function's. */
+__attribute__((no_sanitize("address", "thread"))) unsigned stack_walk(uintptr_t *out, unsigned most,
+                                                                      const void *frame) {
+  uintptr_t at = (uintptr_t)frame, page = at / os_page_size, end = end_of_stack(at);
+  unsigned depth = 0;
+  while (depth < most) {
+    const uintptr_t *words = (const uintptr_t *)at;
+    uintptr_t next = words[0], address = words[1];
+    if (address < ADDRESS_LEAST) break;
+    out[depth++] = address;
+    if (next <= at || next - at > FRAME_MOST || next % 16 != 0 || next >= end) break;
+    if (next / os_page_size != page && !os_is_readable((const void *)next)) break;
+    page = next / os_page_size;
+    at = next;
+  }
+  return depth;
+}

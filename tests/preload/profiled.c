@@ -1,0 +1,217 @@
+/* profiled: a program that knows what each of its call sites allocated and holds. profile.py compares.
+ *
+ * usage: profiled INTERVAL SEED
+ *
+ * Each function that is named take_ is one call site. The last line of output says of each: its address, and what was
+ * allocated and is held there, in bytes as asked for, with the variance that samples at INTERVAL bytes must have. */
+#include <malloc.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tslab/optional.h"
+
+enum { SMALL, MEDIUM, BURST, PAIR, LARGE, REMOTE, GROWN, ZEROED, ALIGNED, IN_EPOCH, SITES, THREADS = 3, SLOTS = 3000 };
+
+struct truth {
+  double blocks, bytes, variance;
+};
+
+/* Written by one thread each. */
+static struct thread {
+  struct truth allocated[SITES], freed[SITES];
+  uint64_t random;
+} threads[THREADS + 1];
+
+static double interval;
+static __thread struct thread *here;
+
+static uint64_t next(void) {
+  uint64_t x = here->random;
+  x ^= x >> 12, x ^= x << 25, x ^= x >> 27;
+  return (here->random = x) * 2685821657736338717u >> 20;
+}
+
+struct block {
+  void *at;
+  size_t size;
+  double usable;
+  int site;
+};
+
+static void count(struct truth *to, const struct block *b) {
+  double weight = 1 / (1 - exp(-b->usable / interval));
+  to->blocks += 1;
+  to->bytes += (double)b->size;
+  to->variance += (weight - 1) * (double)b->size * (double)b->size;
+}
+
+static struct block taken(int site, void *at, size_t size) {
+  double usable = size > 32768 ? (double)size : (double)malloc_usable_size(at);
+  struct block b = {at, size, usable, site};
+  if (!at) abort();
+  *(volatile char *)at = 1;
+  count(&here->allocated[site], &b);
+  return b;
+}
+
+static void give(struct block *b) {
+  if (!b->at) return;
+  count(&here->freed[b->site], b);
+  free(b->at);
+  b->at = NULL;
+}
+
+/* ---- call sites: the barrier keeps each call from being the function's last, which would be a jump --------------- */
+
+#define SITE __attribute__((noinline, aligned(1024)))
+#define BARRIER(p) __asm__ volatile("" : "+r"(p))
+
+SITE static void *take_small(size_t size) { void *p = malloc(size); BARRIER(p); return p; }
+SITE static void *take_medium(size_t size) { void *p = malloc(size); BARRIER(p); return p; }
+SITE static void *take_burst(size_t size) { void *p = malloc(size); BARRIER(p); return p; }
+SITE static void *take_pair(size_t size) { void *p = malloc(size); BARRIER(p); return p; }
+SITE static void *take_large(size_t size) { void *p = malloc(size); BARRIER(p); return p; }
+SITE static void *take_remote(size_t size) { void *p = malloc(size); BARRIER(p); return p; }
+SITE static void *take_grown(void *old, size_t size) { void *p = realloc(old, size); BARRIER(p); return p; }
+SITE static void *take_zeroed(size_t size) { void *p = calloc(1, size); BARRIER(p); return p; }
+SITE static void *take_aligned(size_t size) { void *p = aligned_alloc(64, size); BARRIER(p); return p; }
+SITE static void *take_in_epoch(size_t size) { void *p = malloc(size); BARRIER(p); return p; }
+
+static const struct {
+  const char *name;
+  const void *at;
+} sites[SITES] = {
+    {"take_small", take_small},   {"take_medium", take_medium}, {"take_burst", take_burst},
+    {"take_pair", take_pair},     {"take_large", take_large},   {"take_remote", take_remote},
+    {"take_grown", take_grown},   {"take_zeroed", take_zeroed}, {"take_aligned", take_aligned},
+    {"take_in_epoch", take_in_epoch},
+};
+
+/* ---- what threads do --------------------------------------------------------------------------------------------- */
+
+static struct {
+  pthread_mutex_t lock;
+  struct block blocks[1024];
+  unsigned count;
+} handed = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void hand_over(void) {
+  struct block mine[64];
+  unsigned count = 0;
+  pthread_mutex_lock(&handed.lock);
+  for (; count < 64 && handed.count > 512; count++) mine[count] = handed.blocks[--handed.count];
+  pthread_mutex_unlock(&handed.lock);
+  for (unsigned i = 0; i < count; i++) give(&mine[i]);
+  for (count = 0; count < 48; count++) mine[count] = taken(REMOTE, take_remote(256), 256);
+  pthread_mutex_lock(&handed.lock);
+  for (; count > 0 && handed.count < 1024; count--) handed.blocks[handed.count++] = mine[count - 1];
+  pthread_mutex_unlock(&handed.lock);
+  while (count > 0) give(&mine[--count]);
+}
+
+static void burst(void) {
+  struct block blocks[200];
+  for (unsigned i = 0; i < 200; i++) blocks[i] = taken(BURST, take_burst(4000), 4000);
+  for (unsigned i = 0; i < 200; i++)
+    if (next() % 100 != 0) give(&blocks[i]);
+}
+
+/* To twice what the block could hold, so that no block serves as it is and keeps the size that it was asked for. */
+static void grow(struct block *b) {
+  size_t size = b->at ? (size_t)b->usable * 2 : 16 + next() % 64;
+  if (size > 300000) {
+    give(b);
+    return;
+  }
+  struct block old = *b;
+  void *at = take_grown(b->at, size);
+  if (old.at) count(&here->freed[GROWN], &old);
+  *b = taken(GROWN, at, size);
+}
+
+static void request(void) {
+  tslab_epoch e = tslab_epoch_open("request");
+  tslab_epoch_enter(e);
+  struct block blocks[300];
+  for (unsigned i = 0; i < 300; i++) {
+    size_t size = 16 + next() % 300;
+    blocks[i] = taken(IN_EPOCH, take_in_epoch(size), size);
+  }
+  tslab_epoch_leave(e);
+  bool leaks = next() % 20 == 0;
+  for (unsigned i = 0; i < 300; i++)
+    if (!leaks || i % 3 != 0) give(&blocks[i]);
+  tslab_epoch_close(e, NULL);
+}
+
+static void turn(struct block *slots) {
+  struct block *b = &slots[next() % SLOTS];
+  unsigned what = (unsigned)(next() % 16);
+  if (b->at) {
+    give(b);
+  } else if (what < 6) {
+    *b = taken(SMALL, take_small(48), 48);
+  } else if (what < 10) {
+    size_t size = 600 + next() % 800;
+    *b = taken(MEDIUM, take_medium(size), size);
+  } else if (what == 10) {
+    size_t size = 40000 + next() % 400000;
+    *b = taken(LARGE, take_large(size), size);
+  } else if (what == 11) {
+    size_t size = 100 + next() % 3000;
+    *b = taken(ZEROED, take_zeroed(size), size);
+  } else if (what == 12) {
+    size_t size = 64 * (1 + next() % 20);
+    *b = taken(ALIGNED, take_aligned(size), size);
+  } else {
+    struct block pair = taken(PAIR, take_pair(128), 128);
+    give(&pair);
+  }
+}
+
+static void *run(void *argument) {
+  static __thread struct block slots[SLOTS], growing[8];
+  here = argument;
+  for (unsigned i = 0; i < 60000; i++) {
+    turn(slots);
+    if (i % 16 == 0) grow(&growing[next() % 8]);
+    if (i % 256 == 0) hand_over();
+    if (i % 1024 == 0) burst();
+    if (i % 128 == 0) request();
+  }
+  return NULL;
+}
+
+static void tell(int site) {
+  struct truth all = {0}, live = {0};
+  for (int i = 0; i <= THREADS; i++) {
+    const struct truth *a = &threads[i].allocated[site], *f = &threads[i].freed[site];
+    all.blocks += a->blocks, all.bytes += a->bytes, all.variance += a->variance;
+    live.blocks += a->blocks - f->blocks, live.bytes += a->bytes - f->bytes, live.variance += a->variance - f->variance;
+  }
+  printf("%s{\"name\":\"%s\",\"address\":%ju,\"allocated_bytes\":%.0f,\"allocated_variance\":%.0f,"
+         "\"live_blocks\":%.0f,\"live_bytes\":%.0f,\"live_variance\":%.0f}",
+         site ? "," : "", sites[site].name, (uintmax_t)(uintptr_t)sites[site].at, all.bytes, all.variance, live.blocks,
+         live.bytes, live.variance);
+}
+
+int main(int count, char **arguments) {
+  if (count != 3) return 2;
+  interval = atof(arguments[1]);
+  pthread_t thread[THREADS];
+  uint64_t seed = strtoull(arguments[2], NULL, 10) * 1000003;
+  for (int i = 0; i <= THREADS; i++) threads[i].random = seed + (uint64_t)i * 7919 + 1;
+  for (int i = 0; i < THREADS; i++) pthread_create(&thread[i], NULL, run, &threads[i]);
+  run(&threads[THREADS]);
+  for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
+  printf("[");
+  for (int i = 0; i < SITES; i++) tell(i);
+  printf("]\n");
+  fflush(stdout);
+  if (getenv("PROFILED_WAITS")) getchar();
+  return 0;
+}

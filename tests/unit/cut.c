@@ -1,0 +1,135 @@
+/* cut: the malloc that a class drew, and no other, is a sample, whatever mallocs and frees come before it: balanced
+ * ones, bursts, long drains, many classes, remote frees; a list that is cut is whole again before anything but the fast
+ * path looks at it; and calls that are timed come in between. */
+#include "unit.h"
+
+#include "heap/cut.h"
+#include "heap/fast.h"
+#include "heap/refill.h"
+#include "heap/tcache.h"
+#include <pthread.h>
+
+enum { INTERVAL = 4096, SLOTS = 2000, TURNS = 200000 / TEST_SCALE };
+
+static uint64_t seed = 20261125;
+static unsigned samples, calls;
+
+static bool is_sample(const void *block) { return pages_pagemap()[granule_of(block)] == 0; }
+
+/* No more mallocs may pass than are left. */
+static void check_bound(const struct heap *heap, unsigned class) {
+  const struct draw *const draw = &heap->store->draws[class];
+  if (!draw->begun || (heap->sampling.detached && heap->sampling.class == class)) return;
+  const unsigned length = tcache_length(heap, class), depth = draw->marked ? length - draw->below : length;
+  CHECK_COUNT(depth + count_room(heap->count[class].now), <=, cut_left(heap, draw, class));
+}
+
+static void *take(size_t size) {
+  const struct heap *const heap = current_heap;
+  const unsigned class = class_of(size);
+  const struct draw *const draw = &heap->store->draws[class];
+  const bool known = draw->begun && !TSLAB_HARDENED; /* a quarantine hands out blocks that the cut does not bound */
+  const bool is_due = known && cut_left(heap, draw, class) == 0;
+  void *const block = tslab_malloc(size);
+  CHECK(block != NULL);
+  if (known) CHECK(is_sample(block) == is_due);
+  if (!TSLAB_HARDENED) check_bound(heap, class);
+  calls++;
+  samples += is_sample(block);
+  return block;
+}
+
+static void give(void *block, size_t size) {
+  tslab_free(block);
+  if (!TSLAB_HARDENED) check_bound(current_heap, class_of(size));
+}
+
+/* ---- patterns ---------------------------------------------------------------------------------------------------- */
+
+static void balanced(size_t least, size_t most) {
+  static struct {
+    void *block;
+    size_t size;
+  } slots[SLOTS];
+  for (unsigned i = 0; i < TURNS; i++) {
+    const unsigned at = (unsigned)(check_random(&seed) % SLOTS);
+    if (slots[at].block) give(slots[at].block, slots[at].size);
+    slots[at].block = NULL;
+    if (i % 2 == 0) continue;
+    slots[at].size = least + check_random(&seed) % (most - least + 1);
+    slots[at].block = take(slots[at].size);
+  }
+  for (unsigned i = 0; i < SLOTS; i++) {
+    if (slots[i].block) give(slots[i].block, slots[i].size);
+    slots[i].block = NULL;
+  }
+}
+
+static void bursts(size_t size, unsigned length) {
+  static void *blocks[SLOTS];
+  for (unsigned round = 0; round < TURNS / length / 4 + 1; round++) {
+    for (unsigned i = 0; i < length; i++) blocks[i] = take(size);
+    for (unsigned i = length; i-- > 0;) give(blocks[i], size);
+  }
+}
+
+static void pairs(size_t size) {
+  for (unsigned i = 0; i < TURNS; i++) give(take(size), size);
+}
+
+static void *other_thread(void *unused) {
+  tslab_free(tslab_malloc(1));
+  balanced(16, 900);
+  bursts(64, 500);
+  return unused;
+}
+
+/* ---- what looks at lists ----------------------------------------------------------------------------------------- */
+
+static unsigned marked_lists(void) {
+  unsigned count = 0;
+  for (unsigned class = 0; class < CLASSES; class++) count += current_heap->store->draws[class].marked != NULL;
+  return count;
+}
+
+static void wholeness(void) {
+  static void *blocks[400];
+  for (unsigned i = 0; i < 400; i++) blocks[i] = take(16 + i * 8);
+  for (unsigned i = 0; i < 400; i++) give(blocks[i], 16 + i * 8);
+  unsigned seen = 0;
+  for (unsigned i = 0; i < 2000 && seen < 8; i++) {
+    give(take(512), 512);
+    if (!marked_lists()) continue;
+    seen++;
+    CHECK(heap_find_double(current_heap) == NULL); /* a mark is no damage */
+    CHECK_COUNT(marked_lists(), ==, 0);
+    for (unsigned class = 0; class < CLASSES; class++) cut_list(current_heap, class); /* that was for a thread's end */
+  }
+  CHECK(seen > 0);
+  tslab_purge(); /* and gives all lists back */
+  for (unsigned class = 0; class < CLASSES; class++) CHECK(tcache_is_folded(current_heap, class));
+}
+
+int main(void) {
+  tslab_free(tslab_malloc(1));
+  CHECK(profile_start(INTERVAL));
+  balanced(16, 1200);
+  balanced(100, 100);
+  balanced(4000, 30000);
+  for (unsigned length = 1; length < SLOTS; length = length * 3 + 1) bursts(48, length);
+  bursts(2000, 300);
+  pairs(32);
+  pairs(8000);
+  wholeness();
+  pthread_t threads[3];
+  const struct heap *const heap = current_heap; /* `seed` and the counts are the threads' in turn */
+  for (int i = 0; i < 3; i++)
+    CHECK(pthread_create(&threads[i], NULL, other_thread, NULL) == 0 && pthread_join(threads[i], NULL) == 0);
+  CHECK(heap == current_heap);
+  printf("%u samples of %u calls\n", samples, calls);
+  CHECK(samples > calls / 100);
+  const struct profile_totals totals = profile_totals();
+  CHECK_COUNT(totals.live, ==, 0);
+  CHECK_COUNT(totals.frees, ==, totals.samples);
+  return 0;
+}

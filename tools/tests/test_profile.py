@@ -1,0 +1,207 @@
+"""tslab profile and tslab holders, on a process that keeps memory in known places, and on what is no profile."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import math
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import segments
+from conftest import DATA, REPOSITORY
+
+from tslab import pprof
+from tslab.cli import main
+from tslab.errors import LabError, Unreadable
+from tslab.figures import Source, document
+from tslab.segment import of_bytes, read_layout, read_snapshot
+from tslab.sites import PLAIN, HeapProfile, by_name, profile_of
+from tslab.symbolize import Symbolizer
+
+LIBRARY = Path(os.environ.get("LIBRARY_UNDER_TEST", REPOSITORY / "build" / "release" / "libtslab.so"))
+ROWS, ROW, REQUESTS, LEAK = 4000, 1000, 300, 3000
+INTERVAL = 16384
+
+pytestmark = [
+    pytest.mark.usefixtures("clean_environment"),
+    pytest.mark.skipif(not LIBRARY.exists(), reason="build/release/libtslab.so is not built"),
+]
+
+
+@contextlib.contextmanager
+def _running(program: Path, **settings: str) -> Iterator[int]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("TSLAB_", "LD_"))}
+    environment |= {"LD_PRELOAD": str(LIBRARY.resolve()), **settings}
+    child = subprocess.Popen([program, str(ROWS), str(REQUESTS)], env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        yield child.pid
+    finally:
+        child.terminate()
+        child.wait()
+        Path(f"/dev/shm/tslab.{child.pid}").unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="module")
+def holding(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("holds") / "holds"
+    flags = ["-O1", "-g", "-fno-builtin", "-fno-omit-frame-pointer", f"-I{REPOSITORY / 'include'}"]
+    subprocess.run(["cc", *flags, "-o", str(out), str(DATA / "holds.c")], check=True)
+    return out
+
+
+@pytest.fixture(scope="module")
+def server(holding: Path) -> Iterator[int]:
+    with _running(holding, TSLAB_PROFILE=str(INTERVAL)) as pid:
+        _read(pid)
+        yield pid
+
+
+def _read(pid: int) -> HeapProfile:
+    """When all of it is published."""
+    end = time.monotonic() + 60
+    while True:
+        try:
+            found = Source(str(pid)).read()
+            if sum(row["live_bytes"] for row in found["sites"]) > ROWS * ROW // 2 and found["age_ns"] < 10**9:
+                return profile_of(found)
+        except LabError:
+            pass
+        assert time.monotonic() < end, "no profile came"
+        time.sleep(0.1)
+
+
+def _deviation(blocks: int, size: int, usable: int) -> float:
+    return size * math.sqrt(blocks / math.expm1(usable / INTERVAL))
+
+
+def _held(profile: HeapProfile, pid: int, function: str) -> int:
+    symbolizer = Symbolizer(pid)
+    rows = by_name(profile, lambda site: symbolizer.callers(site.stack)[0].text.split(" ")[0] if site.stack else "?")
+    return next(site.live_bytes for name, site in rows if name == function)
+
+
+def test_the_estimates_are_near(server: int) -> None:
+    profile = _read(server)
+    assert abs(_held(profile, server, "keep_row") - ROWS * ROW) < 5 * _deviation(ROWS, ROW, 1024)
+    assert abs(_held(profile, server, "keep_leak") - REQUESTS * LEAK) < 5 * _deviation(REQUESTS, LEAK, LEAK)
+    assert profile.lost == 0
+    assert profile.interval_bytes == INTERVAL
+
+
+def test_the_table_names_functions_and_lines(server: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["profile", str(server), "--stacks"]) == 0
+    out = capsys.readouterr().out
+    assert "keep_row" in out
+    assert "main" in out
+    if shutil.which("addr2line"):
+        assert "holds.c:" in out
+    assert "malloc_otherwise" not in out
+
+
+def test_holders_are_named_where_they_hold(server: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["holders", str(server), "--all"]) == 0
+    blocks = capsys.readouterr().out.split("\n\n")
+    assert any("plain malloc holds" in block and "keep_row" in block for block in blocks)
+    (closed,) = [block for block in blocks if "closed, and" in block]
+    assert "or more epochs “request” are closed" in closed
+    assert "keep_leak" in closed
+    assert "occupancy" in closed
+    assert not any("keep_leak" in block for block in blocks if "plain malloc" in block)
+    assert main(["holders", str(server), "--each"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("“request” is closed, and") > 10
+    assert " pin 1 chunk or slab of 64.0 KiB at" in out
+
+
+def _decoded(path: Path) -> Any:
+    message = pprof.message_class()()
+    message.ParseFromString(gzip.decompress(path.read_bytes()))
+    return message
+
+
+def test_pprof_has_the_same_sums(server: int, tmp_path: Path) -> None:
+    path = tmp_path / "heap.pb.gz"
+    assert main(["profile", str(server), "-o", str(path)]) == 0
+    found = _decoded(path)
+    text = found.string_table
+    assert [text[one.type] for one in found.sample_type] == [name for name, _ in pprof.SAMPLE_TYPES]
+    assert text[0] == ""
+    assert text[found.default_sample_type] == "inuse_space"
+    assert found.period == INTERVAL
+    functions = {function.id: text[function.name] for function in found.function}
+    sums: dict[str, int] = {}
+    for sample in found.sample:
+        first = next(place for place in found.location if place.id == sample.location_id[0])
+        name = functions[first.line[0].function_id] if first.line else "?"
+        sums[name] = sums.get(name, 0) + sample.value[3]
+    assert abs(sums["keep_row"] - ROWS * ROW) < 5 * _deviation(ROWS, ROW, 1024)
+    labels = {(text[label.key], text[label.str]) for sample in found.sample for label in sample.label}
+    assert ("epoch", "request") in labels
+    assert any(text[mapping.build_id] for mapping in found.mapping)
+
+
+def test_go_s_pprof_reads_it(server: int, tmp_path: Path) -> None:
+    reader = shutil.which("pprof")  # newer Go builds it at its first use, which takes minutes
+    if not reader:
+        pytest.skip("pprof is not installed")
+    path = tmp_path / "heap.pb.gz"
+    assert main(["profile", str(server), "-o", str(path)]) == 0
+    for option, words in (("-top", ("keep_row", "Type: inuse_space")), ("-tags", ("request", "closing"))):
+        done = subprocess.run([reader, option, str(path)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert all(word in done.stdout for word in words)
+
+
+def test_a_saved_profile_keeps_its_numbers(server: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "saved"
+    Source(str(server)).read_and_save(path)
+    assert main(["profile", str(path)]) == 0
+    assert "0x" in capsys.readouterr().out
+    assert main(["holders", str(path)]) == 0
+
+
+def test_without_a_profile_it_says_how(holding: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with _running(holding) as pid:
+        time.sleep(1.5)
+        for command in ("profile", "holders"):
+            assert main([command, str(pid)]) == 2
+            assert "TSLAB_PROFILE" in capsys.readouterr().err
+
+
+# ---- made by hand ----------------------------------------------------------------------------------------------------
+
+
+def _made(**rows: list[dict[str, Any]]) -> HeapProfile:
+    tables = {"process": [{}], "profile": [{"interval_bytes": 4096}], **rows}
+    raw = bytes(segments.make(segments.published(), tables))
+    layout = read_layout(of_bytes(raw), len(raw))
+    return profile_of(document(layout, read_snapshot(of_bytes(raw), layout), None))
+
+
+def test_a_stack_that_is_none_is_refused() -> None:
+    for stack in ("zz", "0", "1 " * 100, "ffffffffffffffffff"):
+        with pytest.raises(Unreadable):
+            _made(site=[{"site": 2, "stack": stack[:300]}])
+
+
+def test_an_unknown_place_stays_a_number() -> None:
+    profile = _made(
+        site=[{"site": 2, "stack": "7f0000001000", "live_bytes": 10, "live_blocks": 1}],
+        holder=[{"site": 2, "live_bytes": 10, "live_blocks": 1}, {"site": 9, "live_bytes": 5, "live_blocks": 1}],
+    )
+    symbolizer = Symbolizer(None)
+    assert symbolizer.callers(profile.sites[0].stack)[0].text == "0x7f0000001000"
+    assert profile.holders[0].state == PLAIN
+    assert profile.site(9) is None
+    message = pprof.message_class()()
+    message.ParseFromString(gzip.decompress(pprof.encode(profile, symbolizer)))
+    assert sum(sample.value[3] for sample in message.sample) == 15
