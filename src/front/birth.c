@@ -36,6 +36,9 @@ void birth_expect_no_end(void) {
   if (UNLIKELY(has_none) && thread_heap_state == HEAP_IS_KEPT) thread_heap_state = HEAP_ENDED;
 }
 
+static _Atomic bool has_had_two_heaps;
+bool front_has_had_two_heaps(void) { return atomic_load_explicit(&has_had_two_heaps, memory_order_relaxed); }
+
 struct heap *birth_give_heap(void) {
   struct heap *heap = heap_acquire();
   if (!heap) return NULL;
@@ -45,6 +48,8 @@ struct heap *birth_give_heap(void) {
     return NULL;
   }
   heap->thread = thread;
+  bool is_second = atomic_load_explicit(&live_heaps, memory_order_relaxed) > 1 && thread_heap_state != HEAP_ENDED;
+  if (is_second) atomic_store_explicit(&has_had_two_heaps, true, memory_order_relaxed);
   current_heap = heap; /* before setspecific, which may allocate */
   bool is_kept = has_key && thread_heap_state != HEAP_ENDED;
   bool will_end = !is_kept || pthread_setspecific(key, heap) == 0;

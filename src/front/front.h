@@ -75,6 +75,10 @@ HIDDEN extern struct lock start_lock; /* held while front_start begins; outside 
  * a hidden function to be there. */
 bool front_is_malloc(void) WEAK;
 
+/* The same: returns true if the program ever had a thread beside its first. */
+bool front_has_had_threads(void) WEAK;
+HIDDEN bool front_has_had_two_heaps(void); /* at a time, the scavenger's not counted */
+
 /* Whether the library's constructor ran: from then on threads may be made. */
 HIDDEN bool front_is_ready(void);
 HIDDEN void front_set_ready(void);

@@ -61,9 +61,9 @@ static const sigset_t *_Atomic before_lone_fork;
 static pthread_t lone_thread; /* written before that */
 static _Atomic bool has_made_threads;
 
-static bool has_threads(void) {
-  return atomic_load_explicit(&has_made_threads, memory_order_relaxed) ||
-         atomic_load_explicit(&live_heaps, memory_order_relaxed) > 1; /* libc makes threads by other names, too */
+/* libc makes threads by other names, too: most of these have heaps. */
+bool front_has_had_threads(void) {
+  return atomic_load_explicit(&has_made_threads, memory_order_relaxed) || front_has_had_two_heaps();
 }
 
 static int create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
@@ -127,7 +127,7 @@ SHOWN void *dlopen(const char *file, int mode) {
  * handler in this one: a collector that stops threads by signals, whose lock a handler of fork wants. */
 SHOWN pid_t fork(void) {
   fork_function *next = NEXT(next_fork, "fork");
-  if (has_threads()) return next();
+  if (front_has_had_threads()) return next();
   sigset_t before = os_block_signals();
   const sigset_t *outer = atomic_load_explicit(&before_lone_fork, memory_order_relaxed); /* a fault's handler forks */
   lone_thread = pthread_self();

@@ -440,11 +440,17 @@ static COLD void start_or_wake(uint32_t seen) {
  * there is much to free. */
 #if defined(__GLIBC__)
 static bool may_be_under_stack_lock(void) { return !__libc_single_threaded; }
-static bool may_find_lock_held(void) { return !__libc_single_threaded; }
+static bool has_one_thread(void) { return __libc_single_threaded; }
 #else
 static bool may_be_under_stack_lock(void) { return false; }
-static bool may_find_lock_held(void) { return true; }
+static bool has_one_thread(void) { return false; }
 #endif
+
+/* In a child: a thread of its parent's may have held that lock at the copy. The scavenger holds it only beside a thread
+ * that makes it or waits for its end. */
+static bool may_find_lock_held(void) {
+  return !has_one_thread() && (!front_has_had_threads || front_has_had_threads());
+}
 
 static bool holds_much(void) {
   struct pages_totals totals = pages_totals();

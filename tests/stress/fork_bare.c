@@ -1,6 +1,6 @@
 /* fork_bare: a child of _Fork or clone inherits libc's locks as they were, that of threads' stacks among them. While
  * the parent makes threads, such children allocate and free much: the library makes no thread for that, which could
- * wait for ever. A child of fork gets one. */
+ * wait for ever. A child of fork gets one, and one of clone whose parent never had a thread but ours. */
 #include "../check.h"
 
 #include <pthread.h>
@@ -55,18 +55,25 @@ static void live_with_scavenger(void) {
   _exit(0);
 }
 
+static pid_t bare_fork(void) { return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0); }
+
+static void gets_scavenger(pid_t child) {
+  if (child == 0) live_with_scavenger();
+  ends_well(child);
+}
+
 int main(void) {
   pthread_t thread;
   if (links_of_threads() < THREADS_OF_ONE) return 77;
+  while (links_of_threads() != THREADS_OF_ONE + 1) use_heap();
+  gets_scavenger(bare_fork());
   CHECK(pthread_create(&thread, NULL, make_threads, NULL) == 0);
   for (int i = 0; i < CHILDREN; i++) {
-    const pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    const pid_t child = bare_fork();
     if (child == 0) live_bare();
     ends_well(child);
   }
-  const pid_t child = fork();
-  if (child == 0) live_with_scavenger();
-  ends_well(child);
+  gets_scavenger(fork());
   stop = 1;
   CHECK(pthread_join(thread, NULL) == 0);
   return 0;
