@@ -177,9 +177,12 @@ static void take_needed(void) {
 }
 static void release_needed(void) { pthread_mutex_unlock(&needed); }
 
+__attribute__((unused)) static void come_later(void) {
+  CHECK(pthread_atfork(take_needed, release_needed, release_needed) == 0);
+}
+
 #if defined(__GLIBC__)
 enum { COMES_LATER = 1 };
-static void come_later(void) { CHECK(pthread_atfork(take_needed, release_needed, release_needed) == 0); }
 __attribute__((section(".preinit_array"), used)) static void (*const before_constructors)(void) = come_later;
 #else
 enum { COMES_LATER = 0 };
