@@ -31,6 +31,8 @@ static const struct setting {
     {"TSLAB_SAMPLE", &options.sample, {NULL}, 1 << 20},
     {"TSLAB_SAMPLE_CPU", &options.sample_cpu, {NULL}, 1 << 20},
     {"TSLAB_LOCK_TIMES", &options.lock_times, {"0", "1"}, 0},
+    {"TSLAB_ON_SCOPE", &options.on_scope, {"return", "report"}, 0},
+    {"TSLAB_PROFILE", &options.profile_bytes, {NULL}, 1024 << 20},
 };
 enum { SETTINGS = sizeof settings / sizeof *settings };
 

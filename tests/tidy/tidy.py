@@ -147,13 +147,14 @@ NOT_CODE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
 
 
 def retired_words(root: Path) -> Iterator[str]:
-    """No name of the source has a word that another one took the place of, and no text has those that mean nothing else."""
+    """No name of the source has a word that another one took the place of; no text has those that mean nothing else."""
     for path in sources(root, "src", "include"):
         code = NOT_CODE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), path.read_text())
         for number, line in enumerate(code.splitlines(), 1):
             for name in re.findall(r"[A-Za-z_]\w*", line):
                 for word in RETIRED_IN_NAMES.intersection(name.lower().split("_")):
-                    yield f"{path.relative_to(root)}:{number}: {name} has the retired word {word}: docs/glossary.md has today's"
+                    where = f"{path.relative_to(root)}:{number}"
+                    yield f"{where}: {name} has the retired word {word}: docs/glossary.md has today's"
     for path in [*sources(root, "src", "include", "tests"), *sorted((root / "docs").rglob("*.md"))]:
         for number, line in enumerate(path.read_text().splitlines(), 1):
             if word := RETIRED_IN_TEXT.search(line):
