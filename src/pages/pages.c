@@ -969,6 +969,7 @@ size_t pages_freeze(void) {
 }
 
 bool pages_is_frozen(const struct run *run) {
+  lock_look(); /* a child may find out here that it is one */
   size_t g = run_index(run);
   return (g < pages.first_quarter ? g : quarter_granule(run)) < state.frozen;
 }

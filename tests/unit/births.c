@@ -149,6 +149,35 @@ static void see_ended(void) {
 }
 
 /* Its closer has let go of the lock, to close the children, and is not in the child. */
+/* The first call of such a child finds out that the block it changes is frozen. */
+static void *beside_free;
+static void grow_first(void) {
+  CHECK((beside_free = tslab_realloc(beside_free, 5 * GRANULE)) != NULL);
+  pages_check();
+  CHECK_COUNT(stats().free_clean_bytes + stats().free_dirty_bytes, <, GiB);
+  use_heap();
+}
+
+static void shrink_first(void) {
+  CHECK(tslab_realloc(beside_free, 2 * GRANULE) == beside_free);
+  pages_check();
+  use_heap();
+}
+
+static void frozen_at_first_call(void) {
+  CHECK(tslab_epoch_leave(epoch) == 0);
+  beside_free = must(3 * GRANULE);
+  void *const next = must(8 * GRANULE);
+  tslab_free(next);
+  tslab_purge();
+  lock_take(&tree_lock);
+  in_bare_child(grow_first);
+  in_bare_child(shrink_first);
+  lock_release(&tree_lock);
+  tslab_free(beside_free);
+  CHECK(tslab_epoch_enter(epoch) == 0);
+}
+
 static void closes_go_on(void) {
   const tslab_epoch_options plain = {.struct_size = sizeof plain};
   parent = tslab_epoch_open_with(&plain);
@@ -215,6 +244,7 @@ int main(void) {
   CHECK(in_child(whole) == 0);
   in_bare_child(whole);
   frozen();
+  frozen_at_first_call();
   closes_go_on();
   pthread_barrier_wait(&barrier);
   CHECK(pthread_join(thread, NULL) == 0);
