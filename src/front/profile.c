@@ -90,7 +90,7 @@ static void write_stack(char *to, const struct profile_site *site) {
   const uintptr_t *frames = profile_frames(site);
   for (uint32_t i = 0; i < site->depth; i++) {
     if (i) *to++ = ' ';
-    unsigned nibbles = log2_floor(frames[i] & 0xffffffffffff) / 4 + 1;
+    unsigned nibbles = log2_floor(frames[i] | 1) / 4 + 1;
     while (nibbles-- > 0) *to++ = digits[frames[i] >> 4 * nibbles & 15];
   }
 }

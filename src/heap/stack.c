@@ -7,6 +7,7 @@
 
 #define FRAME_MOST    (256 * KiB) /* a greater step is taken for a number that is no frame pointer */
 #define ADDRESS_LEAST 4096
+#define ADDRESS_MOST  (((uintptr_t)1 << 48) - 1) /* arm64 signs return addresses in the bits above */
 
 /* libc puts a thread's static storage at the upper end of the thread's stack, so no frame of that stack lies beyond it.
  * On another stack, as the main thread's or a fiber's, nothing is known. */
@@ -23,7 +24,7 @@ __attribute__((no_sanitize("address", "thread"))) unsigned stack_walk(uintptr_t 
   unsigned depth = 0;
   while (depth < most) {
     const uintptr_t *words = (const uintptr_t *)at;
-    uintptr_t next = words[0], address = words[1];
+    uintptr_t next = words[0], address = words[1] & ADDRESS_MOST;
     if (address < ADDRESS_LEAST) break;
     out[depth++] = address;
     if (next <= at || next - at > FRAME_MOST || next % 16 != 0 || next >= end) break;

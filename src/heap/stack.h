@@ -14,8 +14,8 @@
 
 #define STACK_MOST 24
 
-/* Writes the return addresses from `frame` on, which is a frame of the running thread, at most `most` of them. Returns
- * how many. */
+/* Writes the return addresses from `frame` on, which is a frame of the running thread, at most `most` of them: numbers
+ * of at most 48 bits, none of them 0. Returns how many. */
 HIDDEN unsigned stack_walk(uintptr_t *out, unsigned most, const void *frame);
 
 #endif

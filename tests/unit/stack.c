@@ -38,6 +38,10 @@ static void chains(void) {
   make_chain(frames, FRAMES);
   frames[5].address = 0; /* as a thread's first function has it */
   expect(frames, 5);
+  frames[5].address = 0x3ff0000000000000; /* the number 1.0, where there is no frame */
+  expect(frames, 5);
+  frames[5].address = 0x0012000000010005; /* signed, as arm64 has them */
+  expect(frames, FRAMES);
 }
 
 /* Frames at the end of a page, and the next one on one that nobody may touch. */
