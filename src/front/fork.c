@@ -74,7 +74,8 @@ static bool end_one(uint8_t *bits) {
   return value;
 }
 
-/* Visits every lock of ours, outermost first, but those of publication and of rounds, which guard no memory. What a
+/* Visits every lock of ours, outermost first, but those of publication, of rounds and of who reads, which guard no
+ * memory. What a
  * visit to one lock finds behind it must not change any more: so heaps come after heaps_lock. */
 static void each_lock(void (*visit)(struct lock *)) {
   for (unsigned i = 0; i < EPOCH_GATES; i++) visit(&epoch_gates[i].lock);
@@ -95,7 +96,6 @@ static void each_lock(void (*visit)(struct lock *)) {
   visit(&reserve_lock);
   visit(&quarter_lock);
   visit(&pages_lock);
-  visit(&profile_reading);
   profile_visit_lock(visit);
 }
 
@@ -112,6 +112,7 @@ static void begin_anew(void) {
   atomic_store_explicit(&bare_waiters, 0, memory_order_relaxed);
   atomic_store_explicit(&hold, NOT_HELD, memory_order_relaxed);
   publish_after_fork(true);
+  lock_reset(&profile_reading);
   scavenger_after_fork_child();
   if (current_thread) {
     current_thread->plain->sampling.timings = 0; /* the parent's thread counts them */

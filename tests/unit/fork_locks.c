@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "epoch/scope.h"
 #include "front/front.h"
+#include "front/profile.h"
 #include "front/publish.h"
 #include <pthread.h>
 
@@ -100,21 +101,21 @@ static void common_heap_comes_last(void) {
   CHECK(is_free);
 }
 
-/* As the end of a large epoch holds its gate. */
+/* As the end of a large epoch holds its gate, and whoever reads a heap profile the sums that it makes. */
 enum { END_US = 600000 };
-static void *hold_gate(void *gate) {
-  lock_take(gate);
+static void *hold_long(void *lock) {
+  lock_take(lock);
   starts = 1;
   usleep(END_US);
-  lock_release(gate);
+  lock_release(lock);
   return NULL;
 }
 
 static void live_unfrozen(void);
-static void child_beside_long_end_is_whole(void) {
+static void child_beside_long_hold_is_whole(struct lock *lock) {
   pthread_t thread;
   starts = 0;
-  CHECK(pthread_create(&thread, NULL, hold_gate, &epoch_gates[EPOCH_GATES - 1].lock) == 0);
+  CHECK(pthread_create(&thread, NULL, hold_long, lock) == 0);
   while (!starts) sched_yield();
   CHECK(in_child(live_unfrozen) == 0);
   CHECK(pthread_join(thread, NULL) == 0);
@@ -340,7 +341,8 @@ int main(void) {
   interrupted_beside_fork(&epoch_gates[0].lock);
   interrupted_while_publishing();
   common_heap_comes_last();
-  child_beside_long_end_is_whole();
+  child_beside_long_hold_is_whole(&epoch_gates[EPOCH_GATES - 1].lock);
+  child_beside_long_hold_is_whole(&profile_reading);
   if (COMES_LATER) deadlock_ends();
   if (COMES_LATER) CHECK(in_child(deadlock_ends_beside_signals) == 0);
   if (COMES_LATER) child_of_long_copy_is_whole();
