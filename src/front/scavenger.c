@@ -55,6 +55,7 @@
 #define PUBLISH_SHARE 50 /* so many times as long as collecting took, nothing is collected: two parts of a hundred */
 #define RETRY_S       60 /* where it is not possible; for making the thread, too */
 #define STACK_BYTES   (256 * KiB) /* static TLS of every loaded library lies in it too */
+#define STACK_LEAST   (32 * KiB)  /* without it; some four times what was ever seen in use */
 
 /* ASKED: as BUSY, and a slow path wants memory ahead of need. */
 enum state { UNBORN, STARTING, BUSY, ASKED, ASLEEP, LEAVING, IMPOSSIBLE };
@@ -277,8 +278,33 @@ static void wait_for_tick(void) {
   }
 }
 
+/* libc makes a thread also where static TLS leaves two kilobytes of its stack to it. Below the stack lies a guard, a
+ * page or more. */
+static bool has_stack(void) {
+  uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+  for (size_t depth = os_page_size; depth < STACK_LEAST + os_page_size; depth += os_page_size)
+    if (!os_is_readable((const void *)(here - depth))) return false;
+  return true;
+}
+
+/* Who stops it at this time waits for its end. */
+static void give_up(void) {
+  uint32_t seen = atomic_load(&state);
+  while (seen != LEAVING) {
+    if (!atomic_compare_exchange_weak(&state, &seen, LEAVING)) continue;
+    pthread_detach(scavenger);
+    atomic_store(&try_again_ns, 0);
+    atomic_store(&state, IMPOSSIBLE);
+    return;
+  }
+}
+
 static void *run(void *unused) {
   while (atomic_load(&state) == STARTING) os_rest();
+  if (!has_stack()) {
+    give_up();
+    return unused;
+  }
   front_keep_no_heap(); /* or the program's last heap would not be the process's last */
   if (atomic_load_explicit(&live_heaps, memory_order_relaxed) == 0) scavenger_stop(); /* it was */
   for (int idle = 0; atomic_load(&state) != LEAVING;) {
