@@ -283,7 +283,7 @@ static void wait_for_tick(void) {
 static bool has_stack(void) {
   uintptr_t here = (uintptr_t)__builtin_frame_address(0);
   for (size_t depth = os_page_size; depth < STACK_LEAST + os_page_size; depth += os_page_size)
-    if (!os_is_readable((const void *)(here - depth))) return false;
+    if (os_is_unreadable((const void *)(here - depth))) return false;
   return true;
 }
 

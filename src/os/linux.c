@@ -443,9 +443,10 @@ static uint64_t now_by_call(clockid_t clock) {
 uint64_t os_start_ns(void) { return now_by_call(CLOCK_MONOTONIC_RAW); }
 uint64_t os_thread_ns(void) { return now_by_call(CLOCK_THREAD_CPUTIME_ID); }
 /* The kernel reads the set of signals before it finds that there is no such way to apply it. */
-bool os_is_readable(const void *at) {
-  long error = call(SYS_rt_sigprocmask, ~0L, (long)at, 0, sizeof(uint64_t), 0, 0);
-  return error == -EINVAL;
+static long read_by_kernel(const void *at) {
+  return call(SYS_rt_sigprocmask, ~0L, (long)at, 0, sizeof(uint64_t), 0, 0);
 }
+bool os_is_readable(const void *at) { return read_by_kernel(at) == -EINVAL; }
+bool os_is_unreadable(const void *at) { return read_by_kernel(at) == -EFAULT; }
 
 uint32_t os_thread_id(void) { return (uint32_t)call(SYS_gettid, 0, 0, 0, 0, 0, 0); }

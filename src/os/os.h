@@ -109,6 +109,7 @@ HIDDEN uint32_t os_thread_id(void);
 /* Returns true if the eight bytes at `at`, which lie in one page, can be read now. A system call that changes nothing,
  * and may be made in a signal handler. */
 HIDDEN bool os_is_readable(const void *at);
+HIDDEN bool os_is_unreadable(const void *at); /* both are false where a filter does not let the kernel say */
 HIDDEN size_t os_resident_bytes(void);  /* 0 where /proc does not say */
 
 /* ---- files ------------------------------------------------------------------------------------------------------
