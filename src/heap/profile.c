@@ -292,8 +292,8 @@ const struct profile_sample *profile_sample_at(uint32_t index) {
   if (!row->block) return NULL;
   if (!has_died(row)) return row;
   uint32_t *link = bucket_of_granule(granule_of(row->block));
-  while (*link != index) link = &state.tables->samples[*link].next;
-  drop(link);
+  while (*link && *link != index) link = &state.tables->samples[*link].next;
+  if (*link) drop(link); /* else a thread was just dropping it that a frozen child does not have */
   return NULL;
 }
 
