@@ -27,7 +27,7 @@ static size_t touched_bytes(struct epoch *e) {
   return bytes;
 }
 
-/* Whether the thread claims the cached epoch's granules already: then nothing that others read changes. */
+/* Returns true if the thread already claims the granules of its cached epoch. Then nothing that others read changes. */
 static bool is_claimed(const struct thread *thread, const struct epoch *e) {
   return chunk_cache_has_claimed(thread->plain, e->arena.index, e->kept_granules);
 }

@@ -38,7 +38,7 @@ HIDDEN size_t epoch_caches_reserve_bytes(void);
 /* The id of an open epoch made of the thread's cached epoch, or 0. */
 HIDDEN uint64_t epoch_cache_open(struct thread *thread, const char *label, uint32_t flags);
 
-/* Whether the thread's cached epoch was that epoch. */
+/* Returns true if the thread's cached epoch was that epoch. */
 INLINE bool epoch_cache_is(const struct thread *thread, uint64_t id) {
   const struct epoch *e = atomic_load_explicit(&thread->cached_epoch, memory_order_relaxed);
   return e && epoch_id(e) == id;

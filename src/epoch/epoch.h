@@ -1,4 +1,4 @@
-/* epoch: a arena with a name: open -> closing -> ended.                                             floor: epoch
+/* epoch: a lifetime with a name: open -> closing -> ended.                                           floor: epoch
  *
  *   id = incarnation 40 | index 24          index: its slot in heap/arena.h, used again by the next incarnation
  *

@@ -34,7 +34,7 @@ static uint64_t heap_at_least(_Atomic uint64_t *once, uint64_t now, uint64_t who
   return min_size(at_least(once, now), whole);
 }
 
-/* Who asks for statistics finds all its own samples in them. */
+/* A thread that asks for statistics finds all its own samples in them. */
 static void count_own(void) {
   if (current_thread) sample_flush(current_thread->plain);
 }

@@ -87,7 +87,7 @@ void arena_unlist(struct arena *arena, struct run *run) {
 
 void arena_finish_release(struct arena *arena, size_t collected) {
   arena_discharge(arena, collected);
-  /* Last, because a arena that owns nothing may end. Pairs with the load by who ends it, and is seq_cst for
+  /* Last, because an arena that owns nothing may end. Pairs with the load by who ends it, and is seq_cst for
    * epoch/close.h. */
   atomic_fetch_sub_explicit(&arena->own, collected, memory_order_seq_cst);
 }

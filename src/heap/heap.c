@@ -510,7 +510,7 @@ static struct stored *leave_store(struct heap *heap) {
 }
 
 void heap_give_back(struct heap *heap) {
-  lock_take(&heap->lock); /* who folded its last slab may still hold it */
+  lock_take(&heap->lock); /* the thread that relisted its last slab may still hold it */
   INVARIANT(1, heap->slab_granules == 0 && heap->magazine_bytes == 0);
   struct stored *stored = leave_store(heap);
   heap->live = false;

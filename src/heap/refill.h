@@ -72,7 +72,7 @@ HIDDEN size_t heap_flush_dead(struct heap *heap);
  * the heap (heap/heap.h), if it has no thread all the while. Returns bytes moved. */
 HIDDEN size_t heaps_fold_dead(struct heap *heap);
 
-/* A large block in the heap's epoch: slab/large.h's, charged and listed where there is a arena. */
+/* A large block in the heap's epoch: slab/large.h's, charged and listed where there is an arena. */
 HIDDEN void *heap_large_alloc(struct heap *heap, size_t size, size_t alignment, bool *zero);
 /* `heap`: the thread's of epoch 0, or empty_heap. The first is quick, and false when it is not possible: then nothing
  * happened. */
