@@ -1,6 +1,6 @@
-/* interpose: calls of libc whose memory outlives every scope are made in epoch 0; a limit of address space finds
- * nothing reserved that is not used; and nobody is bound to libc's own malloc, by another of its names or by a way of
- * loading libraries.                                                                                 floor: front
+/* interpose: calls of libc whose memory outlives every scope are made in epoch 0; limits of address space and of locked
+ * memory find nothing reserved that is not used; and nobody is bound to libc's own malloc, by another of its names or
+ * by a way of loading libraries.                                                                     floor: front
  *
  * A thread's stack and its thread-local storage are kept for later threads, a loaded library and a list of exit
  * handlers for the process: in a request's epoch they would pin it, or dangle after its destroy. Outside a scope these
@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -149,7 +150,7 @@ SHOWN int __cxa_atexit(void (*handler)(void *), void *argument, void *library) {
   return error;
 }
 
-/* ---- limits of address space ------------------------------------------------------------------------------------- */
+/* ---- limits ------------------------------------------------------------------------------------------------------ */
 
 /* RLIMIT_AS counts reserved addresses. So these give back all that no block can lie in yet before the limit falls; what
  * the heap needs later it maps then, as far as the limit lets it. A vfork child's limit is not its parent's, whose heap
@@ -184,6 +185,13 @@ SHOWN int prlimit(pid_t process, resource what, const struct rlimit *limit, stru
 SHOWN int setrlimit64(resource, const struct rlimit64 *) __attribute__((alias("setrlimit")));
 SHOWN int prlimit64(pid_t, resource, const struct rlimit64 *, struct rlimit64 *) __attribute__((alias("prlimit")));
 #endif
+
+/* The kernel counts reserved addresses as locked memory, too. It would refuse to lock them all, or, where a superuser
+ * did that and then becomes another user, refuse that user every mapping. */
+SHOWN int mlockall(int flags) {
+  if ((flags & MCL_CURRENT) && front_has_started() && os_locking_is_limited()) pages_trim_reservation();
+  return (int)syscall(SYS_mlockall, flags);
+}
 
 /* ---- whose malloc it is ------------------------------------------------------------------------------------------ */
 

@@ -47,7 +47,8 @@ HIDDEN bool os_heal(void *at, size_t length);
 
 /* Most address space that one reservation should take; SIZE_MAX without a limit. */
 HIDDEN size_t os_address_space_limit(void);
-HIDDEN bool os_data_is_limited(void); /* RLIMIT_DATA: pages that can be written */
+HIDDEN bool os_data_is_limited(void);    /* RLIMIT_DATA: pages that can be written */
+HIDDEN bool os_locking_is_limited(void); /* RLIMIT_MEMLOCK */
 
 /* Returns true if a sanitizer's runtime is in the process: it maps its shadow at fixed addresses, perhaps later. */
 HIDDEN bool os_has_sanitizer(void);
