@@ -325,11 +325,11 @@ static void *run(void *unused) {
   return unused;
 }
 
-/* glibc ends the process when a new thread may not register for restartable sequences, which some seccomp filters
- * forbid; so we ask first, in a way that changes nothing. */
-static bool may_create_thread(void) {
-  return syscall(SYS_rseq, NULL, 0, 0, 0) == 0 || errno == EINVAL || errno == ENOSYS;
-}
+static bool had_sequences; /* as the process began */
+
+/* glibc registers the process's first thread for restartable sequences, where it may, and then ends the process when
+ * another thread may not: a seccomp filter forbids it since then. So we ask first. */
+static bool may_create_thread(void) { return !had_sequences || os_has_sequences(); }
 
 /* Without signals, which are for the process's own threads. */
 static bool create_thread(void) {
@@ -514,6 +514,7 @@ void scavenger_notice_malloc(const struct heap *heap) { notice(magazine_bytes_of
 
 /* Not where the heap is small: its second begins with its first slow path. */
 void scavenger_notice_start(void) {
+  if (options.scavenger) had_sequences = os_has_sequences();
   if (has_grown()) notice(0, BY_MALLOC);
 }
 

@@ -422,6 +422,8 @@ bool os_barrier_everywhere(void) {
          (membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) && membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED));
 }
 
+bool os_has_sequences(void) { return call(SYS_rseq, 0, 0, 0, 0, 0, 0) == -EINVAL; }
+
 /* ---- time -------------------------------------------------------------------------------------------------------- */
 
 static uint64_t now(clockid_t clock) {

@@ -71,6 +71,9 @@ HIDDEN void os_wake(_Atomic uint32_t *word, int waiters);
 HIDDEN sigset_t os_block_signals(void);
 HIDDEN void os_restore_signals(const sigset_t *before);
 
+/* Returns true if this thread may register for restartable sequences now. A system call that changes nothing. */
+HIDDEN bool os_has_sequences(void);
+
 /* A full barrier on every thread of the process, so that the others need none; false where the kernel has no such call:
  * then each must do its own. The first call may take milliseconds. */
 HIDDEN bool os_barrier_everywhere(void);
