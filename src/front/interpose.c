@@ -1,6 +1,6 @@
 /* interpose: calls of libc whose memory outlives every scope are made in epoch 0; limits of address space and of locked
- * memory find nothing reserved that is not used; and nobody is bound to libc's own malloc, by another of its names or
- * by a way of loading libraries.                                                                     floor: front
+ * memory find nothing reserved that is not used; calls for a process of one thread do not find the scavenger; and nobody
+ * is bound to libc's own malloc, by another of its names or by a way of loading libraries.           floor: front
  *
  * A thread's stack and its thread-local storage are kept for later threads, a loaded library and a list of exit
  * handlers for the process: in a request's epoch they would pin it, or dangle after its destroy. Outside a scope these
@@ -191,6 +191,36 @@ SHOWN int prlimit64(pid_t, resource, const struct rlimit64 *, struct rlimit64 *)
 SHOWN int mlockall(int flags) {
   if ((flags & MCL_CURRENT) && front_has_started() && os_locking_is_limited()) pages_trim_reservation();
   return (int)syscall(SYS_mlockall, flags);
+}
+
+/* ---- calls for a process of one thread --------------------------------------------------------------------------- */
+
+/* The kernel lets a process into some namespaces only while it has a single thread. Where it refuses, the scavenger may
+ * be why. So these end it and ask again; a later slow path makes a new one. A vfork child has no scavenger, and a signal
+ * handler that interrupted malloc cannot wait for one. */
+#define ALONE_TRIES 100 /* of a millisecond: a thread that was joined is gone a moment later */
+
+static COLD bool may_succeed_alone(int tries) {
+  if (errno != EINVAL && errno != EUSERS) return false;
+  if (tries == 0) {
+    if (locks_held != 0 || !scavenger_is_there() || process_is_visitor()) return false;
+    scavenger_stop();
+  } else {
+    os_rest();
+  }
+  return tries < ALONE_TRIES;
+}
+
+SHOWN int unshare(int what) {
+  int done;
+  for (int tries = 0; (done = (int)syscall(SYS_unshare, what)) != 0 && may_succeed_alone(tries); tries++) {}
+  return done;
+}
+
+SHOWN int setns(int file, int kind) {
+  int done;
+  for (int tries = 0; (done = (int)syscall(SYS_setns, file, kind)) != 0 && may_succeed_alone(tries); tries++) {}
+  return done;
 }
 
 /* ---- whose malloc it is ------------------------------------------------------------------------------------------ */

@@ -551,10 +551,14 @@ static void stop(void) {
   atomic_store(&state, UNBORN);
 }
 
+bool scavenger_is_there(void) {
+  uint32_t seen = atomic_load(&state);
+  return seen != UNBORN && seen != IMPOSSIBLE;
+}
+
 /* Without signals: the child of a signal handler that forks has no thread to join. */
 void scavenger_stop(void) {
-  uint32_t seen = atomic_load(&state);
-  if (seen == UNBORN || seen == IMPOSSIBLE) return;
+  if (!scavenger_is_there()) return;
   sigset_t before = os_block_signals();
   stop();
   os_restore_signals(&before);
