@@ -3,6 +3,9 @@
  * A pthread key keeps the heap until the thread's death. See thread.c for who gets a heap when. */
 #include "front/front.h"
 
+#include "base/options.h"
+#include "heap/flush.h"
+#include "heap/registry.h"
 #include <pthread.h>
 
 static pthread_key_t key;
@@ -19,12 +22,18 @@ void birth_make_key(void (*thread_dies)(void *heap)) {
   lock_release(&start_lock);
 }
 
+/* No scavenger comes for what a heap leaves where there is none. */
+static void give_up(struct heap *heap) {
+  heap_release(heap);
+  if (!options.scavenger) heaps_fold_dead(heap);
+}
+
 void birth_end_heap(struct heap *heap) {
   thread_release(current_thread);
   current_heap = &empty_heap;
   current_thread = NULL;
   heap_leave(heap);
-  heap_release(heap);
+  give_up(heap);
 }
 
 void birth_drop_key(void) {
@@ -44,7 +53,7 @@ struct heap *birth_give_heap(void) {
   if (!heap) return NULL;
   struct thread *thread = thread_acquire(heap);
   if (!thread) {
-    heap_release(heap);
+    give_up(heap);
     return NULL;
   }
   heap->thread = thread;

@@ -1,16 +1,23 @@
 /* collect: the statistics, put together when they are read; see collect.h.                          floor: front */
 #include "front/collect.h"
 
-#include "epoch/status.h"
-#include "epoch/handle.h"
 #include "epoch/cache.h"
+#include "epoch/handle.h"
+#include "epoch/status.h"
 #include "front/front.h"
 #include "front/scope_misuse.h"
 #include "front/tables.h"
+#include "heap/bump.h"
+#include "heap/fork.h"
 #include "heap/label.h"
 #include "heap/large_cache.h"
-#include "heap/tcache.h"
+#include "heap/misuse.h"
+#include "heap/remote.h"
+#include "heap/span.h"
 #include "heap/store.h"
+#include "heap/tcache.h"
+#include "heap/timing.h"
+#include "heap/totals.h"
 #include "os/os.h"
 #include "slab/quarter.h"
 #include <string.h>
@@ -36,7 +43,7 @@ static uint64_t heap_at_least(_Atomic uint64_t *once, uint64_t now, uint64_t who
 
 /* A thread that asks for statistics finds all its own samples in them. */
 static void count_own(void) {
-  if (current_thread) sample_flush(current_thread->plain);
+  if (current_thread) timing_flush(current_thread->plain);
 }
 
 static void add_counters(void *out, const void *counters, size_t size) {
@@ -184,7 +191,7 @@ static void collect_bumped(uint64_t *allocations, uint64_t *frees, uint64_t *liv
 #if TSLAB_TELEMETRY
 static void add_paths(tslab_stats_global *out) {
   for (enum path path = 0; path < PATHS; path++) {
-    struct path_times times = sample_times(path);
+    struct path_times times = timing_times(path);
     uint64_t entries = 0;
     for (unsigned i = 0; i < BUCKETS; i++) entries += times.buckets[i];
     out->samples += times.samples;
@@ -197,7 +204,7 @@ static void add_paths(tslab_stats_global *out) {
 bool collect_path(unsigned path, tslab_path_stats *out) {
   if (path >= PATHS) return false;
   count_own();
-  struct path_times times = sample_times((enum path)path);
+  struct path_times times = timing_times((enum path)path);
   *out = (tslab_path_stats){.wall_ns_sum = times.wall_sum, .wall_ns_max = times.wall_max,
                             .lock_wait_ns_sum = times.lock_wait_sum, .samples = times.samples,
                             .sampled_wall_ns_sum = times.sampled_wall_sum, .cpu_samples = times.cpu_samples,

@@ -1,13 +1,14 @@
 /* epochs: the C face of epochs and handles.                                                         floor: front */
 #include "front/malloc_inline.h"
 
+#include "epoch/cache.h"
 #include "epoch/close.h"
 #include "epoch/handle.h"
 #include "epoch/scope.h"
-#include "epoch/cache.h"
 #include "epoch/status.h"
 #include "front/collect.h"
 #include "front/scope_misuse.h"
+#include "heap/bump.h"
 #include <errno.h>
 #include <string.h>
 

@@ -37,8 +37,11 @@
 #include "epoch/handle.h"
 #include "front/profile.h"
 #include "front/publish.h"
-#include "heap/label.h"
 #include "heap/arena.h"
+#include "heap/fork.h"
+#include "heap/label.h"
+#include "heap/profile.h"
+#include "heap/span.h"
 #include "os/os.h"
 #include "slab/quarter.h"
 #include <pthread.h>

@@ -2,7 +2,14 @@
 #include "front/malloc_inline.h"
 
 #include "epoch/close.h"
+#include "heap/bump.h"
 #include "heap/cut.h"
+#include "heap/large_cache.h"
+#include "heap/misuse.h"
+#include "heap/profile.h"
+#include "heap/refill.h"
+#include "heap/remote.h"
+#include "heap/timing.h"
 #include "tslab/tslab.h"
 
 struct run *front_run_of_block(const char *call, void *p) {
@@ -25,9 +32,9 @@ static void free_to_own_slab(struct heap *own, void *p) {
 static void free_large(struct heap *own, struct run *run) {
   struct timing timing;
   if (heap_large_keep(own, run)) return;
-  sample_begin_path(&timing);
+  timing_begin_path(&timing);
   heap_large_free(own, run);
-  sample_end_path(&timing, PATH_LARGE_FREE);
+  timing_end_path(&timing, PATH_LARGE_FREE);
 }
 
 static bool is_owned_by(const struct heap *heap, const void *p) {
@@ -161,13 +168,13 @@ HOT void front_free(void *p, struct heap *heap) {
 
 void front_free_full(void *p) {
   struct timing timing;
-  sample_begin_path(&timing);
+  timing_begin_path(&timing);
   unsigned class = (unsigned)heap_class_of(current_heap, LOAD_RACING(pages_pagemap()[granule_of(p)]));
   if (!class_starts_block((uintptr_t)p, class_inverse(class))) misuse_interior("free", p);
   if (profile_is_on() && cut_overflow(current_heap, class, p)) return;
   bool emptied = heap_overflow(current_heap, class, p);
   scavenger_notice(current_heap);
-  if (emptied) sample_end_path(&timing, PATH_PUT_BY);
+  if (emptied) timing_end_path(&timing, PATH_PUT_BY);
 }
 
 void front_free_interior(unsigned class) { misuse_interior("free", current_heap->list[class]); }

@@ -4,9 +4,6 @@
 
 #include "epoch/scope.h"
 #include "heap/fast.h"
-#include "heap/refill.h"
-#include "heap/misuse.h"
-#include "heap/sample.h"
 #include "slab/large.h"
 #include <errno.h>
 

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "front/front.h"
 #include "front/tables.h"
+#include "heap/timing.h"
 #include "os/os.h"
 #include "tslab/tslab.h"
 #include <errno.h>

@@ -1,7 +1,14 @@
 /* malloc: what malloc does off the fast path.                                                       floor: front */
 #include "front/malloc_inline.h"
 
-#include "heap/cut.h"
+#include "heap/bump.h"
+#include "heap/large_cache.h"
+#include "heap/misuse.h"
+#include "heap/profile.h"
+#include "heap/refill.h"
+#include "heap/sample.h"
+#include "heap/sampled.h"
+#include "heap/timing.h"
 #include "os/os.h"
 #include "tslab/tslab.h"
 #include <errno.h>
@@ -40,7 +47,7 @@ static void *refill_again(unsigned class) {
 
 /* Returns a block that lay ready for a thread that was just born, or a sample. */
 static COLD void *first_block(struct heap *heap, unsigned class, size_t size) {
-  void *block = profile_is_on() ? cut_miss(heap, class, size) : NULL;
+  void *block = profile_is_on() ? sampled_malloc(heap, class, size) : NULL;
   return block ? block : fast_pop(heap, class, (uintptr_t)pages.base);
 }
 
@@ -50,7 +57,7 @@ static void *refill(unsigned class, size_t size) {
   bool is_born = UNLIKELY(current_heap == &empty_heap);
   uint64_t start = is_born ? ticks_now() : 0;
   if (is_born && !front_heap()) return NULL;
-  sample_begin(&timing);
+  timing_begin(&timing);
   if (UNLIKELY(is_born)) {
     timing.start = start;
     counters_stage(counters_here(), PATH_BIRTH);
@@ -61,7 +68,7 @@ static void *refill(unsigned class, size_t size) {
     block = refill_again(class);
   }
   if (block) scavenger_notice_malloc(current_heap);
-  sample_end(&timing, size, block ? class_size(class) : 0);
+  timing_end(&timing, size, block ? class_size(class) : 0);
   if (UNLIKELY(is_born)) front_end_call();
   return block;
 }
@@ -77,7 +84,7 @@ static NOINLINE void *take_detached(struct heap *heap, unsigned class, size_t si
 INLINE void *miss(unsigned class, size_t size) {
   struct heap *heap = current_heap;
   if (profile_is_on()) {
-    void *drawn = cut_miss(heap, class, size);
+    void *drawn = sampled_malloc(heap, class, size);
     if (drawn) return drawn;
   }
   void *block = LIKELY(sample_is_due(heap, class)) ? take_detached(heap, class, size) : NULL; /* the rarer, as if not */
@@ -89,7 +96,7 @@ static void *large(size_t size, size_t alignment, bool *zero) {
   bool is_born = UNLIKELY(current_heap == &empty_heap);
   if (!front_start() || size > pages_most() || alignment > pages_most() || !front_heap()) return NULL;
   struct heap *heap = current_heap;
-  sample_begin(&timing);
+  timing_begin(&timing);
   void *block = heap_large_alloc(heap, size, alignment, zero);
   if (UNLIKELY(!block) && !epoch_refuses(heap, large_run_bytes(size))) {
     counters_stage(counters_here(), PATH_PURGE);
@@ -98,7 +105,7 @@ static void *large(size_t size, size_t alignment, bool *zero) {
   }
   if (block) scavenger_notice_malloc(heap);
   if (block && profile_is_on()) profile_large(heap, block, size);
-  sample_end(&timing, size, block ? large_run_bytes(size) : 0);
+  timing_end(&timing, size, block ? large_run_bytes(size) : 0);
   if (UNLIKELY(is_born)) front_end_call();
   return block;
 }
@@ -123,11 +130,11 @@ INLINE void *by_size(size_t size, bool *zero) {
 /* The chunk is full, or there is none, or the call is to be a sample. */
 static void *bump_timed(size_t size) {
   struct timing timing;
-  sample_begin(&timing);
+  timing_begin(&timing);
   void *block = bump_refill(current_heap, size);
   if (!block) return NULL;
   scavenger_notice_malloc(current_heap);
-  sample_end(&timing, size, round_up(max_size(size, 1), CHUNK_UNIT));
+  timing_end(&timing, size, round_up(max_size(size, 1), CHUNK_UNIT));
   return block;
 }
 
@@ -145,9 +152,9 @@ static COLD void *malloc_diverted(size_t size) {
   struct timing timing;
   struct heap *heap = divert();
   if (!heap) return NULL;
-  sample_begin_path(&timing);
+  timing_begin_path(&timing);
   void *block = inline_malloc(size);
-  sample_end_path(&timing, PATH_DIVERTED);
+  timing_end_path(&timing, PATH_DIVERTED);
   current_heap = heap;
   return block;
 }
@@ -156,9 +163,9 @@ static COLD void *aligned_diverted(size_t alignment, size_t size) {
   struct timing timing;
   struct heap *heap = divert();
   if (!heap) return NULL;
-  sample_begin_path(&timing);
+  timing_begin_path(&timing);
   void *block = front_aligned(alignment, size);
-  sample_end_path(&timing, PATH_DIVERTED);
+  timing_end_path(&timing, PATH_DIVERTED);
   current_heap = heap;
   return block;
 }

@@ -2,6 +2,9 @@
 #include "front/profile.h"
 
 #include "epoch/epoch.h"
+#include "heap/label.h"
+#include "heap/profile.h"
+#include "heap/timing.h"
 #include "os/os.h"
 #include <string.h>
 

@@ -9,6 +9,7 @@
 #include "front/profile.h"
 #include "front/segment.h"
 #include "front/tables.h"
+#include "heap/profile.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "tslab/tslab.h"

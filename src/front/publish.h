@@ -15,7 +15,7 @@
 #ifndef TSLAB_FRONT_PUBLISH_H
 #define TSLAB_FRONT_PUBLISH_H
 
-#include "heap/sample.h" /* TSLAB_TELEMETRY */
+#include "heap/timing.h" /* TSLAB_TELEMETRY */
 
 #if TSLAB_TELEMETRY
 

@@ -1,6 +1,7 @@
 /* realloc: realloc, and the calls that ask for the size of a block or give it.                      floor: front */
 #include "front/malloc_inline.h"
 
+#include "heap/misuse.h"
 #include "heap/profile.h"
 #include "tslab/tslab.h"
 #include <stdint.h>

@@ -1,9 +1,10 @@
 /* tables: see tables.h.                                                                             floor: front */
 #include "front/tables.h"
 
-#include "front/front.h"
 #include "front/collect.h"
+#include "front/front.h"
 #include "front/profile.h"
+#include "heap/timing.h"
 #include "os/os.h"
 #include "slab/classes.h"
 

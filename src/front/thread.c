@@ -11,7 +11,8 @@
 #include "base/options.h"
 #include "front/publish.h"
 #include "front/scope_misuse.h"
-#include "heap/profile.h"
+#include "heap/check.h"
+#include "heap/sampled.h"
 #include "os/os.h"
 #include "os/ticks.h"
 #include <errno.h>
@@ -105,7 +106,7 @@ __attribute__((constructor(101))) static void process_starts(int count, char **a
   lock_times = options.lock_times;
   int kept = errno;
   start_if_needed();
-  if (options.profile_bytes && front_start()) profile_start(options.profile_bytes);
+  if (options.profile_bytes && front_start()) sampled_start(options.profile_bytes);
   fork_start();
   ticks_compare_at_start();
   front_set_ready();

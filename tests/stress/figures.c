@@ -8,7 +8,7 @@
 
 #include "front/collect.h"
 #include "front/tables.h"
-#include "heap/sample.h"
+#include "slab/slab.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>

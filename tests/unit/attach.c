@@ -4,6 +4,7 @@
 
 #include "epoch/scope.h"
 #include "front/front.h"
+#include "heap/registry.h"
 
 enum { MANY = 20000 };
 static struct attachments table;

@@ -4,9 +4,10 @@
 #include "unit.h"
 
 #include "base/options.h"
-#include "epoch/close.h"
 #include "epoch/cache.h"
+#include "epoch/close.h"
 #include "front/front.h"
+#include "heap/bump.h"
 #include "heap/chunk_cache.h"
 
 enum { MOST = MiB / GRANULE };

@@ -4,6 +4,7 @@
 #include "epoch/close.h"
 #include "epoch/scope.h"
 #include "front/front.h"
+#include "heap/bump.h"
 
 static uint64_t open_one(uint32_t flags, uint64_t parent) {
   int error;

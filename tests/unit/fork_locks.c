@@ -8,6 +8,8 @@
 #include "front/front.h"
 #include "front/profile.h"
 #include "front/publish.h"
+#include "heap/misuse.h"
+#include "heap/registry.h"
 #include <pthread.h>
 
 enum { BLOCKS = 300, PATIENCE_S = 60, COPY_NS = 600000000 };

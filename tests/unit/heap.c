@@ -3,8 +3,15 @@
  * epochs' blank heaps goes back. */
 #include "unit.h"
 
+#include "heap/bump.h"
+#include "heap/check.h"
 #include "heap/fast.h"
+#include "heap/flush.h"
+#include "heap/fork.h"
 #include "heap/refill.h"
+#include "heap/registry.h"
+#include "heap/remote.h"
+#include "heap/span.h"
 
 enum { HEAPS = 20, CLASS = 4 };
 
@@ -99,7 +106,7 @@ static bool list_is_empty(const struct heap *heap) {
 }
 
 static void live_as_child(void) {
-  heaps_retire_others();
+  heap_retire_others();
   check_locks_are_free();
   CHECK_COUNT(live_heaps, ==, 1);
   CHECK_COUNT(unfolded_heaps, ==, HEAPS);
@@ -116,7 +123,7 @@ static void live_as_child(void) {
 /* Where free memory serves nobody any more, neither does the list that threads share. */
 static void live_frozen(void) {
   CHECK(!list_is_empty(&common_heap));
-  heaps_freeze(true);
+  heap_freeze(true);
   CHECK(list_is_empty(&common_heap));
   atomic_store(&live_heaps, HEAPS);
   const uint32_t born = common_heap.bins[CLASS].born;

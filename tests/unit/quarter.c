@@ -6,7 +6,7 @@
 #include "base/options.h"
 #include "epoch/close.h"
 #include "front/front.h"
-#include "heap/chunk_cache.h"
+#include "heap/bump.h"
 #include "slab/quarter.h"
 
 static struct run *first_of_new(void) {

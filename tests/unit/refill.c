@@ -4,10 +4,16 @@
 #include "unit.h"
 
 #include "base/options.h"
+#include "heap/check.h"
 #include "heap/fast.h"
-#include "heap/refill.h"
-#include "heap/tcache.h"
+#include "heap/flush.h"
 #include "heap/misuse.h"
+#include "heap/quarantine.h"
+#include "heap/refill.h"
+#include "heap/registry.h"
+#include "heap/remote.h"
+#include "heap/tcache.h"
+#include "heap/totals.h"
 
 enum { SLOTS = 6000, KINDS = 5 };
 

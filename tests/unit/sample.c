@@ -5,10 +5,13 @@
  * The module is compiled in here once more, because what it does for itself is under test too. */
 #include "unit.h"
 
-#include "heap/sample.c"
+#include "heap/timing.c"
 
 #include "base/options.h"
+#include "heap/draw.h"
+#include "heap/label.h"
 #include "heap/tcache.h"
+#include "heap/timing.h"
 #include <math.h>
 #include <pthread.h>
 
@@ -54,7 +57,7 @@ static struct drawn measure(size_t mean) {
   uint64_t state = SEED;
   double sum = 0, squares = 0;
   for (int i = 0; i < DRAWS; i++) {
-    const double drawn = geometric(&state, mean);
+    const double drawn = draw_geometric(&state, mean);
     CHECK(drawn >= 1);
     sum += drawn;
     squares += drawn * drawn;
@@ -85,14 +88,14 @@ static void begin(size_t sample, size_t sample_cpu) {
   tslab_free(tslab_malloc(1 << 20));
   struct counters *const counters = counters_here();
   counters->random = SEED;
-  counters->slow_countdown = sample ? (uint32_t)sample_draw(own_heap()) : UINT32_MAX;
-  counters->bump_countdown = sample_draw(own_heap());
+  counters->slow_countdown = sample ? (uint32_t)draw_mallocs(own_heap()) : UINT32_MAX;
+  counters->bump_countdown = draw_mallocs(own_heap());
 }
 
 /* With those of this thread that wait to be counted. */
 static uint64_t samples_of_paths(void) {
   uint64_t samples = 0;
-  sample_flush(own_heap());
+  timing_flush(own_heap());
   tslab_path_stats row;
   for (enum path path = 0; path < PATHS; path++) {
     CHECK(tslab_stats_path(path, &row, sizeof row) == 0);
@@ -122,7 +125,7 @@ static int64_t due_of(unsigned class) {
 }
 
 static uint64_t samples_of(size_t size) {
-  sample_flush(own_heap());
+  timing_flush(own_heap());
   tslab_class_stats row;
   CHECK(tslab_stats_class(class_of(size), &row, sizeof row) == 0);
   return row.samples;
@@ -255,8 +258,8 @@ static void chunks_and_large(void) {
 
   for (int i = 0; i < LARGE; i++) tslab_free(tslab_malloc(100000));
   expected = LARGE / drawn_here.mean;
-  CHECK(fabs((double)sample_times(PATH_LARGE).samples - expected) < SIGMAS * sqrt(expected * drawn_here.variance));
-  CHECK_COUNT(sample_times(PATH_LARGE_FREE).samples, ==, 0);
+  CHECK(fabs((double)timing_times(PATH_LARGE).samples - expected) < SIGMAS * sqrt(expected * drawn_here.variance));
+  CHECK_COUNT(timing_times(PATH_LARGE_FREE).samples, ==, 0);
 }
 
 static void wait_for_sample(void) {
@@ -317,8 +320,8 @@ static void *free_only(void *block) {
   tslab_free(block);
   CHECK(own_heap() == &empty_heap);
   for (int i = 1; i < FREED_BY_EACH; i++) { /* as that did, without the locks that keep such threads apart */
-    sample_begin_path(&timing);
-    sample_end_path(&timing, PATH_LARGE_FREE);
+    timing_begin_path(&timing);
+    timing_end_path(&timing, PATH_LARGE_FREE);
   }
   return NULL;
 }

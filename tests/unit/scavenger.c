@@ -5,6 +5,7 @@
 #include "../threads.h"
 #include "base/options.h"
 #include "front/front.h"
+#include "heap/check.h"
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>

@@ -5,6 +5,8 @@
 #include "epoch/close.h"
 #include "epoch/scope.h"
 #include "front/front.h"
+#include "heap/refill.h"
+#include "heap/span.h"
 #include <pthread.h>
 
 static uint64_t open_one(void) {

@@ -4,7 +4,7 @@
 
 #include "front/profile.h"
 #include "front/tables.h"
-#include "heap/sample.h"
+#include "heap/timing.h"
 #include <ctype.h>
 
 /* ---- the tables -------------------------------------------------------------------------------------------------- */

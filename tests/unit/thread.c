@@ -5,6 +5,7 @@
 
 #include "base/options.h"
 #include "front/front.h"
+#include "heap/remote.h"
 #include <pthread.h>
 
 static struct heap *seen[2];
