@@ -436,8 +436,8 @@ INLINE struct counters *counters_here(void) { return current_heap->counters; }
  * are whose. */
 extern HIDDEN __thread struct thread *current_thread __attribute__((tls_model("initial-exec")));
 
-/* What front/thread.c knows of it besides; here because what is thread-local must lie close together, to be small. The
- * second is how many blocks of others it freed before it had a heap. */
+/* What runtime/thread.c knows of it besides. It lies here because what is thread-local must lie close together, to be
+ * small. The second is how many blocks of others it freed before it had a heap. */
 enum {
   HEAP_IS_KEPT, /* until the key's destructor; or there is none yet */
   HEAP_ENDED,   /* the destructor ran: a call that needs a heap has one for its time */

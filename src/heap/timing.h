@@ -22,10 +22,11 @@
 #include "heap/heap.h"
 
 #ifndef TSLAB_TELEMETRY
-#define TSLAB_TELEMETRY 1 /* 0: without the telemetry_sources of CMakeLists.txt, to prove that the fast path is the same */
+/* 0: without the telemetry_sources of CMakeLists.txt, to prove that the fast path is the same. */
+#define TSLAB_TELEMETRY 1
 #endif
 
-struct sample { /* all uint64_t: a row of front/tables.c */
+struct sample { /* all uint64_t: a row of stats/tables.c */
   uint64_t number, at_ns, thread_id, requested, usable, wall_ns, cpu_ns, lock_wait_ns, path, label;
 };
 #define SAMPLE_NO_CPU   UINT64_MAX

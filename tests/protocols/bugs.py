@@ -30,7 +30,7 @@ BUGS = [
         "atomic_exchange_explicit(&thread->looking, id, memory_order_seq_cst);",
         "atomic_store_explicit(&thread->looking, id, memory_order_release);"),
     Bug("no_fence_at_halt", "halting-fenced", "src/heap/bump.c", "  FENCE_ALL();\n", ""),
-    Bug("no_invalidation", "publication", "src/front/publish.c",
+    Bug("no_invalidation", "publication", "src/stats/publish.c",
         "  atomic_store_explicit(&head->number, 0, memory_order_relaxed);\n", ""),
     Bug("parent_left_alone", "parents", "src/epoch/close.c", "  e->descending = true;\n", ""),
     Bug("no_shut_at_destroy", "destroy", "src/epoch/close.c", "if (!alone) scope_shut(e);", "(void)alone;"),
@@ -65,7 +65,7 @@ BUGS = [
         "         atomic_load_explicit(&heap->entered, memory_order_acquire) != 0;",
         "  return atomic_load_explicit(&heap->entered, memory_order_acquire) != 0 ||\n"
         "         atomic_load_explicit(&thread->looking, memory_order_acquire) == id;"),
-    Bug("unseen_after_a_call", "by-id", "src/front/epochs.c",
+    Bug("unseen_after_a_call", "by-id", "src/malloc/epochs.c",
         "  scope_was_seen(named->epoch, id);\n", ""),
     Bug("owns_before_inside", "entering", "src/epoch/close.c",
         "!e->descending && scope_threads_inside(e) == 0 &&\n"

@@ -9,10 +9,6 @@
 #include "base/options.h"
 #include "epoch/cache.h"
 #include "epoch/epoch.h"
-#include "front/collect.h"
-#include "front/publish.h"
-#include "front/segment.h"
-#include "front/tables.h"
 #include "heap/bump.h"
 #include "heap/check.h"
 #include "heap/chunk_cache.h"
@@ -23,6 +19,10 @@
 #include "heap/totals.h"
 #include "slab/quarter.h"
 #include "slab/reserve.h"
+#include "stats/collect.h"
+#include "stats/publish.h"
+#include "stats/segment.h"
+#include "stats/tables.h"
 #include "tslab/tslab.h"
 
 #define SMALL  ((size_t)8 << 10)

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-FLOORS = ["base", "os", "pages", "slab", "heap", "epoch", "front"]
+FLOORS = ["base", "os", "pages", "slab", "heap", "epoch", "process", "stats", "runtime", "malloc"]
 COLUMNS = 120
 FUNCTION_LINES = 50
 

@@ -5,13 +5,13 @@
 
 #include "base/options.h"
 #include "epoch/epoch.h"
-#include "front/tables.h"
 #include "heap/bins.h"
 #include "heap/fast.h"
 #include "heap/profile.h"
 #include "heap/registry.h"
 #include "heap/sampled.h"
 #include "heap/timing.h"
+#include "stats/tables.h"
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -1,5 +1,5 @@
-/* flush: a dead thread's lists reach their slabs, and its heap is folded; a live thread's own flush leaves nothing behind.
- */
+/* flush: a dead thread's lists reach their slabs, and its heap is folded; a live thread's own flush leaves nothing
+ * behind. */
 #include "two_heaps.h"
 
 #include "heap/check.h"

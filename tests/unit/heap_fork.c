@@ -1,5 +1,5 @@
-/* fork: in a child the other threads' heaps are in the pool, their lists given up, and no lock is held. In one that froze
- * no heap leads to a slab. */
+/* fork: in a child the other threads' heaps are in the pool, their lists given up, and no lock is held. In one that
+ * froze no heap leads to a slab. */
 #include "unit.h"
 
 #include "heap/check.h"

@@ -3,9 +3,9 @@
  * tables lose samples and count them, and memory stays bounded under any number of stacks. */
 #include "unit.h"
 
-#include "front/profile.h"
 #include "heap/profile.h"
 #include "heap/sampled.h"
+#include "stats/profile.h"
 #include <math.h>
 #include <pthread.h>
 

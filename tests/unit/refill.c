@@ -1,6 +1,5 @@
-/* refill: two heaps, used in turn by this one thread as two threads would: every block belongs to one holder, totals are
- * exact after every call, a thread that goes on freeing empties its magazines, and in the end
- * nothing is left. */
+/* refill: two heaps, used in turn by this one thread as two threads would: every block belongs to one holder, totals
+ * are exact after every call, a thread that goes on freeing empties its magazines, and in the end nothing is left. */
 #include "two_heaps.h"
 
 #include "base/options.h"

@@ -1,5 +1,5 @@
-/* remote: frees of another heap's blocks wait until their batch is complete, and a thread without a heap returns each at
- * once. */
+/* remote: frees of another heap's blocks wait until their batch is complete, and a thread without a heap returns each
+ * at once. */
 #include "two_heaps.h"
 
 #include "base/options.h"

@@ -1,9 +1,9 @@
 /* sampled: a drawn block is of its class, in a slab that no heap owns, and is known to the profile until its free. */
 #include "unit.h"
 
-#include "front/profile.h"
 #include "heap/profile.h"
 #include "heap/sampled.h"
+#include "stats/profile.h"
 
 enum { INTERVAL = 4096, BLOCKS = 200 };
 
