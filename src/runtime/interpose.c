@@ -30,6 +30,7 @@ typedef void *open_function(const char *, int);
 typedef int exit_function(void (*)(void *), void *, void *);
 typedef pid_t fork_function(void);
 exit_function __cxa_atexit; /* no header of libc declares it */
+int capset(void *header, const void *data); /* libcap's does */
 
 static create_function *_Atomic next_create;
 static open_function *_Atomic next_open;
@@ -199,19 +200,30 @@ SHOWN int mlockall(int flags) {
 
 /* ---- calls for a process of one thread --------------------------------------------------------------------------- */
 
+/* A later slow path makes a new one. A vfork child has no scavenger, and a signal handler that interrupted malloc cannot
+ * wait for one. */
+static COLD bool end_scavenger(void) {
+  if (locks_held != 0 || !scavenger_is_there() || process_is_visitor()) return false;
+  scavenger_stop();
+  return true;
+}
+
+/* Capabilities are a thread's own. glibc's setuid and its kin ask the kernel for each thread, and abort where one may
+ * and another may not. So in a program of one thread the scavenger ends here, and the next one has the capabilities of
+ * the thread that makes it. A program of several minds this for its own threads, and may call capset often. */
+SHOWN int capset(void *header, const void *data) {
+  if (!interpose_had_threads()) end_scavenger();
+  return (int)syscall(SYS_capset, header, data);
+}
+
 /* The kernel lets a process into some namespaces only while it has a single thread. Where it refuses, the scavenger may
- * be why. So these end it and ask again; a later slow path makes a new one. A vfork child has no scavenger, and a signal
- * handler that interrupted malloc cannot wait for one. */
+ * be why. So these end it and ask again. */
 #define ALONE_TRIES 100 /* of a millisecond: a thread that was joined is gone a moment later */
 
 static COLD bool may_succeed_alone(int tries) {
   if (errno != EINVAL && errno != EUSERS) return false;
-  if (tries == 0) {
-    if (locks_held != 0 || !scavenger_is_there() || process_is_visitor()) return false;
-    scavenger_stop();
-  } else {
-    os_rest();
-  }
+  if (tries == 0) return end_scavenger();
+  os_rest();
   return tries < ALONE_TRIES;
 }
 
