@@ -1,6 +1,6 @@
 /* interpose: calls of libc whose memory outlives every scope are made in epoch 0; limits of address space and of locked
- * memory find nothing reserved that is not used; calls for a process of one thread do not find the scavenger; and nobody
- * is bound to libc's own malloc, by another of its names or by a way of loading libraries.          floor: runtime
+ * memory find nothing reserved that is not used; calls for a process of one thread do not find the scavenger; nobody is
+ * bound to libc's own malloc, by another of its names or by a way of loading libraries.             floor: runtime
  *
  * A thread's stack and its thread-local storage are kept for later threads, a loaded library and a list of exit
  * handlers for the process: in a request's epoch they would pin it, or dangle after its destroy. Outside a scope these

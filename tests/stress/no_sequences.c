@@ -13,7 +13,8 @@ static void refuse_and_free(uint32_t error) {
   void *list = NULL;
   CHECK_COUNT(fill_list(&list, 100000, 64 * MIB), >=, 64 * MIB);
   free_list(&list);
-  clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = 100000000}, NULL); /* a thread has started by then */
+  /* Long enough for a thread to have started. */
+  clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = 100000000}, NULL);
   tslab_stats_global stats;
   CHECK(tslab_stats(&stats, sizeof stats) == 0);
   CHECK_COUNT(stats.free_dirty_bytes, <=, 33 * MIB);
