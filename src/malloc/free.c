@@ -7,7 +7,7 @@
  *       heap_keep_remote      a block of another thread's slab waits in a batch
  *       free_named            a block of an epoch that the thread was in: its own heap of that epoch takes it
  *         free_looking        the same, for an epoch that the thread did not name lately
- *     slow_free_unclear       whatever is left, checked: large blocks, other threads' chunks, pointers that are no block
+ *     slow_free_unclear       the rest, checked: large blocks, other threads' chunks, pointers that are no block
  *       free_remote
  *     slow_free_interior      the pointer starts no block: the misuse is told */
 #include "epoch/close.h"
@@ -83,7 +83,7 @@ static bool is_live_of(const struct heap *heap, void *p) {
   return class < CLASSES && class_starts_block((uintptr_t)p, heap->inverse[class]) && !block_has_key(p);
 }
 
-/* Of a block in use; a granule that is split belongs to several. */
+/* Returns the index of the epoch that holds p, a block in use. A granule that is split belongs to several. */
 INLINE uint32_t epoch_holding(const void *p) {
   uint32_t index = pages_run_holding(p)->epoch;
   return LIKELY(index != SPLIT_EPOCH) ? index : quarter_of(p)->epoch;

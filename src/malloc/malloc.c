@@ -58,7 +58,7 @@ static void *refill_again(unsigned class) {
   struct heap *heap = current_heap;
   void *block = heap_refill(heap, class);
   if (LIKELY(block != NULL) || epoch_refuses(heap, slab_bytes(class))) return block;
-  /* What other sizes hold free may be what is missing. */
+  /* Free memory of other sizes may be all that is missing. */
   counters_stage(counters_here(), PATH_PURGE);
   scavenger_reclaim(heap->arena ? SIZE_MAX : slab_bytes(class));
   return heap_refill(heap, class);
@@ -106,7 +106,7 @@ INLINE void *miss(unsigned class, size_t size) {
     void *drawn = sampled_malloc(heap, class, size);
     if (drawn) return drawn;
   }
-  void *block = LIKELY(sample_is_due(heap, class)) ? take_detached(heap, class, size) : NULL; /* rare, but must be quick */
+  void *block = LIKELY(sample_is_due(heap, class)) ? take_detached(heap, class, size) : NULL; /* rare, yet quick */
   return LIKELY(block != NULL) ? block : refill(class, size);
 }
 
@@ -140,7 +140,7 @@ INLINE unsigned class_for(size_t size) {
   return LIKELY(current_heap != &empty_heap) || process_start() ? class_of(size) : 0;
 }
 
-/* By class or as a large block. */
+/* Serves the call from a class or as a large block. */
 INLINE void *by_size(size_t size, bool *zero) {
   if (LIKELY(size <= DIRECT_MAX)) return miss(class_for(size), size); /* the list was tried */
   return size <= SMALL_MAX ? small(class_for(size), size) : large(size, GRANULE, zero);
