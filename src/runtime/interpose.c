@@ -200,8 +200,8 @@ SHOWN int mlockall(int flags) {
 
 /* ---- calls for a process of one thread --------------------------------------------------------------------------- */
 
-/* A later slow path makes a new one. A vfork child has no scavenger, and a signal handler that interrupted malloc cannot
- * wait for one. */
+/* A later slow path makes a new one. A vfork child has no scavenger, and a signal handler that interrupted malloc must
+ * not wait for one. */
 static COLD bool end_scavenger(void) {
   if (locks_held != 0 || !scavenger_is_there() || process_is_visitor()) return false;
   scavenger_stop();
