@@ -1,9 +1,10 @@
 /* collect: the statistics, put together when they are read; see collect.h.                          floor: front */
 #include "front/collect.h"
 
-#include "epoch/status.h"
-#include "epoch/handle.h"
 #include "epoch/cache.h"
+#include "epoch/handle.h"
+#include "epoch/status.h"
+#include "epoch/tree.h"
 #include "front/front.h"
 #include "front/scope_misuse.h"
 #include "front/tables.h"

@@ -1,10 +1,12 @@
 /* epochs: the C face of epochs and handles.                                                         floor: front */
 #include "front/malloc_inline.h"
 
-#include "epoch/close.h"
-#include "epoch/handle.h"
-#include "epoch/scope.h"
 #include "epoch/cache.h"
+#include "epoch/close.h"
+#include "epoch/destroy.h"
+#include "epoch/handle.h"
+#include "epoch/open.h"
+#include "epoch/scope.h"
 #include "epoch/status.h"
 #include "front/collect.h"
 #include "front/scope_misuse.h"

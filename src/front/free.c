@@ -1,7 +1,7 @@
 /* free: what free does off the fast path.                                                           floor: front */
 #include "front/malloc_inline.h"
 
-#include "epoch/close.h"
+#include "epoch/finish.h"
 #include "heap/cut.h"
 #include "tslab/tslab.h"
 

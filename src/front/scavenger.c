@@ -22,8 +22,8 @@
 #include "front/front.h"
 
 #include "base/options.h"
-#include "epoch/close.h"
 #include "epoch/cache.h"
+#include "epoch/finish.h"
 #include "front/publish.h"
 #include "heap/chunk_cache.h"
 #include "heap/large_cache.h"
@@ -120,7 +120,9 @@ static size_t tidy_of_epoch(struct heap *heap, bool now) {
     freed += heap_trim(heap, now);
     notice_again(heap);
   }
-  epoch_finish_if_done(e, gate);
+  bool ended = epoch_finish_locked(e);
+  epoch_release(e, gate);
+  if (ended) epoch_retire(e);
   return freed;
 }
 

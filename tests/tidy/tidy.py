@@ -26,7 +26,6 @@ KNOWN_CIRCLES = [
         *("heap/bins", "heap/cut", "heap/magazine", "heap/refill", "heap/large_cache", "heap/arena", "heap/tcache"),
         *("heap/misuse", "heap/heap", "heap/profile", "heap/sample"),
     },
-    {"epoch/close", "epoch/epoch", "epoch/handle", "epoch/scope", "epoch/cache", "epoch/status", "epoch/tree"},
 ]
 
 

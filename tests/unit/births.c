@@ -4,8 +4,8 @@
 #include "unit.h"
 
 #include "base/options.h"
-#include "epoch/close.h"
 #include "epoch/handle.h"
+#include "epoch/tree.h"
 #include "front/front.h"
 #include "heap/label.h"
 #include "heap/tcache.h"

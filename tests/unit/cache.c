@@ -4,8 +4,10 @@
 #include "unit.h"
 
 #include "base/options.h"
-#include "epoch/close.h"
 #include "epoch/cache.h"
+#include "epoch/close.h"
+#include "epoch/destroy.h"
+#include "epoch/open.h"
 #include "front/front.h"
 #include "heap/chunk_cache.h"
 #include <pthread.h>

@@ -4,7 +4,6 @@
 #include "unit.h"
 
 #include "base/options.h"
-#include "epoch/close.h"
 #include "epoch/cache.h"
 #include "front/front.h"
 #include "heap/chunk_cache.h"

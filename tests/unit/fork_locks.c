@@ -5,6 +5,7 @@
 
 #include "base/options.h"
 #include "epoch/scope.h"
+#include "epoch/tree.h"
 #include "front/front.h"
 #include "front/profile.h"
 #include "front/publish.h"

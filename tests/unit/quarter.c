@@ -4,7 +4,7 @@
 #include "unit.h"
 
 #include "base/options.h"
-#include "epoch/close.h"
+#include "epoch/epoch.h"
 #include "front/front.h"
 #include "heap/chunk_cache.h"
 #include "slab/quarter.h"
