@@ -1,7 +1,10 @@
 /* attach: see attach.h.                                                                              floor: epoch */
 #include "epoch/attach.h"
 
+#include "heap/bump.h"
 #include "heap/fast.h"
+#include "heap/registry.h"
+#include "heap/teardown.h"
 #include "os/os.h"
 #include <string.h>
 

@@ -5,6 +5,7 @@
 #include "epoch/lone.h"
 #include "epoch/report.h"
 #include "epoch/tree.h"
+#include "heap/teardown.h"
 #include "os/os.h"
 #include <errno.h>
 

@@ -10,7 +10,10 @@
 #include "epoch/status.h"
 #include "epoch/teardown.h"
 #include "epoch/tree.h"
+#include "heap/bump.h"
+#include "heap/flush.h"
 #include "heap/label.h"
+#include "heap/teardown.h"
 #include <errno.h>
 
 /* ---- the pieces -------------------------------------------------------------------------------------------------- */

@@ -11,6 +11,7 @@
 #include "epoch/cache.h"
 #include "epoch/handle.h"
 #include "epoch/inside.h"
+#include "heap/bump.h"
 #include "heap/fast.h"
 
 /* Returns false if the end is none of a lone epoch, as far as one can know without the lock. */

@@ -4,6 +4,7 @@
 #include "epoch/cache.h"
 #include "epoch/close.h"
 #include "epoch/finish.h"
+#include "heap/bump.h"
 #include "heap/chunk_cache.h"
 #include "heap/fast.h"
 #include "os/os.h"

@@ -4,6 +4,7 @@
 #include "base/options.h"
 #include "epoch/trap.h"
 #include "heap/chunk_cache.h"
+#include "heap/teardown.h"
 
 struct returning teardown_all_but(struct epoch *e, const struct run *but, struct heap *keeper) {
   struct arena *arena = &e->arena;

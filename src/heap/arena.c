@@ -1,7 +1,7 @@
 /* arena: see arena.h.                                                                               floor: heap */
 #include "heap/arena.h"
 
-#include "heap/sample.h"
+#include "heap/heap.h"
 #include "os/os.h"
 
 /* ---- slots ------------------------------------------------------------------------------------------------------- */

@@ -2,9 +2,8 @@
 #include "heap/bins.h"
 
 #include "heap/label.h"
-#include "heap/tcache.h"
 #include "heap/misuse.h"
-#include "heap/sample.h"
+#include "heap/tcache.h"
 #include <string.h>
 
 /* ---- a bin's list of slabs; all under heap->lock ----------------------------------------------------------------- */

@@ -3,8 +3,10 @@
 
 #include "base/options.h"
 #include "heap/chunk_cache.h"
+#include "heap/draw.h"
 #include "heap/profile.h"
 #include "heap/sample.h"
+#include "heap/span.h"
 #include "os/os.h"
 #include "slab/quarter.h"
 
@@ -34,7 +36,7 @@ static void set_end(struct bump *bump, const struct counters *counters, uint32_t
   char *end = end_of(bump);
   bump->armed = options.sample && counters->bump_countdown <= 0;
   if (UNLIKELY(bump->armed)) {
-    size_t most = min_size(sample_below(within), (size_t)(end - bump->at));
+    size_t most = min_size(draw_below(within), (size_t)(end - bump->at));
     end = bump->at + round_down(most, CHUNK_UNIT);
   }
   __atomic_store_n(&bump->end, end, __ATOMIC_RELAXED);
@@ -311,7 +313,7 @@ static void *take_sample(struct heap *heap, size_t size) {
   disarm(&heap->bump);
   void *block = sample_bump(heap, size);
   if (!block) return NULL;
-  counters->bump_countdown += sample_draw(heap);
+  counters->bump_countdown += draw_mallocs(heap);
   if (counters->bump_countdown <= 0) set_end(&heap->bump, counters, 0);
   return block;
 }

@@ -234,6 +234,8 @@ INLINE void store_add_remote(struct heap_store *store, void *block) {
 
 #define HEAP_ALIGNMENT CACHE_LINE
 
+HIDDEN extern struct lock heaps_lock;
+
 /* An open epoch costs one of these for each thread that was inside, so its size counts. */
 struct heap {
   void *list[CLASSES]; /* first: an element's address then needs no addition of its own */
@@ -299,10 +301,8 @@ _Static_assert(sizeof(struct heap) <= 1664, "one block's data page, its part and
 _Static_assert(CLASSES <= 64, "a bit for each");
 _Static_assert(CLASSES <= HEAP_ALIGNMENT, "a class fits into a part's low address bits");
 
-/* Gives a store to a heap that has none. False without memory. By the heap's own thread. */
-HIDDEN COLD bool heap_make_store(struct heap *heap);
 INLINE bool heap_has_store(const struct heap *heap) {
-  return __atomic_load_n(&heap->store, __ATOMIC_ACQUIRE) != NULL; /* pairs with heap_make_store */
+  return __atomic_load_n(&heap->store, __ATOMIC_ACQUIRE) != NULL; /* pairs with store_give_to */
 }
 
 /* From any thread, without the heap's lock. */
@@ -311,21 +311,19 @@ INLINE const struct bin *heap_bin(const struct heap *heap, unsigned class) {
   return store ? &store->bins[class] : &no_bin;
 }
 
-/* What a thread has that has none: its lists are empty and its address is no owner's, so every call takes the slow
- * path. */
-HIDDEN extern struct heap empty_heap;
-
 /* The heap of slabs that belong to no thread. No thread allocates from it directly. Its lock is taken after any other
  * heap's. */
 HIDDEN extern struct heap common_heap;
 HIDDEN extern bool common_begun; /* common_heap is in the list of active heaps; under heaps_lock */
-HIDDEN void heap_begin_common(void); /* before its first use; again: nothing */
 HIDDEN extern uint32_t folded_slabs[CLASSES]; /* the full slabs of folded heaps; under common_heap.lock */
 
 /* The heap of slabs that serve samples of the heap profile alone (heap/profile.h). They are owner to no heap, so that
  * the free of each block takes a slow path. No thread allocates from it directly, and none adopts its slabs. */
 HIDDEN extern struct heap sampled_heap;
-HIDDEN void heap_begin_sampled(void); /* once */
+
+/* What a thread has that has none: its lists are empty and its address is no owner's, so every call takes the slow
+ * path. */
+HIDDEN extern struct heap empty_heap;
 
 /* Neither a thread has it nor does it wait for one. */
 INLINE bool heap_is_nobodys(const struct heap *heap) { return heap == &common_heap || heap == &sampled_heap; }
@@ -333,17 +331,6 @@ INLINE bool heap_is_nobodys(const struct heap *heap) { return heap == &common_he
 /* All heaps of threads but common_heap, newest first. The list only grows. */
 HIDDEN extern struct heap *_Atomic all_heaps;
 HIDDEN extern _Atomic uint32_t heaps_here; /* of threads, ever; and of epochs, whose memory is there */
-
-/* All heaps of epochs whose memory is there. Caller holds walk_lock, or heaps_lock: under both of them memory of heaps
- * goes back to the system. */
-HIDDEN struct heap *heaps_first_of_epochs(void);
-HIDDEN struct heap *heaps_next_of_epochs(struct heap *heap);
-
-/* What heaps of epochs had handed out in chunks, and how often their locks were taken, before their memory went back.
- * Under walk_lock. */
-HIDDEN extern uint64_t heaps_folded_bumped;
-HIDDEN extern struct lock_totals heaps_folded_locks;
-HIDDEN extern struct lock heaps_lock;
 
 /* common_heap, sampled_heap and every heap of a thread that is not folded. Whoever walks the list holds walk_lock or
  * heaps_lock: a heap leaves it under both. walk_lock is taken before heaps_lock. No malloc, free or end of an epoch
@@ -438,32 +425,19 @@ INLINE struct lock *heap_guard(struct heap *heap) {
 /* Takes the heap's guard. Returns it. */
 HIDDEN struct lock *heap_lock(struct heap *heap);
 
-/* Folds a heap that waits in the pool and holds nothing any more. False when it does not or holds something. */
-HIDDEN bool heap_fold(struct heap *heap);
+/* The heap that the running thread allocates from. The pointer alone: 8 bytes of static TLS, so that dlopen finds room
+ * for it. */
+extern HIDDEN __thread struct heap *current_heap __attribute__((tls_model("initial-exec")));
 
-/* A dead thread's heap, or a new one. NULL without memory. */
-HIDDEN struct heap *heap_acquire(void);
-
-/* The heap goes to the pool, lists and all. By its own thread, at its end. */
-HIDDEN void heap_release(struct heap *heap);
-
-/* The same for an epoch: a heap without a slab or block. heap_give_back needs it so again. These lie HEAP_SPAN to a
- * granule. SPANS_KEPT of the granules without one in use are kept; the memory of others goes back to the system. */
-#define HEAP_SPAN  (GRANULE / sizeof(struct heap))
-#define SPANS_KEPT 3
-HIDDEN struct heap *heap_take_blank(struct arena *arena);
-HIDDEN void heap_give_back(struct heap *heap);
-
-/* Gives back the memory of granules that are kept, as far as they were not needed since this was last called, or of all
- * of them. Returns bytes. */
-HIDDEN size_t heaps_trim(bool all);
+/* The running thread's. */
+INLINE struct counters *counters_here(void) { return current_heap->counters; }
 
 /* The running thread as the epochs know it (epoch/scope.h); NULL before its birth. Here because fork asks whose heaps
  * are whose. */
 extern HIDDEN __thread struct thread *current_thread __attribute__((tls_model("initial-exec")));
 
-/* What front/thread.c knows of it besides; here because what is thread-local must lie close together, to be small. The
- * second is how many blocks of others it freed before it had a heap. */
+/* What runtime/thread.c knows of it besides. It lies here because what is thread-local must lie close together, to be
+ * small. The second is how many blocks of others it freed before it had a heap. */
 enum {
   HEAP_IS_KEPT, /* until the key's destructor; or there is none yet */
   HEAP_ENDED,   /* the destructor ran: a call that needs a heap has one for its time */
@@ -472,12 +446,9 @@ enum {
 extern HIDDEN __thread uint8_t thread_heap_state __attribute__((tls_model("initial-exec")));
 extern HIDDEN __thread uint8_t thread_frees_unborn __attribute__((tls_model("initial-exec")));
 
-/* In a fork child, by its one thread, every lock free: the heaps of threads that it does not have give up their lists,
- * and serve the next. Or, in a child that may have copied a heap half written, they serve nobody, and no heap leads to
- * a slab any more; when the thread may be another than the one that forked, `knows_its_thread` is false, and the lists
- * of all stay. */
-HIDDEN void heaps_retire_others(void);
-HIDDEN void heaps_freeze(bool knows_its_thread);
+/* For who makes one: lists that are empty; and the rest of a heap whose memory is zero. Under heaps_lock. */
+HIDDEN void heap_begin_lists(struct heap *heap);
+HIDDEN void heap_init(struct heap *heap, bool of_epochs);
 
 INLINE pagemap_entry heap_entry(const struct heap *heap, unsigned class) { return (uintptr_t)heap | class; }
 

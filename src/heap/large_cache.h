@@ -40,4 +40,11 @@ INLINE size_t large_cache_bytes(const struct heap *heap) {
   return heap_has_store(heap) ? (size_t)LOAD_RACING(heap->store->large.granules) << GRANULE_SHIFT : 0;
 }
 
+/* A large block in the heap's epoch: slab/large.h's, charged and listed where there is an arena. */
+HIDDEN void *heap_large_alloc(struct heap *heap, size_t size, size_t alignment, bool *zero);
+/* `heap`: the thread's of epoch 0, or empty_heap. The first is quick, and false when it is not possible: then nothing
+ * happened. */
+HIDDEN bool heap_large_keep(struct heap *heap, struct run *run);
+HIDDEN void heap_large_free(struct heap *heap, struct run *run);
+
 #endif

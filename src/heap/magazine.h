@@ -1,4 +1,4 @@
-/* magazine: full lists of free blocks, kept whole for when a list runs empty.                          floor: heap
+/* magazine: full lists of free blocks, kept whole for when a list runs empty.                       floor: heap
  *
  * A list becomes a magazine and a magazine becomes a list in O(1), so a thread that frees and allocates in long waves
  * pays for its slabs' lines only beyond options.cache_bytes. A class uses its newest magazine first. The scavenger

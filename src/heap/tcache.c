@@ -2,10 +2,13 @@
 #include "heap/tcache.h"
 
 #include "heap/cut.h"
+#include "heap/draw.h"
 #include "heap/magazine.h"
 #include "heap/misuse.h"
-#include "heap/sample.h"
+#include "heap/profile.h"
+#include "heap/quarantine.h"
 #include "heap/store.h"
+#include "heap/timing.h"
 
 /* ---- counting ---------------------------------------------------------------------------------------------------- */
 
@@ -102,7 +105,7 @@ unsigned tcache_fold(struct heap *heap, unsigned class) {
   unsigned mallocs = 0;
   if (profile_is_on()) cut_settle(heap, class);
   if (UNLIKELY(heap->sampling.detached) && heap->sampling.class == class) mallocs = tcache_rejoin(heap);
-  if (UNLIKELY(heap->sampling.timings == TIMED)) sample_count(heap);
+  if (UNLIKELY(heap->sampling.timings == TIMED)) timing_count(heap);
   mallocs += add_up(heap, class, 0);
   counter_add_release(&heap->visits, 1);
   heap_notice(heap);
@@ -257,7 +260,7 @@ void tcache_open(struct heap *heap, unsigned class) {
   heap->opened |= (uint64_t)1 << class;
   set_cap(heap, class, blocks_in(class, LIST_FIRST_BYTES, LIST_FIRST));
   heap->bins[class].halvings = 0;
-  heap->bins[class].countdown = sample_draw(heap);
+  heap->bins[class].countdown = draw_mallocs(heap);
 }
 
 /* Halves the cap of a class that did not come by for a while; a list that is then too long goes to the magazines. */

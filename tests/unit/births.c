@@ -5,8 +5,8 @@
 
 #include "base/options.h"
 #include "epoch/handle.h"
+#include "epoch/scope.h"
 #include "epoch/tree.h"
-#include "front/front.h"
 #include "heap/label.h"
 #include "heap/tcache.h"
 #include "slab/quarter.h"

@@ -6,7 +6,7 @@
 #include "epoch/destroy.h"
 #include "epoch/open.h"
 #include "epoch/tree.h"
-#include "front/front.h"
+#include "runtime/thread.h"
 
 enum { CHILDREN = 200, GRANDCHILDREN = 3, BELOW = CHILDREN * (1 + GRANDCHILDREN) };
 
@@ -74,7 +74,7 @@ static void leaving(void) {
 }
 
 int main(void) {
-  CHECK(front_heap() != NULL);
+  CHECK(thread_own_heap() != NULL);
   looking();
   leaving();
   CHECK_COUNT(lock_steps_most, >=, TREE_FOUND);
