@@ -83,7 +83,7 @@ void bump_start(struct heap *heap) {
 
 /* ---- emptying ---------------------------------------------------------------------------------------------------- */
 
-/* What others freed in a chunk that is not sealed. */
+/* Returns how many blocks other threads freed in a chunk that is not sealed. */
 static uint64_t freed_elsewhere(struct run *chunk) {
   return -atomic_load_explicit(&chunk->word, memory_order_acquire); /* pairs with the last of these frees */
 }
@@ -93,7 +93,7 @@ bool bump_has_live(const struct heap *heap) {
   return bump->chunk && bump->count != bump->gone + freed_elsewhere(bump->chunk);
 }
 
-/* What the current chunk handed out counts there from now on. */
+/* Adds the blocks that the current chunk handed out to *to. */
 INLINE void hand_over(struct heap *heap, uint64_t *to) {
   heap_begin_chunk_change(heap);
   __atomic_store_n(to, *to + heap->bump.count, __ATOMIC_RELEASE);
@@ -346,7 +346,7 @@ static void *take_after_refill(struct heap *heap, size_t size) {
   return block;
 }
 
-/* What was stored to `end` on the way may have come after a halt. The fence pairs with arena->closing, which is set
+/* A store to `end` on the way may have come after a halt. The fence pairs with arena->closing, which is set
  * before bump_halt: either it is seen here, or the halt comes last. */
 static void *unless_halted(struct heap *heap, void *block) {
   FENCE_ALL();

@@ -7,8 +7,8 @@
 #include "heap/quarantine.h"
 #include "heap/tcache.h"
 
-/* Of the batch of remote frees, without the locks that its way to the slabs takes. The hardened build looked at each
- * free. */
+/* Returns a block that is twice in the batch of remote frees, without the locks that the batch's way to the slabs
+ * takes. The hardened build looked at each free. */
 static void *find_double_remote(struct heap *heap) {
   if (!heap_has_store(heap)) return NULL;
   void *found = NULL;

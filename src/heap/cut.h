@@ -50,7 +50,7 @@ INLINE void cut_settle(struct heap *heap, unsigned class) {
   if (UNLIKELY(draw->marked || draw->withheld)) cut_undo(heap, class);
 }
 
-/* So many mallocs went by, and the class's counts start anew. */
+/* Counts `mallocs` that went by. The class's counts start anew. */
 INLINE void cut_count(struct heap *heap, unsigned class, unsigned mallocs) {
   struct draw *draw = &heap->store->draws[class];
   if (draw->begun) draw->left -= (int32_t)mallocs;

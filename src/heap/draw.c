@@ -13,8 +13,8 @@ static uint32_t random_of(uint64_t *state) {
   return (uint32_t)(x * 2685821657736338717u >> 32);
 }
 
-/* Of a geometric distribution with that mean; always 1 for the mean 1. -log2 of a random number, taken as linear
- * between powers of two, has the mean 3/2. */
+/* Draws from a geometric distribution with that mean; always 1 for the mean 1. -log2 of a random number, taken as
+ * linear between powers of two, has the mean 3/2. */
 uint32_t draw_geometric(uint64_t *state, size_t mean) {
   uint32_t r = random_of(state) | 1;
   unsigned log = log2_floor(r);

@@ -14,8 +14,8 @@ HIDDEN size_t heap_flush_stale(struct heap *heap);
 /* Moves the heap's lists to the slabs too. By its own thread. */
 HIDDEN void heap_flush_lists(struct heap *heap);
 
-/* What a thread leaves behind: remote frees reach their slabs, and the lists too when no scavenger will come for them.
- * By the heap's own thread, before heap_release. */
+/* Returns remote frees to their slabs, and the lists too when no scavenger will come for them. By the heap's own
+ * thread, at its end, before heap_release. */
 HIDDEN void heap_leave(struct heap *heap);
 
 /* Moves a dead thread's lists to the slabs; nothing when the heap has a thread. From any thread. Returns bytes

@@ -17,8 +17,8 @@ static bool is_other(const struct heap *heap) {
   return heap != current_heap && (!current_thread || heap->thread != current_thread);
 }
 
-/* By who finds the heap in a fork child, and no thread in it: the numbers are those of before a change again. A block
- * of its chunk that another thread was freeing may be marked and not counted, so counts say nothing of marks. */
+/* Puts back, in a fork child, the numbers of before a change, for a heap whose thread is not there. A block of its
+ * chunk that another thread was freeing may be marked and not counted, so counts say nothing of marks. */
 static void undo_change(struct heap *heap) {
   const struct undo *undo = &heap->undo;
   struct run *chunk = heap_chunk(heap);
@@ -188,7 +188,7 @@ static void count_remote(uint64_t count[CLASSES]) {
   }
 }
 
-/* What slabs hand out is live, or on a list or in a magazine that somebody has, or lost. */
+/* A block that a slab handed out is live, or on a list or in a magazine that a thread has, or lost. */
 void heap_count_leaked(void) {
   uint64_t used[CLASSES] = {0}, had[CLASSES] = {0};
   bins_count_used(used);

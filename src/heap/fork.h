@@ -16,7 +16,7 @@ HIDDEN void heap_freeze(bool knows_its_thread);
 /* Counts into `leaked` what the child lost. */
 HIDDEN void heap_count_leaked(void);
 
-/* What a fork child lost: blocks of classes that are neither live nor on a list, and, in one that froze, bytes of all
+/* Lost by a fork child: blocks of classes that are neither live nor on a list, and, in one that froze, bytes of all
  * memory that lay below the frontier then. */
 struct leaked {
   uint64_t blocks, bytes, frozen;

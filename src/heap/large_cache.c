@@ -57,7 +57,7 @@ static size_t share(const struct large_cache *cache) {
   return min_size(LOAD_RACING(cache->most) + rest, min_size(LARGE_CACHE_BYTES, options.cache_bytes) >> GRANULE_SHIFT);
 }
 
-/* Whether it may be kept at all: one that has a mapping of its own must lose it first. */
+/* Returns true if the run may be kept at all: one that has a mapping of its own must lose it first. */
 static bool is_wanted(const struct run *run, size_t most) {
   return !TSLAB_HARDENED && !run->moved && run->granules <= most;
 }

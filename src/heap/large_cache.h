@@ -14,7 +14,7 @@
 /* The run of exactly so many granules that came last, RUN_RESERVED; NULL: none. By the heap's thread. */
 HIDDEN struct run *large_cache_take(struct heap *heap, size_t granules);
 
-/* Whether the run of a large block of epoch 0 may be put; after the second, in whose course the oldest go back. By the
+/* Return true if the run of a large block of epoch 0 may be put. The second gives back the oldest runs for it. By the
  * heap's thread. */
 HIDDEN bool large_cache_has_room(const struct heap *heap, const struct run *run);
 HIDDEN bool large_cache_make_room(struct heap *heap, const struct run *run);

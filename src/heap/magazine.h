@@ -10,7 +10,8 @@
 
 #include "heap/heap.h"
 
-/* Whether so many blocks of the class are too many for it now. From any thread, for whom it is a hint. */
+/* Returns true if `count` more blocks of the class are too many for the magazines now. From any thread, for whom it is
+ * a hint. */
 HIDDEN bool magazines_are_full(const struct heap *heap, unsigned class, unsigned count);
 
 /* Puts a chain by; false when there is no room for it, and nothing happened. */

@@ -163,7 +163,7 @@ static void add(const struct profile_sample *sample, const uintptr_t *frames, un
   lock_release(&profile_lock);
 }
 
-/* What was noted is of this call if it lies on this stack, not far above. */
+/* The noted frame is of this call if it lies on this stack, not far above. */
 #define CALLER_FAR (4 * KiB)
 static const void *frame_of_caller(const struct heap *heap, const void *here) {
   const void *caller = heap->counters->caller;

@@ -43,7 +43,7 @@ INLINE void arm_if_due(struct heap *heap, unsigned class, unsigned held) {
   if (TSLAB_TELEMETRY && UNLIKELY(bin->countdown <= 0 || bin->due)) arm(heap, class, held);
 }
 
-/* How the call was served. */
+/* Returns how the call was served. */
 static enum path served_by(const struct heap *heap) {
   uint32_t stages = heap->counters->stages & ((1u << PATHS_OF_CLASSES) - 1);
   return stages ? (enum path)log2_floor(stages) : PATH_SLAB;
@@ -131,7 +131,8 @@ static struct chain put_by(struct heap *heap, unsigned class, bool draining) {
   if (bin->cap == 0) tcache_open(heap, class);
   else if (draining) tcache_shrink(heap, class);
   else tcache_grow(heap, class, true);
-  /* What is freed next waits in quarantine, so the next malloc would have all of it back, and the list grow on. */
+  /* The next frees wait in quarantine, so the next malloc would take all of the list back, and the list would grow
+   * on. */
   bool comes_back = TSLAB_HARDENED && chain.count > tcache_cap(bin, class);
   if (chain.count > 0 && !comes_back && magazine_put(heap, class, chain)) chain = EMPTY_CHAIN;
   tcache_set(heap, class, EMPTY_CHAIN);

@@ -183,7 +183,7 @@ struct heap *heap_take_blank(struct arena *arena) {
   return heap;
 }
 
-/* What its bins counted stays in them, wherever they are. */
+/* The counts of the bins stay in them, wherever they are. */
 static struct stored *leave_store(struct heap *heap) {
   if (!heap->store) return NULL;
   heap->counters = current_heap->counters; /* the thread that it served is not the one that counts now */
@@ -242,8 +242,8 @@ static void move_lock_counts(struct lock *to, struct lock *from) {
   move(&to->held, &from->held);
 }
 
-/* What the heap counted is common_heap's from now on; its caps start anew. Under walk_lock, so that no reader sees a
- * part of it twice. */
+/* Moves the heap's counts to common_heap; its caps start anew. Caller holds walk_lock, so that no reader sees a count
+ * twice. */
 static void move_counts(struct heap *heap) {
   for (unsigned class = 0; class < CLASSES; class++) {
     struct bin *from = &heap->bins[class], *to = &common_heap.bins[class];

@@ -9,8 +9,8 @@
 
 #if TSLAB_TELEMETRY
 
-/* Whether the class's list is detached for this call, and what serves it then. NULL: its head is bad, and on the
- * list. */
+/* Returns true if the class's list was detached for this call. sample_detached serves it then; NULL means that the head
+ * of the list is damaged, and on the list. */
 INLINE bool sample_is_due(const struct heap *heap, unsigned class) {
   return heap->sampling.detached && heap->sampling.class == class && heap->list[class] == CHAIN_END;
 }

@@ -33,8 +33,8 @@ HIDDEN size_t heaps_trim(bool all);
 HIDDEN struct heap *heaps_first_of_epochs(void);
 HIDDEN struct heap *heaps_next_of_epochs(struct heap *heap);
 
-/* What heaps of epochs had handed out in chunks, and how often their locks were taken, before their memory went back.
- * Under walk_lock. */
+/* Blocks that heaps of epochs had handed out in chunks, and how often their locks were taken, before their memory went
+ * back. Under walk_lock. */
 HIDDEN extern uint64_t heaps_folded_bumped;
 HIDDEN extern struct lock_totals heaps_folded_locks;
 

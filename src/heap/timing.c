@@ -84,7 +84,7 @@ static void count_path(struct counters *counters, enum path path, uint64_t ns, u
   if (UNLIKELY(lock_wait)) counter_add(&of->lock_wait_sum, lock_wait);
 }
 
-/* Of times that nobody else reads yet. */
+/* Adds to times that nobody else reads yet. */
 INLINE void add_time(struct times *of, const struct sample *s) {
   of->count++;
   of->wall_sum += s->wall_ns;
@@ -159,7 +159,7 @@ static void count_label(uint64_t label, uint64_t wall, uint64_t ran) {
   shared_add(&of->wait_sum, wall - ran);
 }
 
-/* Of the times whose cpu part is known, wall is the sum of the parts. */
+/* The wall time of samples whose cpu part is known is the sum of the parts. */
 static void count_sampled(struct path_times *of, const struct times *sum) {
   counter_add(&of->samples, sum->count);
   counter_add(&of->sampled_wall_sum, sum->wall_sum);

@@ -51,7 +51,7 @@ extern HIDDEN const char path_names[PATHS][16];
 
 HIDDEN COLD void timing_draw(struct timing *timing, struct counters *counters);
 
-/* Around a slow malloc. `usable` is 0 when there was no memory. */
+/* A slow malloc is between these two. `usable` is 0 when there was no memory. */
 INLINE void timing_begin(struct timing *timing) {
   timing->start = ticks_now();
   struct counters *counters = counters_here();
@@ -62,7 +62,7 @@ INLINE void timing_begin(struct timing *timing) {
 }
 HIDDEN void timing_end(const struct timing *timing, size_t requested, size_t usable);
 
-/* Around anything else that is timed: only what path it is counts. */
+/* Anything else that is timed is between these two: only its path is counted. */
 INLINE void timing_begin_path(struct timing *timing) { timing->start = ticks_now(); }
 HIDDEN void timing_end_path(const struct timing *timing, enum path path);
 

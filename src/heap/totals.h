@@ -6,7 +6,7 @@
 
 #include "heap/heap.h"
 
-/* What the heap, which is active, has done and holds for one class; everything under its lock, so exact but for its
+/* The work and the holdings of an active heap in one class. They are read under its lock, so they are exact but for its
  * thread's calls of this moment. Caller holds walk_lock, as for all heaps of epochs. */
 struct class_totals {
   uint64_t allocations, frees, remote_frees, refills, overflows, cached, slabs, born, retired;

@@ -11,7 +11,7 @@ static void *invalid(void) {
   return NULL;
 }
 
-/* As glibc does: any alignment is rounded up to a power of two, until that overflows. */
+/* Rounds any alignment up to a power of two, as glibc does, until that overflows. */
 void *tslab_memalign(size_t alignment, size_t size) {
   if (alignment > SIZE_MAX / 2 + 1) return invalid();
   if (!is_power_of_two(alignment)) alignment = alignment == 0 ? 16 : (size_t)1 << (log2_floor(alignment) + 1);

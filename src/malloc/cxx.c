@@ -72,7 +72,7 @@ OPERATOR(void, _ZdaPvm, (void *p)) { _ZdaPv(p); }
 OPERATOR(void, _ZdlPvRKSt9nothrow_t, (void *p)) { _ZdlPv(p); }
 OPERATOR(void, _ZdaPvRKSt9nothrow_t, (void *p)) { _ZdaPv(p); }
 
-/* Of aligned blocks. */
+/* Operators for aligned blocks. */
 OPERATOR(void, _ZdlPvSt11align_val_t, (void *p, size_t alignment)) {
   (void)alignment;
   inline_free(p);

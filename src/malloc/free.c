@@ -1,4 +1,15 @@
-/* free: what free does off the fast path.                                                           floor: malloc */
+/* free: what free does off the fast path.                                                           floor: malloc
+ *
+ *   inline_free               puts the block on the list of its class, if its slab belongs to the thread's heap
+ *     slow_free_full          the list has no room: heap_overflow moves it to the magazines or the slabs
+ *     slow_free               the granule is not of the current heap
+ *       bump_free_current     a block of the current chunk of this thread's epoch
+ *       heap_keep_remote      a block of another thread's slab waits in a batch
+ *       free_named            a block of an epoch that the thread was in: its own heap of that epoch takes it
+ *         free_looking        the same, for an epoch that the thread did not name lately
+ *     slow_free_unclear       the rest, checked: large blocks, other threads' chunks, pointers that are no block
+ *       free_remote
+ *     slow_free_interior      the pointer starts no block: the misuse is told */
 #include "epoch/finish.h"
 #include "heap/bump.h"
 #include "heap/cut.h"
@@ -72,7 +83,7 @@ static bool is_live_of(const struct heap *heap, void *p) {
   return class < CLASSES && class_starts_block((uintptr_t)p, heap->inverse[class]) && !block_has_key(p);
 }
 
-/* Of a block in use; a granule that is split belongs to several. */
+/* Returns the index of the epoch that holds p, a block in use. A granule that is split belongs to several. */
 INLINE uint32_t epoch_holding(const void *p) {
   uint32_t index = pages_run_holding(p)->epoch;
   return LIKELY(index != SPLIT_EPOCH) ? index : quarter_of(p)->epoch;
@@ -108,7 +119,7 @@ static COLD void free_seen(const struct named *named, void *p, bool freed) {
   if (!freed) slow_free_unclear(p);
 }
 
-/* The same of an epoch that the thread named before, in a slab of its heap. */
+/* Frees a block in a slab of this thread's heap of an epoch that it named before. */
 static NOINLINE void free_named_to_list(struct thread *thread, const struct named *named, void *p) {
   struct heap *heap = named->heap, *before = current_heap;
   unsigned class = 0;
@@ -138,7 +149,7 @@ static NOINLINE void free_named_to_list(struct thread *thread, const struct name
   if (UNLIKELY(!scope_look_away_named(thread, named))) free_seen(named, p, true);
 }
 
-/* And in its current chunk. */
+/* The same in its current chunk. */
 HOT static NOINLINE void free_named(void *p) {
   struct thread *thread = current_thread;
   if (UNLIKELY(!thread)) {

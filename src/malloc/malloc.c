@@ -1,4 +1,19 @@
-/* malloc: what malloc does off the fast path.                                                       floor: malloc */
+/* malloc: what malloc does off the fast path.                                                       floor: malloc
+ *
+ *   inline_malloc             takes the first block of the class's list; nearly every call ends here
+ *     slow_malloc_direct      bumps the current chunk of an epoch
+ *       malloc_otherwise
+ *         by_size             a plain heap, or an epoch that uses slabs
+ *           miss              the list is empty, or was detached so that this call is timed
+ *             refill          fills the list: heap_refill asks magazines, slabs, dead threads' slabs, pages
+ *           large             a run of granules of its own: heap_large_alloc
+ *         malloc_in_scope     an epoch: bump_refill begins the next chunk, or by_size serves
+ *           malloc_diverted   the epoch is closing: epoch 0 serves
+ *
+ * One test tells a plain heap from an epoch's: a plain heap has no chunk, so bump_take refuses, as it does for a chunk
+ * that is full. An epoch's malloc then pays for no branch beside the one that it needs anyway.
+ *
+ * A thread without a heap has empty_heap, whose lists are empty: its first call comes to refill, which gives it one. */
 #include "malloc/malloc.h"
 
 #include "heap/bump.h"
@@ -28,7 +43,7 @@ static COLD void give_up_list(unsigned class) {
 
 static bool is_closing(const struct heap *heap) { return heap->arena && arena_is_closing(heap->arena); }
 
-/* Whether the epoch is in the way, and not the machine: it closes, or its budget is used up, which is counted. */
+/* Returns true if the epoch refuses, and not the machine: it closes, or its budget is used up, which is counted. */
 static bool epoch_refuses(struct heap *heap, size_t bytes) {
   if (is_closing(heap)) return true;
   for (const struct arena *l = heap->arena; l; l = l->parent) {
@@ -43,7 +58,7 @@ static void *refill_again(unsigned class) {
   struct heap *heap = current_heap;
   void *block = heap_refill(heap, class);
   if (LIKELY(block != NULL) || epoch_refuses(heap, slab_bytes(class))) return block;
-  /* What other sizes hold free may be what is missing. */
+  /* Free memory of other sizes may be all that is missing. */
   counters_stage(counters_here(), PATH_PURGE);
   scavenger_reclaim(heap->arena ? SIZE_MAX : slab_bytes(class));
   return heap_refill(heap, class);
@@ -77,21 +92,21 @@ static void *refill(unsigned class, size_t size) {
   return block;
 }
 
-/* Who needs no refill is seen, too, now and then. */
+/* Serves a call that is timed. It needs no refill, so the scavenger hears of the heap here now and then. */
 static NOINLINE void *take_detached(struct heap *heap, unsigned class, size_t size) {
   void *block = sample_detached(heap, class, size);
   if (UNLIKELY(heap->sampling.timings == TIMED)) scavenger_notice_malloc(heap);
   return block;
 }
 
-/* The list is empty or bad; or detached, for this call to be timed. */
+/* The list is empty or damaged; or it was detached so that this call is timed. */
 INLINE void *miss(unsigned class, size_t size) {
   struct heap *heap = current_heap;
   if (profile_is_on()) {
     void *drawn = sampled_malloc(heap, class, size);
     if (drawn) return drawn;
   }
-  void *block = LIKELY(sample_is_due(heap, class)) ? take_detached(heap, class, size) : NULL; /* the rarer, as if not */
+  void *block = LIKELY(sample_is_due(heap, class)) ? take_detached(heap, class, size) : NULL; /* rare, yet quick */
   return LIKELY(block != NULL) ? block : refill(class, size);
 }
 
@@ -125,13 +140,13 @@ INLINE unsigned class_for(size_t size) {
   return LIKELY(current_heap != &empty_heap) || process_start() ? class_of(size) : 0;
 }
 
-/* By class or as a large block. */
+/* Serves the call from a class or as a large block. */
 INLINE void *by_size(size_t size, bool *zero) {
   if (LIKELY(size <= DIRECT_MAX)) return miss(class_for(size), size); /* the list was tried */
   return size <= SMALL_MAX ? small(class_for(size), size) : large(size, GRANULE, zero);
 }
 
-/* The chunk is full, or there is none, or the call is to be a sample. */
+/* The chunk is full, or there is none, or the call was drawn to be a sample. */
 static void *bump_timed(size_t size) {
   struct timing timing;
   timing_begin(&timing);
@@ -142,7 +157,8 @@ static void *bump_timed(size_t size) {
   return block;
 }
 
-/* Inside the scope of an epoch that is closing epoch 0 serves, and it is counted; a call that names the epoch fails. */
+/* Makes epoch 0 serve this call, inside the scope of an epoch that is closing, and counts it. Returns the epoch's heap,
+ * or NULL for a call that names the epoch, which fails. */
 static struct heap *divert(void) {
   struct heap *heap = current_heap;
   struct epoch *e = (struct epoch *)(void *)heap->arena;
@@ -174,7 +190,7 @@ static COLD void *aligned_diverted(size_t alignment, size_t size) {
   return block;
 }
 
-/* Inside the scope of an epoch, whose chunk is full, or which has none. */
+/* The thread is in the scope of an epoch whose chunk is full, or which has none. */
 static NOINLINE void *malloc_in_scope(size_t size, bool *zero) {
   void *block = bump_timed(size);
   if (!block && !is_closing(current_heap)) block = by_size(size, zero);
@@ -196,7 +212,7 @@ static NOINLINE void *calloc_otherwise(size_t size) {
   return zero ? block : memset(block, 0, size);
 }
 
-/* An epoch's heap that bumps comes to these each time: nothing is saved or restored on the way. */
+/* Every malloc of an epoch that bumps passes here, so nothing is saved or restored on the way. */
 HOT void *slow_malloc_direct(size_t size, struct heap *heap) {
   void *block = bump_take(heap, size);
   return LIKELY(block != NULL) ? block : malloc_otherwise(size);

@@ -1,4 +1,4 @@
-/* entry: the bodies of the functions that callers reach, for each name that they reach them by.     floor: malloc */
+/* malloc_inline: the bodies of malloc, free and calloc, for each name that has them.                floor: malloc */
 #ifndef TSLAB_MALLOC_MALLOC_INLINE_H
 #define TSLAB_MALLOC_MALLOC_INLINE_H
 

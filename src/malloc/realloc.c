@@ -35,7 +35,7 @@ static void *resize(void *p, size_t size) {
   return block;
 }
 
-/* Whether p is a block of this thread's that serves `size` bytes as it is. */
+/* Returns true if p is a block of this thread's that serves `size` bytes as it is. */
 static bool fits_here(void *p, size_t size) {
   size_t granule = granule_of(p);
   if (granule >= LOAD_RACING(pages.count)) return false;

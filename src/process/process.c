@@ -1,4 +1,4 @@
-/* process: the process's start, and what the kernel says of it and of its threads.                   floor: process */
+/* process: the process's start, and what the kernel says of it and of its threads.                  floor: process */
 #include "process/process.h"
 
 #include "base/log.h"

@@ -8,12 +8,12 @@ HIDDEN bool process_start(void); /* false without address space */
 HIDDEN bool process_has_started(void);
 HIDDEN extern struct lock start_lock; /* held while process_start begins; outside every other lock */
 
-/* Whether the library's constructor ran: from then on threads may be made. */
+/* Returns true once the library's constructor ran: from then on threads may be made. */
 HIDDEN bool process_is_ready(void);
 HIDDEN void process_set_ready(void);
 
-/* Whether this is a child that runs in its parent's memory, as of vfork: a thread that it made would be its own, and
- * end with it, whatever locks it held. A system call. process_is_this: it is none, from here on. */
+/* Returns true in a child that runs in its parent's memory, as of vfork. A thread that such a child made would end with
+ * it, whatever locks it held. Costs a system call. process_is_this says that this process is no such child. */
 HIDDEN bool process_is_visitor(void);
 HIDDEN void process_is_this(void);
 

@@ -1,4 +1,4 @@
-/* birth: the heap of a thread, from its birth to its end.                                            floor: runtime
+/* birth: the heap of a thread, from its birth to its end.                                           floor: runtime
  *
  * A pthread key keeps the heap until the thread's death. See thread.c for who gets a heap when. */
 #include "runtime/birth.h"

@@ -67,8 +67,8 @@ static _Atomic uint64_t held_since_ns; /* on the coarse clock */
 static _Atomic uint32_t held_by;       /* the forking thread's id */
 static _Atomic uint32_t bare_waiters;  /* forks that take no lock of ours, and wait for glibc's list of streams */
 
-/* Of the forks that this thread is making: a signal handler that interrupts one may make another. One bit for each, the
- * innermost's the lowest. */
+/* The forks that this thread is making: a signal handler that interrupts one may make another. Each has one bit, the
+ * innermost the lowest. */
 static __thread struct {
   uint8_t are_bare;     /* its handlers took no lock */
   uint8_t have_streams; /* they took the lock of glibc's list of streams */
@@ -129,7 +129,7 @@ static void begin_anew(void) {
   options.stats_at_exit = NULL; /* the file is the parent's */
 }
 
-/* Of a copy that is whole, every lock free. */
+/* Makes a child right whose copy of memory is whole, every lock free. */
 static void repair(void) {
   arenas_after_fork();
   heap_retire_others();

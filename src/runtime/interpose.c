@@ -144,7 +144,7 @@ SHOWN pid_t fork(void) {
   return child;
 }
 
-/* What atexit and the destructors of C++ statics call. */
+/* atexit and the destructors of C++ statics call this. */
 SHOWN int __cxa_atexit(void (*handler)(void *), void *argument, void *library) {
   if (LIKELY(!is_in_scope())) return NEXT(next_exit, "__cxa_atexit")(handler, argument, library);
   bool entered = enter_default();
@@ -198,9 +198,9 @@ bool libc_is_malloc(void) { return (uintptr_t)malloc - (uintptr_t)__ehdr_start <
 
 /* ---- libc's own malloc ------------------------------------------------------------------------------------------- */
 
-/* What glibc calls its malloc beside: wrappers of malloc call these, and what they return goes to everybody's free; and
- * cfree, which it keeps for programs of before 2.26. No header declares them. By our own names, for malloc itself may
- * be the wrapper. */
+/* glibc's second names of its malloc. Wrappers of malloc call them, and their blocks go to everybody's free. glibc
+ * keeps cfree for programs from before 2.26. No header declares these. They call our own names, because malloc itself
+ * may be the wrapper. */
 #if defined(__GLIBC__)
 #define NAME(type, name, parameters) \
   SHOWN type name parameters;        \

@@ -111,9 +111,9 @@ static void notice_again(struct heap *heap) {
   lock_release(&heap->lock);
 }
 
-/* By the epoch's owner: a thread that counts its blocks, or destroys it, must find each on a list or in its slab; and
- * what comes free last here ends it. The heap, which had a store, may serve another epoch or none before this thread is
- * the owner. */
+/* Tidies a heap of an epoch. The caller becomes the epoch's owner for that: a thread that counts its blocks, or
+ * destroys it, must find each on a list or in its slab, and the block that comes free last here ends the epoch. The
+ * heap, which had a store, may serve another epoch or none before this thread is the owner. */
 static size_t tidy_of_epoch(struct heap *heap, bool now) {
   struct arena *arena = __atomic_load_n(&heap->arena, __ATOMIC_ACQUIRE); /* pairs with heap_take_blank */
   struct epoch *e = (struct epoch *)(void *)arena;
@@ -248,7 +248,7 @@ static void end_process_if_alone(void) {
   syscall(SYS_exit_group, ended_with >> 8 & 0xff);
 }
 
-/* By the scavenger itself: nobody else stops it, or waits for its end. */
+/* Ends the scavenger from its own thread: nobody else stops it, or waits for its end. */
 static void leave(void) {
   is_left_alone = true;
   pthread_detach(scavenger);
@@ -296,7 +296,7 @@ static bool has_stack(void) {
   return true;
 }
 
-/* Who stops it at this time waits for its end. */
+/* A thread that stops the scavenger at this time waits for its end. */
 static void give_up(void) {
   uint32_t seen = atomic_load(&state);
   while (seen != LEAVING) {

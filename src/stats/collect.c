@@ -37,7 +37,7 @@ static uint64_t at_least(_Atomic uint64_t *once, uint64_t now) {
   return of_atomic(once);
 }
 
-/* The same of what is a part of a counter read before: another reader may have come by since and seen more of it. */
+/* The same for a part of a counter that was read before: another reader may have seen more of it since. */
 static uint64_t heap_at_least(_Atomic uint64_t *once, uint64_t now, uint64_t whole) {
   return min_size(at_least(once, now), whole);
 }
@@ -62,7 +62,7 @@ static void sum_counters(unsigned class, struct refill_counters *refills, struct
   }
 }
 
-/* Of all threads before the allocations of any: a block may be freed by another thread than its own. */
+/* Frees of all threads are read before the allocations of any: a block may be freed by another thread than its own. */
 static uint64_t frees_of(unsigned class) {
   uint64_t frees = unowned_frees_of(class);
   for (struct heap *p = atomic_load_explicit(&active_heaps, memory_order_acquire); p; p = p->next_active)
@@ -231,7 +231,7 @@ size_t collect_paths(void *rows, size_t most) {
 
 uint64_t tslab_bucket_ns(unsigned bucket) { return bucket_bound(bucket); }
 
-/* What moves from an epoch to its label is taken away before it is added, and read the other way round. */
+/* A number that moves from an epoch to its label is taken away before it is added, and read the other way round. */
 static struct least {
   _Atomic uint64_t opened, ended, allocations, recycled, returned;
 } leasts[LABELS + 1];
@@ -640,7 +640,7 @@ size_t collect_samples(void *rows, size_t most) {
   return count;
 }
 
-/* What the other epochs hold is not its. */
+/* Takes away what another epoch holds. */
 static void subtract(const tslab_epoch_status *other, tslab_epoch_status *status) {
   status->live_blocks -= other->live_blocks;
   status->live_bytes -= other->live_bytes;

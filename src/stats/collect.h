@@ -26,7 +26,8 @@ HIDDEN size_t collect_epochs(void *rows, size_t most);
 HIDDEN size_t collect_locks(void *rows, size_t most);
 HIDDEN size_t collect_samples(void *rows, size_t most);
 
-/* What an epoch holds; epoch 0 has all that no other one has. ESTALE: no epoch has that id. */
+/* Fills *out with what an epoch holds; epoch 0 has all that no other one has. Returns 0, or ESTALE if no epoch has that
+ * id. */
 HIDDEN int collect_epoch(uint64_t id, tslab_epoch_status *out);
 
 #endif

@@ -14,7 +14,8 @@ struct lock profile_reading;
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
-/* Of live samples. Each stands for `weight` blocks; the square of its error is weight * (weight - 1) * size^2. */
+/* Sums over live samples. Each stands for `weight` blocks; the square of its error is weight * (weight - 1) *
+ * size^2. */
 struct sums {
   uint64_t samples, blocks, bytes; /* the last two in heaps of PROFILE_WEIGHT_ONE */
   unsigned __int128 squares;       /* and these in heaps of its square */

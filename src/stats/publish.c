@@ -177,8 +177,8 @@ static uint64_t last_change(int file, const struct segment_header *header) {
   return head.realtime_ns;
 }
 
-/* Whether the file is this user's, and of a process of this id in this namespace, which exists no more, or is this one
- * before it executed another program. A header that was never finished counts after a while. */
+/* Returns true if the file is this user's and nobody needs it: its process has this id in this namespace and exists no
+ * more, or is this one before it executed another program. A header that was never finished counts after a while. */
 static bool is_left_over(int file, uint32_t process) {
   struct os_file status;
   struct segment_header header;

@@ -22,7 +22,7 @@
 /* TSLAB_PUBLISH, and no set-user-id program: its statistics are not for who started it, nor its files. */
 HIDDEN bool publish_is_wanted(void);
 
-/* By the scavenger, no lock held. False when there is no segment and none can be made. */
+/* Publishes, by the scavenger, no lock held. Returns false if there is no segment and none can be made. */
 HIDDEN bool publish_now(void);
 HIDDEN void publish_rest(void); /* the scavenger falls asleep */
 
