@@ -17,7 +17,6 @@ static struct {
 
 enum { NOT_OWNED, OWNED, AWAITED };
 
-/* Caller holds the lock, and holds it again at the end. */
 void epoch_wait(const struct epoch *e) {
   _Atomic uint32_t *owned = &epoch_at(e->arena.index)->arena.owned;
   do {

@@ -103,6 +103,8 @@ INLINE bool epoch_is_owned(const struct epoch *e) {
 INLINE struct lock *epoch_lock_of(const struct epoch *e) {
   return &epoch_locks[e->arena.index % EPOCH_LOCKS].lock;
 }
+
+/* Caller holds the lock, which this gives to others while it waits until the epoch has no owner. */
 HIDDEN COLD void epoch_wait(const struct epoch *e);
 
 /* Caller holds no lock but one of a round or publication. */

@@ -46,7 +46,7 @@ BUGS = [
         "        atomic_compare_exchange_weak_explicit(&slab->word, &old, old & ~SLAB_PENDING,"),
     Bug("unlist_always", "slab-claim", "src/heap/bins.c",
         "if (slab_count(old) >= slab->threshold) return false;", ""),
-    Bug("adopted_meanwhile", "adoption", "src/heap/bins.c", "if (heap_of(slab) == heap) return heap;", "return heap;"),
+    Bug("adopted_meanwhile", "adoption", "src/heap/bins.c", "if (heap_of(slab) == *heap) return guard;", "return guard;"),
     Bug("folded_meanwhile", "folding", "src/heap/heap.c",
         "if (LIKELY(guard == heap_guard(heap))) return guard;", "return guard;"),
     Bug("folded_without_a_slab", "dying", "src/heap/registry.c", "return store->unlisted_slabs == 0 && ", "return "),

@@ -72,6 +72,35 @@ class Rules(unittest.TestCase):
         self.write("src/os/b.h", '#include "os/a.h"\n')
         self.assert_told(r"^headers that include each other: os/a.h, os/b.h")
 
+    def test_modules_that_include_each_other(self) -> None:
+        self.write("src/epoch/a.c", '#include "epoch/a.h"\n#include "epoch/b.h"\n')
+        self.write("src/epoch/b.c", '#include "epoch/b.h"\n#include "epoch/a.h"\n')
+        self.write("src/epoch/a.h", "")
+        self.write("src/epoch/b.h", "")
+        self.assert_told(r"^modules that include each other: epoch/a, epoch/b$")
+
+    def test_a_lock_that_another_function_took(self) -> None:
+        self.write("src/epoch/two.c", "int a(void) {\n  b();\n  lock_release(&a->lock);\n}\n")
+        self.assert_told(r"^src/epoch/two.c:3: a releases &a->lock, which it did not take$")
+
+    def test_a_lock_that_is_taken_only_later(self) -> None:
+        self.write("src/epoch/two.c", "int a(void) {\n  epoch_unlock(e);\n  epoch_lock(e);\n}\n")
+        self.assert_told(r"^src/epoch/two.c:2: a releases e, which it did not take$")
+
+    def test_another_lock_than_was_taken(self) -> None:
+        self.write("src/epoch/two.c", "int a(void) {\n  gate = epoch_take(e);\n  epoch_release(f, gate);\n}\n")
+        self.assert_told(r"^src/epoch/two.c:3: a releases f, which it did not take$")
+
+    def test_locks_that_are_released_where_they_were_taken(self) -> None:
+        self.write(
+            "src/epoch/two.c",
+            "int a(struct epoch *e) {\n  struct lock *guard = heap_lock(h);\n  lock_take(&b[f(1, 2)].lock);\n"
+            "  handle_lock_quiet(e);\n  epoch_unlock(e); /* lock_release(it) */\n  lock_release(&b[f(1, 2)].lock);\n"
+            "  lock_release(guard);\n}\n"
+            "void epoch_unlock(int e) { lock_release(e); }\n",
+        )
+        self.assert_told()
+
     def test_a_rare_function_that_is_gone(self) -> None:
         self.write("cmake/rare.ld", "*(.text.gone .text.gone_too*)\n")
         self.assert_told(r"no function is named gone:", r"no function is named gone_too\*:")
