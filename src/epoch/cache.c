@@ -74,7 +74,7 @@ bool epoch_cache_may_keep(const struct thread *thread, struct epoch *e) {
 }
 
 /* Into the reserve, where there is room. */
-static void drop_chunk(struct epoch *e, struct heap *heap) {
+static NOINLINE void drop_chunk(struct epoch *e, struct heap *heap) {
   bump_leave(heap, false);
   arena_return_spilled(&e->arena, SIZE_MAX);
 }
