@@ -4,8 +4,8 @@
 usage: calltree.py --objects DIRECTORY... [--root DIRECTORY] [--write]
 
 The trees are made from the calls in the objects that a build left in each DIRECTORY. Without --write they are compared
-with the ones in the document. A tree leaves out the calls that BESIDE names, each with what makes a call leave the path.
-Exit status 1: a tree of the document is not that of the objects, or a path crosses more files than it may.
+with the ones in the document. A tree leaves out the calls beside its path; the document names them and says when each
+is made. Exit status 1: a tree of the document is not that of the objects, or a path crosses more files than it may.
 """
 
 from __future__ import annotations
