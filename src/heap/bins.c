@@ -392,12 +392,13 @@ void bins_return_batch(struct heap *heap, void *const *blocks, unsigned count) {
 
 /* ---- relisting --------------------------------------------------------------------------------------------------- */
 
-static struct heap *lock_heap_of(struct run *slab, struct lock **guard) {
+/* Takes the lock that guards the slab's heap, and returns both. */
+static struct lock *lock_heap_of(struct run *slab, struct heap **heap) {
   for (;;) {
-    struct heap *heap = heap_of(slab);
-    *guard = heap_lock(heap);
-    if (heap_of(slab) == heap) return heap;
-    lock_release(*guard); /* it was adopted in between */
+    *heap = heap_of(slab);
+    struct lock *guard = heap_lock(*heap);
+    if (heap_of(slab) == *heap) return guard;
+    lock_release(guard); /* it was adopted in between */
   }
 }
 
@@ -445,8 +446,8 @@ static bool relist_locked(struct heap *heap, struct run *slab, bool empty_may_st
 
 void bins_relist(struct run *slab) {
   if (UNLIKELY(pages_is_frozen(slab))) return; /* it stays PENDING, so nobody comes by again */
-  struct lock *guard;
-  struct heap *heap = lock_heap_of(slab, &guard);
+  struct heap *heap;
+  struct lock *guard = lock_heap_of(slab, &heap);
   if (UNLIKELY(heap->folded)) { /* the slab was full; now others may have it: the guard is common_heap's lock */
     folded_slabs[slab->class]--;
     lose(heap, slab);

@@ -1,7 +1,9 @@
 /* epochs: the C face of epochs and handles.                                                         floor: malloc */
 #include "epoch/cache.h"
 #include "epoch/close.h"
+#include "epoch/destroy.h"
 #include "epoch/handle.h"
+#include "epoch/open.h"
 #include "epoch/scope.h"
 #include "epoch/status.h"
 #include "heap/bump.h"

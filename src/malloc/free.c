@@ -10,7 +10,7 @@
  *     slow_free_unclear       the rest, checked: large blocks, other threads' chunks, pointers that are no block
  *       free_remote
  *     slow_free_interior      the pointer starts no block: the misuse is told */
-#include "epoch/close.h"
+#include "epoch/finish.h"
 #include "heap/bump.h"
 #include "heap/cut.h"
 #include "heap/large_cache.h"

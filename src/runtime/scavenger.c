@@ -23,7 +23,7 @@
 
 #include "base/options.h"
 #include "epoch/cache.h"
-#include "epoch/close.h"
+#include "epoch/finish.h"
 #include "stats/publish.h"
 #include "heap/bump.h"
 #include "heap/chunk_cache.h"
@@ -127,7 +127,9 @@ static size_t tidy_of_epoch(struct heap *heap, bool now) {
     freed += heap_trim(heap, now);
     notice_again(heap);
   }
-  epoch_finish_if_done(e, gate);
+  bool ended = epoch_finish_locked(e);
+  epoch_release(e, gate);
+  if (ended) epoch_retire(e);
   return freed;
 }
 

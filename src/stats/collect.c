@@ -4,6 +4,7 @@
 #include "epoch/cache.h"
 #include "epoch/handle.h"
 #include "epoch/status.h"
+#include "epoch/tree.h"
 #include "heap/bump.h"
 #include "heap/fork.h"
 #include "heap/label.h"
