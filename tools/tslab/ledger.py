@@ -20,8 +20,8 @@ gains at the end are computed from the rows that were GO, per workload and metri
 
 Rows with the verdict KEPT or LEFT (not taken) come from a decision record, not from `tslab ab`: their figures are those
 of the record that they name, in its units, copied by hand as before to now; a dash stands for what the record does not
-say, the commit brought the record, and no compounded gain counts them. Rows of HAKMEM are its own published runs as `tslab
-verdict` judges them.
+say, the commit brought the record, and no compounded gain counts them. Rows of HAKMEM are its own published runs as
+`tslab verdict` judges them.
 """
 COMPOUNDED = "## Compounded gains\n"
 
