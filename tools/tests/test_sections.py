@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,19 @@ def test_a_page_and_its_tables_are_of_one_result(documents: Path) -> None:
         assert f"({page.PICTURES}/{path.name})" in written
         text = path.read_text()
         assert text.startswith("<svg") and "currentColor" not in text and "var(" not in text
+
+
+def test_a_loss_to_nothing_shows_both_figures_and_few_rounds_are_said(documents: Path) -> None:
+    data, file = full_result(), documents / "bench.json"
+    data["rounds"] = 4
+    for run in data["runs"]:
+        if run["allocator"] == "jemalloc" and run["workload"] == "lifetimes":
+            run["metrics"]["retained_rss_bytes"] = 0.0
+    file.write_text(json.dumps(data))
+    assert main(["report", str(file), "--page", str(documents)]) == 0
+    written = (documents / page.PAGE).read_text()
+    assert re.search(r"\(retained_rss_bytes\) 38.1 MiB \[.*?\], jemalloc 0 bytes \[", written)
+    assert "So few rounds give no 95 % interval" in written
 
 
 def test_what_was_not_run_is_not_on_the_page(documents: Path) -> None:

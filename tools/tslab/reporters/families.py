@@ -112,16 +112,25 @@ class Standing:
 
 def standing(result: Result, family: Family) -> Standing:
     rows = [(key, envelope) for key in family.keys(result) if (envelope := result.envelope(key))]
-    own = [ratio.point for key, _ in rows if (ratio := result.ratio(key, result.ours, result.baseline))]
-    return Standing(family, rows, _mean(own), _mean([envelope.ratio.point for _, envelope in rows]))
+    first = [key for key, _ in first_figures(rows)]
+    own = [ratio.point for key in first if (ratio := result.ratio(key, result.ours, result.baseline))]
+    return Standing(family, rows, _mean(own), _mean([envelope.ratio.point for _, envelope in first_figures(rows)]))
 
 
-def best_peer(result: Result, keys: list[Key]) -> tuple[str, float] | None:
-    """The one peer that is best over all of these rows, and our ratio to it."""
+def first_figures(rows: list[tuple[Key, Envelope]]) -> list[tuple[Key, Envelope]]:
+    """One row a case, so that a case with many figures counts once in a mean."""
+    return list({(key.case, key.variant): (key, envelope) for key, envelope in reversed(rows)}.values())[::-1]
+
+
+def best_peer(result: Result, each: Standing) -> tuple[str, float] | None:
+    """The one peer that is best over all rows that every peer has, and our mean ratio to it."""
+    peers = [peer for peer in result.measured if peer != result.ours]
+    keys = [key for key, _ in first_figures(each.rows)]
+    shared = [key for key in keys if all(result.ratio(key, result.ours, peer) for peer in peers)]
     found = []
-    for peer in result.measured:
-        ratios = [ratio.point for key in keys if (ratio := result.ratio(key, result.ours, peer))]
-        if peer != result.ours and len(ratios) == len(keys) and (mean := _mean(ratios)):
+    for peer in peers:
+        ratios = [ratio.point for key in shared if (ratio := result.ratio(key, result.ours, peer))]
+        if mean := _mean(ratios):
             found.append((peer, mean))
     return min(found, key=lambda pair: pair[1], default=None)
 
