@@ -6,6 +6,7 @@
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,6 +138,20 @@ static void trim_hog(void) {
     for (unsigned i = 0; i < 64; i++, usleep(20)) keep = blocks[i] = malloc(32 * KiB);
     for (unsigned i = 0; i < 64; i++, usleep(20)) free(blocks[i]);
   }
+}
+
+/* Every two milliseconds the process stops for fifty, as under a freezer or with a small share of the processor. */
+static void frozen(void) {
+  pid_t process = getpid();
+  if (fork() == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;; rest(50)) {
+      kill(process, SIGCONT);
+      rest(2);
+      kill(process, SIGSTOP);
+    }
+  }
+  trim_hog(); /* whose slow calls wait, so that most stops meet one */
 }
 
 static void *spin(void *) {
@@ -314,7 +329,8 @@ static const struct {
     {"leak-in-epoch", leak_in_epoch},   {"never-leaves", never_leaves},     {"forgotten-close", forgotten_close},
     {"deep-scopes", deep_scopes},       {"wasted-class", wasted_class},     {"burst", burst},
     {"lock-hog", lock_hog},             {"starved", starved},               {"failing-madvise", failing_madvise},
-    {"trim-hog", trim_hog},             {"never-drains", never_drains},     {"remote-storm", remote_storm},
+    {"trim-hog", trim_hog},             {"frozen", frozen},                 {"never-drains", never_drains},
+    {"remote-storm", remote_storm},
     {"unbounded-epoch", unbounded_epoch}, {"limit-near", limit_near},       {"refused", refused},
     {"leak", leak},                     {"slow-leak", leak_of_1_mib_a_minute}, {"requests", requests},
     {"sessions", sessions},             {"idle", idle},                     {"workers", workers},
