@@ -1,6 +1,7 @@
 /* malloc: what malloc does off the fast path.                                                       floor: front */
 #include "front/malloc_inline.h"
 
+#include "front/limits.h"
 #include "heap/cut.h"
 #include "os/os.h"
 #include "tslab/tslab.h"
@@ -35,7 +36,9 @@ static void *refill_again(unsigned class) {
   /* What other sizes hold free may be what is missing. */
   counters_stage(counters_here(), PATH_PURGE);
   front_reclaim(heap->arena ? SIZE_MAX : slab_bytes(class));
-  return heap_refill(heap, class);
+  block = heap_refill(heap, class);
+  if (!block) limits_note_failure(slab_bytes(class));
+  return block;
 }
 
 /* Returns a block that lay ready for a thread that was just born, or a sample. */
@@ -95,6 +98,7 @@ static void *large(size_t size, size_t alignment, bool *zero) {
     counters_stage(counters_here(), PATH_PURGE);
     front_reclaim(heap->arena ? SIZE_MAX : large_run_bytes(size));
     block = heap_large_alloc(heap, size, alignment, zero);
+    if (!block) limits_note_failure(large_run_bytes(size));
   }
   if (block) scavenger_notice_malloc(heap);
   if (block && profile_is_on()) profile_large(heap, block, size);

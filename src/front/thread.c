@@ -9,6 +9,7 @@
 #include "front/front.h"
 
 #include "base/options.h"
+#include "front/limits.h"
 #include "front/publish.h"
 #include "front/scope_misuse.h"
 #include "heap/profile.h"
@@ -105,6 +106,7 @@ __attribute__((constructor(101))) static void process_starts(int count, char **a
   lock_times = options.lock_times;
   int kept = errno;
   start_if_needed();
+  limits_start();
   if (options.profile_bytes && front_start()) profile_start(options.profile_bytes);
   fork_start();
   ticks_compare_at_start();

@@ -85,15 +85,21 @@ static void count_take(const struct heap *heap, unsigned class, struct slab_how 
  * and they should not meet in one call. */
 #define FRESH 8
 
+/* Pages that went back need memory again, for which the memory limit may leave no room. */
+static bool may_be_linked(const struct run *slab) {
+  return LIKELY(slab->moved != SLAB_HAS_HOLES) || pages_may_be_present(FRESH * class_size(slab->class));
+}
+
 /* What the first slab of the list has: its free blocks if any, else a unit more. A slab that keeps unlinked units stays
  * in the list, behind those with free blocks, so that touched pages are used up first. */
-static struct chain take_from(struct heap *heap, struct bin *bin, struct run *slab, unsigned wanted) {
+static struct chain take_from(struct heap *heap, struct bin *bin, struct run *slab, unsigned wanted, bool *refused) {
   bool stays = slab->unlinked != 0;
   struct slab_how how = {0};
   struct chain chain = slab_take(slab, stays, &how);
   slab->seen = 0; /* its word may come to be what it was, with other blocks free */
   count_take(heap, slab->class, how);
-  if (chain.count == 0 && stays) {
+  *refused = chain.count == 0 && stays && !may_be_linked(slab);
+  if (chain.count == 0 && stays && !*refused) {
     counters_stage(heap->counters, PATH_FRESH);
     chain = slab_link(slab, (unsigned)min_size(wanted, FRESH));
     STORE_RACING(heap->store->first_use_bytes, heap->store->first_use_bytes + chain.count * class_size(slab->class));
@@ -107,7 +113,9 @@ static struct chain take_from(struct heap *heap, struct bin *bin, struct run *sl
 static struct chain take_own(struct heap *heap, unsigned class, unsigned wanted) {
   struct bin *bin = &heap->bins[class];
   struct chain chain = EMPTY_CHAIN;
-  while (chain.count == 0 && bin->first) chain = take_from(heap, bin, slab_at(bin->first), wanted);
+  bool refused = false; /* and so would be all behind it */
+  while (chain.count == 0 && bin->first && !refused)
+    chain = take_from(heap, bin, slab_at(bin->first), wanted, &refused);
   return chain;
 }
 
