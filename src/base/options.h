@@ -26,7 +26,7 @@ struct options {
   size_t sample_cpu;         /* of one sample in about so many, the thread's time is taken too; 0: of none */
   size_t profile_bytes;      /* of the heap profile: bytes between samples, in the mean; 0: no profile */
   size_t lock_times;         /* whether locks count how long they are held */
-  size_t memory_limit;       /* bytes, 0: none, LIMIT_AUTO: what the control group says (front/limits.h) */
+  size_t memory_limit;       /* bytes, 0: none, LIMIT_AUTO: what the control group says (process/limits.h) */
   size_t memory_soft_limit;  /* the same */
   size_t budgets;            /* labels that options_budget knows */
 };

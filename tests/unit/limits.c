@@ -3,7 +3,7 @@
 #include "unit.h"
 
 #include "base/options.h"
-#include "front/limits.h"
+#include "process/limits.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
