@@ -62,7 +62,7 @@ static _Atomic size_t absent;     /* bytes of runs in use that hold no memory: h
                                    * frozen child had free */
 static _Atomic size_t hard_limit = SIZE_MAX; /* bytes */
 static _Atomic size_t soft_limit = SIZE_MAX;
-static _Atomic unsigned pressed; /* enum pressure */
+_Atomic unsigned pages_pressure; /* enum pressure */
 
 static struct run *run_at(size_t granule) { return pages.runs + granule; }
 
@@ -347,8 +347,8 @@ static size_t limit_for(enum run_kind kind) {
 enum pressure { NOT_PRESSED, PRESSED_BY_LIMIT, PRESSED_FOR_ALL };
 
 static void press(unsigned by) {
-  if (atomic_load_explicit(&pressed, memory_order_relaxed) < by)
-    atomic_store_explicit(&pressed, by, memory_order_relaxed);
+  if (atomic_load_explicit(&pages_pressure, memory_order_relaxed) < by)
+    atomic_store_explicit(&pages_pressure, by, memory_order_relaxed);
 }
 
 /* At the soft limit free memory goes back before clean memory is taken, and the scavenger is asked for what else there
@@ -395,7 +395,6 @@ bool pages_limit_refuses(size_t bytes) {
 }
 
 void pages_press(void) { press(PRESSED_FOR_ALL); }
-bool pages_is_pressed(void) { return atomic_load_explicit(&pressed, memory_order_relaxed) != NOT_PRESSED; }
 
 bool pages_is_far_beyond(void) {
   lock_take(&pages_lock);
@@ -406,7 +405,7 @@ bool pages_is_far_beyond(void) {
 }
 
 size_t pages_relieve(void) {
-  unsigned by = atomic_exchange_explicit(&pressed, NOT_PRESSED, memory_order_relaxed);
+  unsigned by = atomic_exchange_explicit(&pages_pressure, NOT_PRESSED, memory_order_relaxed);
   lock_take(&pages_lock);
   size_t limit = atomic_load_explicit(&soft_limit, memory_order_relaxed);
   size_t bytes = by == PRESSED_FOR_ALL ? pages_free_dirty() : beyond(limit - limit / 64, 1);

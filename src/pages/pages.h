@@ -176,7 +176,8 @@ HIDDEN bool pages_may_be_present(size_t bytes);
 /* Memory was asked for beyond the soft limit, or pages_press was called, since the last pages_relieve. This purges free
  * memory until the heap is a little below the soft limit, or all of it after pages_press. Returns bytes. */
 HIDDEN void pages_press(void);
-HIDDEN bool pages_is_pressed(void);
+HIDDEN extern _Atomic unsigned pages_pressure; /* 0: none */
+INLINE bool pages_is_pressed(void) { return atomic_load_explicit(&pages_pressure, memory_order_relaxed) != 0; }
 HIDDEN size_t pages_relieve(void);
 HIDDEN bool pages_is_far_beyond(void); /* the soft limit: by a part of 64 */
 

@@ -531,16 +531,15 @@ static bool holds_much(void) {
 enum caller { BY_FREE, BY_MALLOC };
 
 static void notice(size_t magazine_bytes, enum caller caller) {
+  if (UNLIKELY(pages_is_pressed()) && caller == BY_MALLOC) press();
   uint32_t seen = atomic_load_explicit(&state, memory_order_relaxed);
-  bool pressed = UNLIKELY(pages_is_pressed());
-  if (pressed && caller == BY_MALLOC) press();
-  else if (LIKELY(seen == BUSY) && caller == BY_MALLOC && UNLIKELY(pages_growth_is_foreseen())) ask();
+  if (LIKELY(seen == BUSY) && caller == BY_MALLOC && UNLIKELY(pages_growth_is_foreseen())) ask();
   if (LIKELY(seen == BUSY) || seen == ASKED || seen == STARTING || thread_heap_state != HEAP_IS_KEPT) return;
   bool is_locked = seen == UNBORN && may_be_under_stack_lock();
   if (is_locked && (caller == BY_FREE || birth_is_under_way())) return;
   bool publishes = seen == UNBORN ? caller == BY_MALLOC && (is_due() || has_grown()) : is_due();
   publishes = publishes && is_wanted();
-  bool enough = pressed || magazine_bytes > MAGAZINE_NOTICE ||
+  bool enough = magazine_bytes > MAGAZINE_NOTICE || pages_is_pressed() ||
                 pages_free_dirty() + large_cache_total() + reserve_bytes() > NOTICE;
   if (!publishes && !enough && !(is_locked && holds_much())) return;
   if (process_is_ready()) start_or_wake(seen);
