@@ -29,6 +29,7 @@ INLINE void *no_memory(void) {
 
 /* The run of a block in use that starts at p, or NULL after telling the misuse of `call`. */
 HIDDEN struct run *front_run_of_block(const char *call, void *p);
+HIDDEN size_t front_usable_size(const struct run *run, const void *p); /* of that block */
 
 /* ---- epochs; epochs.c -------------------------------------------------------------------------------------------- */
 
