@@ -52,7 +52,9 @@ def main() -> int:
     after = resident(server.pid)
     server.stdin.close()
     said = server.stdout.read()
-    print(f"{first} + {second} requests; resident {before >> 10} KiB, then {after >> 10} KiB; the server: {said.strip()}")
+    print(
+        f"{first} + {second} requests; resident {before >> 10} KiB, then {after >> 10} KiB; the server: {said.strip()}"
+    )
     words = re.match(r"(\d+) requests, (\d+) allocations, 0 epochs open", said)
     flat = after <= before + SLACK
     return 0 if server.wait() == 0 and words and int(words[1]) == first + second > 0 and flat else 1
