@@ -386,6 +386,7 @@ void *bump_aligned(struct heap *heap, size_t alignment, size_t size) {
   disarm(bump);
   char *at = (char *)round_up((uintptr_t)bump->at, alignment);
   if (at != bump->at) chunk_skip(bump->chunk, bump->at, at);
+  else if (alignment > CHUNK_UNIT) STORE_RACING(bump->chunk->class, CHUNK_HAS_GAPS); /* as tslab_epoch_move asks */
   bump->at = at;
   void *block = bump_take(heap, max_size(size, 1));
   if (profile_is_on()) draw_aligned(heap, block, size);
