@@ -2,7 +2,10 @@
 #include "front/profile.h"
 
 #include "epoch/epoch.h"
+#include "front/front.h"
 #include "os/os.h"
+#include "tslab/tslab.h"
+#include <errno.h>
 #include <string.h>
 
 struct lock profile_reading;
@@ -56,10 +59,15 @@ static void each_sample(void (*visit)(uint32_t index, const struct profile_sampl
 
 /* ---- the profile ------------------------------------------------------------------------------------------------- */
 
+static size_t interval_bytes(void) {
+  uint32_t interval = profile_interval_now();
+  return interval == PROFILE_PAUSED ? 0 : interval;
+}
+
 size_t profile_collect(void *rows, size_t most) {
   struct profile_row *row = rows;
   if (most == 0 || !profile_is_on()) return 0;
-  *row = (struct profile_row){.interval_bytes = profile_interval};
+  *row = (struct profile_row){.interval_bytes = interval_bytes()};
   lock_take(&profile_lock);
   struct profile_totals totals = profile_totals();
   lock_release(&profile_lock);
@@ -83,6 +91,12 @@ static struct site_sums {
 static void add_to_site(uint32_t index, const struct profile_sample *sample) {
   (void)index;
   add(&sums_of_sites[sample->site].live, sample);
+}
+
+/* Under profile_reading. */
+static void sum_sites(void) {
+  memset(sums_of_sites, 0, sizeof sums_of_sites);
+  each_sample(add_to_site);
 }
 
 static void write_stack(char *to, const struct profile_site *site) {
@@ -151,8 +165,7 @@ static size_t fill_sites(struct site_row *rows, size_t most) {
 size_t profile_collect_sites(void *rows, size_t most) {
   if (!profile_is_on()) return 0;
   lock_take(&profile_reading);
-  memset(sums_of_sites, 0, sizeof sums_of_sites);
-  each_sample(add_to_site);
+  sum_sites();
   size_t count = fill_sites(rows, most);
   lock_release(&profile_reading);
   return count;
@@ -231,7 +244,79 @@ size_t profile_collect_holders(void *rows, size_t most) {
   return count;
 }
 
+/* ---- the C face -------------------------------------------------------------------------------------------------- */
+
+int tslab_profile_interval(size_t bytes, size_t *before) {
+  if (bytes > PROFILE_MOST_BYTES) return ERANGE;
+  if (!front_start()) return ENOMEM;
+  lock_take(&profile_reading);
+  size_t until_now = interval_bytes();
+  bool changed = (bytes == 0 && !profile_is_on()) ||
+                 profile_start(bytes ? (uint32_t)max_size(bytes, PROFILE_LEAST_BYTES) : PROFILE_PAUSED);
+  lock_release(&profile_reading);
+  if (!changed) return ENOMEM;
+  if (before) *before = until_now;
+  return 0;
+}
+
+_Static_assert(sizeof(tslab_profile_site) % 128 == 0 && TSLAB_STACK == STACK_MOST, "a fixed multiple, and all of it");
+
+/* Under profile_lock. */
+static void fill_visited(tslab_profile_site *row, uint32_t index) {
+  const struct profile_site *site = profile_site_at(index);
+  const struct sums *sums = &sums_of_sites[index].live;
+  *row = (tslab_profile_site){
+      .allocated_samples = site->allocated_samples,
+      .allocated_blocks = whole(site->allocated_blocks),
+      .allocated_bytes = whole(site->allocated_bytes),
+      .live_samples = sums->samples,
+      .live_blocks = whole(sums->blocks),
+      .live_bytes = whole(sums->bytes),
+      .error_bytes = error_of(sums),
+      .depth = site->depth,
+  };
+  for (uint32_t i = 0; i < site->depth; i++) row->stack[i] = profile_frames(site)[i];
+}
+
+/* Pages for rows of all sites, which become resident as they are written. */
+static size_t rows_bytes(void) { return round_up(PROFILE_SITES * sizeof(tslab_profile_site), os_page_size); }
+
+static size_t copy_sites(tslab_profile_site *rows) {
+  size_t count = 0;
+  lock_take(&profile_reading);
+  sum_sites();
+  lock_take(&profile_lock);
+  uint32_t sites = profile_sites();
+  lock_release(&profile_lock);
+  for (uint32_t i = 1; i <= sites; i++) {
+    lock_take(&profile_lock);
+    if (profile_site_at(i)->allocated_samples) fill_visited(&rows[count++], i);
+    lock_release(&profile_lock);
+  }
+  lock_release(&profile_reading);
+  return count;
+}
+
+int tslab_profile_each(int (*visit)(const tslab_profile_site *, void *), void *arg) {
+  if (!visit) return EINVAL;
+  if (!profile_is_on()) return ENODATA;
+  size_t bytes = rows_bytes();
+  tslab_profile_site *rows = os_reserve(NULL, bytes);
+  if (!rows) return ENOMEM;
+  int result = os_commit(rows, bytes) ? 0 : ENOMEM;
+  size_t count = result ? 0 : copy_sites(rows);
+  for (size_t i = 0; i < count && result == 0; i++) result = visit(&rows[i], arg);
+  os_unreserve(rows, bytes);
+  return result;
+}
+
 #else
+
+int tslab_profile_interval(size_t bytes, size_t *before) { return (void)bytes, (void)before, ENOTSUP; }
+int tslab_profile_each(int (*visit)(const tslab_profile_site *, void *), void *arg) {
+  (void)arg;
+  return visit ? ENODATA : EINVAL;
+}
 
 size_t profile_collect(void *rows, size_t most) { return (void)rows, (void)most, 0; }
 size_t profile_collect_sites(void *rows, size_t most) { return (void)rows, (void)most, 0; }

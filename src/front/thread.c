@@ -105,7 +105,8 @@ __attribute__((constructor(101))) static void process_starts(int count, char **a
   lock_times = options.lock_times;
   int kept = errno;
   start_if_needed();
-  if (options.profile_bytes && front_start()) profile_start(options.profile_bytes);
+  if (options.profile_bytes && front_start())
+    profile_start((uint32_t)max_size(options.profile_bytes, PROFILE_LEAST_BYTES));
   fork_start();
   ticks_compare_at_start();
   front_set_ready();

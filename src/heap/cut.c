@@ -70,13 +70,14 @@ void cut_undo(struct heap *heap, unsigned class) {
 
 static void draw_anew(const struct heap *heap, unsigned class, struct draw *draw) {
   struct count seen = count_look(&heap->count[class]);
-  draw->begun = true;
-  draw->left = (int32_t)(count_passed(seen.then, seen.now).mallocs + profile_draw(class));
+  draw->interval = profile_interval_now();
+  draw->left = (int32_t)(count_passed(seen.then, seen.now).mallocs + profile_draw(class, draw->interval));
 }
 
 void cut_list_slow(struct heap *heap, unsigned class) {
   struct draw *draw = draw_of(heap, class);
-  if (!draw->begun) draw_anew(heap, class, draw);
+  uint32_t interval = profile_interval_now();
+  if (draw->interval != interval || interval == PROFILE_PAUSED) draw_anew(heap, class, draw);
   unmark(draw);
   cut(heap, class, draw, FEW_BLOCKS);
 }
@@ -84,10 +85,11 @@ void cut_list_slow(struct heap *heap, unsigned class) {
 /* ---- visits ------------------------------------------------------------------------------------------------------ */
 
 static void *take_drawn(struct heap *heap, unsigned class, struct draw *draw, size_t size) {
+  uint32_t interval = draw->interval; /* by which the sample was drawn: it may have changed */
   draw_anew(heap, class, draw);
   if (heap->sampling.detached && heap->sampling.class == class) tcache_rejoin(heap);
   unmark(draw);
-  void *block = profile_small(heap, class, size);
+  void *block = profile_small(heap, class, size, interval);
   if (UNLIKELY(!block)) block = fast_pop(heap, class, (uintptr_t)pages.base);
   cut(heap, class, draw, FEW_BLOCKS);
   return block;
@@ -96,7 +98,7 @@ static void *take_drawn(struct heap *heap, unsigned class, struct draw *draw, si
 void *cut_miss(struct heap *heap, unsigned class, size_t size) {
   if (heap->arena || !heap_has_store(heap)) return NULL;
   struct draw *draw = draw_of(heap, class);
-  if (!draw->begun) draw_anew(heap, class, draw);
+  if (!draw->interval) draw_anew(heap, class, draw);
   if (cut_left(heap, draw, class) == 0) return take_drawn(heap, class, draw, size);
   if (!draw->marked || heap->list[class] != draw->marked) return NULL;
   unmark(draw);

@@ -197,7 +197,7 @@ struct draw {
   uint32_t below;    /* blocks of the list from there on */
   uint32_t withheld; /* frees that come to visit, though there is room for them */
   int32_t left;      /* mallocs from the last visit that counted until the sample */
-  bool begun;
+  uint32_t interval; /* of the profile when this was drawn; 0: nothing is drawn */
 };
 
 /* Leads the scavenger to a heap. Its memory stays, whatever becomes of the heap's. */
@@ -252,6 +252,7 @@ struct heap {
     bool armed;                  /* `end` is where the next block would start, for that one to be sampled */
     uint8_t quarters;            /* chunks of a quarter that it filled, while it has not reused its memory */
     uint32_t bytes;              /* of the current chunk; 0: none */
+    uint32_t interval;           /* of the profile when the point was drawn */
     uint64_t sealed;             /* blocks handed out in chunks that this heap filled or left */
   } bump ALIGNED(CACHE_LINE);
   _Atomic uint32_t entered;   /* how often the thread is inside the epoch: epoch/scope.h */
@@ -325,7 +326,7 @@ HIDDEN extern uint32_t folded_slabs[CLASSES]; /* the full slabs of folded heaps;
 /* The heap of slabs that serve samples of the heap profile alone (heap/profile.h). They are owner to no heap, so that
  * the free of each block takes a slow path. No thread allocates from it directly, and none adopts its slabs. */
 HIDDEN extern struct heap sampled_heap;
-HIDDEN void heap_begin_sampled(void); /* once */
+HIDDEN void heap_begin_sampled(void); /* before its first use; again: nothing */
 
 /* Neither a thread has it nor does it wait for one. */
 INLINE bool heap_is_nobodys(const struct heap *heap) { return heap == &common_heap || heap == &sampled_heap; }

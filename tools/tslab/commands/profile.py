@@ -57,9 +57,9 @@ def name_of(site: Site, symbolizer: Symbolizer, most: int = 2) -> str:
 
 
 def _summary(profile: HeapProfile, found: Document) -> list[str]:
+    pace = f"one in about {bytes_text(profile.interval_bytes)} allocated" if profile.interval_bytes else "now paused"
     lines = [
-        f"{profile.live_samples:,} live samples of {profile.samples:,}, one in about "
-        f"{bytes_text(profile.interval_bytes)} allocated; "
+        f"{profile.live_samples:,} live samples of {profile.samples:,}, {pace}; "
         f"they stand for {bytes_text(profile.live_bytes)} in use, as asked for"
     ]
     if profile.lost:
