@@ -1,10 +1,10 @@
-/* segment.h: a reader of published statistics that knows src/front/segment.h and nothing else of the library. */
+/* segment.h: a reader of published statistics that knows src/stats/segment.h and nothing else of the library. */
 #ifndef TSLAB_TESTS_SEGMENT_H
 #define TSLAB_TESTS_SEGMENT_H
 
 #include "check.h"
 
-#include "front/segment.h"
+#include "stats/segment.h"
 #include <fcntl.h>
 #include <sys/stat.h>
 

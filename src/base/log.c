@@ -77,7 +77,7 @@ void log_line(const char *format, ...) {
   va_start(arguments, format);
   length += log_format_list(line + length, sizeof line - length - 1, format, arguments);
   va_end(arguments);
-  /* What a setting or a label holds can be anything; it stays one line, and steers no terminal. */
+  /* A setting or a label can hold anything. The message stays one line, and steers no terminal. */
   for (size_t i = 0; i < length; i++)
     if ((unsigned char)line[i] < ' ' || line[i] == 127) line[i] = '?';
   line[length++] = '\n';

@@ -104,7 +104,7 @@ static bool take(const struct row *row, const char *value) {
   return false;
 }
 
-/* What is told of a name or value, however long: the line must have room for what to do. */
+/* Characters shown of a name or value: the line must have room for what to do. */
 #define SHOWN 64
 
 static void show(char shown[SHOWN], const char *text, size_t length) {

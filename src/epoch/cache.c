@@ -2,7 +2,10 @@
 #include "epoch/cache.h"
 
 #include "epoch/close.h"
+#include "heap/bump.h"
 #include "heap/chunk_cache.h"
+#include "heap/flush.h"
+#include "heap/teardown.h"
 #include "os/os.h"
 
 #define EPOCH_CACHE_TICKS 4 /* a second */

@@ -3,15 +3,18 @@
 
 #include "base/log.h"
 #include "base/options.h"
+#include "epoch/cache.h"
 #include "epoch/handle.h"
 #include "epoch/scope.h"
-#include "epoch/cache.h"
 #include "epoch/status.h"
-#include "epoch/tree.h"
 #include "epoch/trap.h"
+#include "epoch/tree.h"
+#include "heap/bump.h"
 #include "heap/chunk_cache.h"
 #include "heap/fast.h"
+#include "heap/flush.h"
 #include "heap/label.h"
+#include "heap/teardown.h"
 #include "os/os.h"
 #include <errno.h>
 #include <string.h>

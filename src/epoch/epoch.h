@@ -26,7 +26,6 @@
 #ifndef TSLAB_EPOCH_EPOCH_H
 #define TSLAB_EPOCH_EPOCH_H
 
-#include "heap/refill.h"
 #include "heap/tcache.h"
 #include "os/os.h"
 #include "tslab/tslab.h"

@@ -1,10 +1,13 @@
 /* scope: see scope.h.                                                                               floor: epoch */
 #include "epoch/scope.h"
 
-#include "epoch/close.h"
 #include "epoch/cache.h"
+#include "epoch/close.h"
+#include "heap/bump.h"
 #include "heap/chunk_cache.h"
 #include "heap/fast.h"
+#include "heap/registry.h"
+#include "heap/teardown.h"
 #include "os/os.h"
 #include <errno.h>
 

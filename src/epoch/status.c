@@ -2,6 +2,7 @@
 #include "epoch/status.h"
 
 #include "epoch/scope.h"
+#include "heap/bump.h"
 #include "heap/tcache.h"
 #include "os/os.h"
 #include <string.h>

@@ -1,7 +1,7 @@
 /* arena: see arena.h.                                                                               floor: heap */
 #include "heap/arena.h"
 
-#include "heap/sample.h"
+#include "heap/heap.h"
 #include "os/os.h"
 
 /* ---- slots ------------------------------------------------------------------------------------------------------- */
@@ -173,7 +173,7 @@ size_t arena_ready_bytes(const struct arena *arena) {
   return count * GRANULE;
 }
 
-/* What a filter does not let us know is taken as enough. */
+/* If a filter hides the figure, the memory is taken as enough. */
 static bool can_be_resident(size_t bytes) {
   size_t memory = os_physical_memory();
   return bytes <= (memory ? memory : pages_most());

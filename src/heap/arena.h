@@ -82,7 +82,7 @@ HIDDEN void arena_unlist(struct arena *arena, struct run *run);
 HIDDEN void arena_return(struct arena *arena, struct run *run); /* in between: to the kernel */
 HIDDEN void arena_finish_release(struct arena *arena, size_t bytes);
 
-/* As much memory as went to common use is given to the kernel, about `most` bytes of it. Whether some is left. */
+/* Gives to the kernel as much memory as went to common use, about `most` bytes of it. Returns true if some is left. */
 HIDDEN bool arena_return_spilled(struct arena *arena, size_t most);
 
 /* Charges and makes resident `bytes`, rounded up to granules, for its first chunks. False, and nothing done, without

@@ -2,9 +2,8 @@
 #include "heap/bins.h"
 
 #include "heap/label.h"
-#include "heap/tcache.h"
 #include "heap/misuse.h"
-#include "heap/sample.h"
+#include "heap/tcache.h"
 #include <string.h>
 
 /* ---- a bin's list of slabs; all under heap->lock ----------------------------------------------------------------- */
@@ -71,7 +70,7 @@ static bool unlist(struct run *slab) {
   return true;
 }
 
-/* By the heap's own thread. */
+/* Counts what a take met. By the heap's own thread. */
 static void count_take(const struct heap *heap, unsigned class, struct slab_how how) {
   struct refill_counters *counters = &heap->counters->refills[class];
   counters_stage(heap->counters, how.remote ? PATH_REMOTE : PATH_SLAB);
@@ -81,12 +80,12 @@ static void count_take(const struct heap *heap, unsigned class, struct slab_how 
   if (heap->arena) shared_add(&labels[heap->arena->label].take_retries, how.retries);
 }
 
-/* So many blocks of memory that was not in use before are had at a time, or a page of them: each new page is a fault,
- * and they should not meet in one call. */
+/* Blocks taken at a time, or a page of them, from memory that was not in use before: each new page is a fault, and
+ * several faults should not meet in one call. */
 #define FRESH 8
 
-/* What the first slab of the list has: its free blocks if any, else a unit more. A slab that keeps unlinked units stays
- * in the list, behind those with free blocks, so that touched pages are used up first. */
+/* Takes the free blocks of the list's first slab, or links one more unit of it if there are none. A slab that keeps
+ * unlinked units stays in the list, behind those with free blocks, so that touched pages are used up first. */
 static struct chain take_from(struct heap *heap, struct bin *bin, struct run *slab, unsigned wanted) {
   bool stays = slab->unlinked != 0;
   struct slab_how how = {0};
@@ -242,7 +241,7 @@ static void count_push(unsigned class, uint32_t epoch, struct slab_how how) {
   if (epoch) shared_add(&labels[LOAD_RACING(arena_at(epoch)->label)].push_retries, how.retries);
 }
 
-/* Whether the caller must relist the slab. */
+/* Returns true if the caller must relist the slab. */
 static bool push_group(struct lock *gate, const struct group *group) {
   struct run *slab = group->slab;
   struct slab_how how = {.remote = gate != &heap_of(slab)->lock};
@@ -297,9 +296,9 @@ static bool is_block(const void *p) {
   return run && run->kind == RUN_SLAB && slab_starts_block(run, p);
 }
 
-/* Whether each block is there once: marks all, so that one met again is known. Cuts the chain before the first that is
- * not, which is told; what follows it cannot be trusted and is lost. Asks for the slabs' lines, which are wanted next,
- * all at once: each compare-and-swap would wait for its own. */
+/* Marks all blocks, so that one met again is known. Cuts the chain before the first such block and tells it; what
+ * follows cannot be trusted and is lost. Prefetches the slabs' lines, which are wanted next, all at once: each
+ * compare-and-swap would wait for its own. */
 static void cut_at_double(struct chain *chain) {
   void *before = NULL;
   for (void *block = chain->head; block != CHAIN_END; before = block, block = block_next(block)) {
@@ -338,7 +337,7 @@ static COLD void refuse_freed(struct heap *heap, const struct run *run, void *bl
   else misuse_batch(block);
 }
 
-/* What is the same for neighbours in a batch, which mostly lie in one granule. */
+/* Facts that neighbours in a batch share: they mostly lie in one granule. */
 struct place {
   size_t granule; /* SIZE_MAX: nothing is known */
   struct run *slab;

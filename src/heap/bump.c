@@ -3,8 +3,10 @@
 
 #include "base/options.h"
 #include "heap/chunk_cache.h"
+#include "heap/draw.h"
 #include "heap/profile.h"
 #include "heap/sample.h"
+#include "heap/span.h"
 #include "os/os.h"
 #include "slab/quarter.h"
 
@@ -35,7 +37,7 @@ static void set_end(struct bump *bump, const struct counters *counters, uint32_t
   char *end = end_of(bump);
   bump->armed = options.sample && counters->bump_countdown <= 0;
   if (UNLIKELY(bump->armed)) {
-    size_t most = min_size(sample_below(within), (size_t)(end - bump->at));
+    size_t most = min_size(draw_below(within), (size_t)(end - bump->at));
     end = bump->at + round_down(most, CHUNK_UNIT);
   }
   __atomic_store_n(&bump->end, end, __ATOMIC_RELAXED);
@@ -82,7 +84,7 @@ void bump_start(struct heap *heap) {
 
 /* ---- emptying ---------------------------------------------------------------------------------------------------- */
 
-/* What others freed in a chunk that is not sealed. */
+/* Returns how many blocks other threads freed in a chunk that is not sealed. */
 static uint64_t freed_elsewhere(struct run *chunk) {
   return -atomic_load_explicit(&chunk->word, memory_order_acquire); /* pairs with the last of these frees */
 }
@@ -92,7 +94,7 @@ bool bump_has_live(const struct heap *heap) {
   return bump->chunk && bump->count != bump->gone + freed_elsewhere(bump->chunk);
 }
 
-/* What the current chunk handed out counts there from now on. */
+/* Adds the blocks that the current chunk handed out to *to. */
 INLINE void hand_over(struct heap *heap, uint64_t *to) {
   heap_begin_chunk_change(heap);
   __atomic_store_n(to, *to + heap->bump.count, __ATOMIC_RELEASE);
@@ -312,7 +314,7 @@ static void *take_sample(struct heap *heap, size_t size) {
   disarm(&heap->bump);
   void *block = sample_bump(heap, size);
   if (!block) return NULL;
-  counters->bump_countdown += sample_draw(heap);
+  counters->bump_countdown += draw_mallocs(heap);
   if (counters->bump_countdown <= 0) set_end(&heap->bump, counters, 0);
   return block;
 }
@@ -345,7 +347,7 @@ static void *take_after_refill(struct heap *heap, size_t size) {
   return block;
 }
 
-/* What was stored to `end` on the way may have come after a halt. The fence pairs with arena->closing, which is set
+/* A store to `end` on the way may have come after a halt. The fence pairs with arena->closing, which is set
  * before bump_halt: either it is seen here, or the halt comes last. */
 static void *unless_halted(struct heap *heap, void *block) {
   FENCE_ALL();

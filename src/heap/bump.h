@@ -87,8 +87,8 @@ HIDDEN void bump_orphan(struct heap *heap);
  * be continued by another heap when `to_continue`. By the heap's thread, or when it cannot run here. */
 HIDDEN void bump_leave(struct heap *heap, bool to_continue);
 
-/* Whether the epoch holds nothing but the heap's current chunk and slabs. What it owns is asked first: a slab that is
- * being retired is taken off the heap before it is off the epoch, and may never stand for something else. */
+/* Returns true if the epoch holds nothing but the heap's current chunk and slabs. The epoch is asked first: a slab that
+ * is being retired leaves the heap before it leaves the epoch, and may never stand for something else. */
 INLINE bool bump_is_all(const struct heap *heap) {
   size_t own = atomic_load_explicit(&heap->arena->own, memory_order_acquire); /* pairs with discharge */
   size_t slabs = (size_t)atomic_load_explicit(&heap->slab_granules, memory_order_relaxed) << GRANULE_SHIFT;

@@ -86,7 +86,7 @@ struct run *chunk_cache_take(struct heap *heap) {
   return begin(take_newest(heap->plain, &heap->plain->store->chunks.whole));
 }
 
-/* As new; bump_retire saw to the rest. */
+/* Makes the chunk as new, as far as bump_retire did not. */
 static void clear(struct run *chunk) {
   atomic_store_explicit(&chunk->word, 0, memory_order_relaxed);
   chunk->gone = 0;
@@ -121,7 +121,8 @@ bool chunk_cache_put(struct heap *heap, struct run *chunk) {
 
 /* ---- quarters ---------------------------------------------------------------------------------------------------- */
 
-/* Of a granule that the caller has; the thread keeps the others. Without memory to split it, it goes to the kernel. */
+/* Returns the first quarter of the caller's granule; the thread keeps the others. Without memory to split it, the
+ * granule goes to the kernel. */
 static struct run *first_quarter_of(struct heap *heap, struct run *whole) {
   struct run *first = quarter_split(whole);
   struct returning others = {0};

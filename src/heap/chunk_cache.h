@@ -20,7 +20,7 @@
 
 #include "heap/heap.h"
 
-/* What so many chunks count as, and those in here. */
+/* Return the granules that a number of chunks counts as, and that the cached chunks count as. */
 INLINE size_t granules_of(size_t whole, size_t quarters) { return whole + divide_up(quarters, QUARTERS); }
 INLINE size_t chunk_cache_granules(const struct chunk_cache *cache) {
   return granules_of(LOAD_RACING(cache->whole.count), LOAD_RACING(cache->quarters.count));

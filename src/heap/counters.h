@@ -40,7 +40,7 @@ enum path {
   PATHS
 };
 
-/* What every refill counts, apart from the rest, so that a process that does little writes to few pages. */
+/* Counted by every refill. They lie apart from the rest, so that a process that does little writes to few pages. */
 struct refill_counters {
   uint64_t served[PATHS_OF_CLASSES]; /* allocations by each path but the fast one */
   uint64_t lock_fast, lock_contended;
@@ -56,19 +56,20 @@ struct class_counters {
 
 #define BUCKETS 48
 
-/* Of the calls that went one way; of the fast path's, only those that were timed, all of which are samples. */
+/* Times of the calls that went one way. Of the fast path's calls only those that were timed are in it, all of which are
+ * samples. */
 struct path_times {
   uint64_t buckets[BUCKETS], wall_sum, wall_max, lock_wait_sum;
   uint64_t samples, sampled_wall_sum, cpu_samples, cpu_wall_sum, cpu_sum, wait_sum;
 };
 
-/* Times of some calls, the parts of them that the thread ran and did not. */
+/* Times of some calls, and how long the thread ran and did not run in them. */
 struct times {
   uint64_t count, wall_sum, wall_max;
   uint64_t cpu_count, cpu_sum, cpu_max, wait_sum, wait_max; /* of those whose thread time was taken */
 };
 
-/* What a thread did, from its birth on. */
+/* A thread's counts from its birth on. */
 struct thread_totals {
   uint64_t thread_id;
   uint64_t slow_allocations, slow_frees, slow_ns;
@@ -117,13 +118,13 @@ HIDDEN struct large_counts counters_large(void);
 HIDDEN void times_add(struct times *to, const struct times *from);
 HIDDEN void thread_totals_add(struct thread_totals *to, const struct thread_totals *from);
 
-/* Of what only one thread writes and others read. */
+/* For counters that one thread writes and others read. */
 INLINE void counter_add(uint64_t *counter, uint64_t by) { lock_count(counter, by); }
 INLINE void counter_max(uint64_t *most, uint64_t value) {
   if (value > __atomic_load_n(most, __ATOMIC_RELAXED)) __atomic_store_n(most, value, __ATOMIC_RELAXED);
 }
 
-/* Of what any thread writes. */
+/* For counters that any thread writes. */
 INLINE void shared_add(_Atomic uint64_t *counter, uint64_t by) {
   atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
 }

@@ -1,10 +1,9 @@
 /* cut: see cut.h.                                                                                   floor: heap */
 #include "heap/cut.h"
 
-#include "heap/fast.h"
+#include "heap/profile.h"
+#include "heap/quarantine.h"
 #include "heap/tcache.h"
-#include "heap/sample.h"
-#include "heap/store.h"
 #include <limits.h>
 
 static struct draw *draw_of(const struct heap *heap, unsigned class) { return &heap->store->draws[class]; }
@@ -25,7 +24,7 @@ static void set_room(struct heap *heap, unsigned class, struct draw *draw, unsig
 
 /* ---- the mark ---------------------------------------------------------------------------------------------------- */
 
-static void unmark(struct draw *draw) {
+void cut_unmark(struct draw *draw) {
   if (!draw->marked) return;
   if (block_is_drawn(draw->marked)) block_mark_free(draw->marked); /* else somebody freed it twice, or wrote there */
   draw->marked = NULL;
@@ -46,12 +45,8 @@ static unsigned mark(struct heap *heap, unsigned class, struct draw *draw, unsig
 
 /* ---- cutting ----------------------------------------------------------------------------------------------------- */
 
-/* Of what is left, the share that blocks of the list may take; the rest is room for frees. Where mallocs and frees
- * balance, the frees use up their room, and each visit leaves a sixteenth. Where mallocs find the list used up, each
- * visit leaves a half. To mark a block takes a step for each one above it. */
-enum share { FEW_BLOCKS = 16, HALF_BLOCKS = 2 };
-
-static void cut(struct heap *heap, unsigned class, struct draw *draw, enum share share) {
+void cut_again(struct heap *heap, unsigned class, enum cut_share share) {
+  struct draw *draw = draw_of(heap, class);
   unsigned length = count_length(heap->count[class].now), waiting = quarantine_of(heap, class);
   unsigned left = cut_left(heap, draw, class);
   if (length + count_room(heap->count[class].now) + draw->withheld <= left) {
@@ -64,11 +59,12 @@ static void cut(struct heap *heap, unsigned class, struct draw *draw, enum share
 
 void cut_undo(struct heap *heap, unsigned class) {
   struct draw *draw = draw_of(heap, class);
-  unmark(draw);
+  cut_unmark(draw);
   set_room(heap, class, draw, UINT_MAX);
 }
 
-static void draw_anew(const struct heap *heap, unsigned class, struct draw *draw) {
+void cut_draw(struct heap *heap, unsigned class) {
+  struct draw *draw = draw_of(heap, class);
   struct count seen = count_look(&heap->count[class]);
   draw->interval = profile_interval_now();
   draw->left = (int32_t)(count_passed(seen.then, seen.now).mallocs + profile_draw(class, draw->interval));
@@ -77,35 +73,12 @@ static void draw_anew(const struct heap *heap, unsigned class, struct draw *draw
 void cut_list_slow(struct heap *heap, unsigned class) {
   struct draw *draw = draw_of(heap, class);
   uint32_t interval = profile_interval_now();
-  if (draw->interval != interval || interval == PROFILE_PAUSED) draw_anew(heap, class, draw);
-  unmark(draw);
-  cut(heap, class, draw, FEW_BLOCKS);
+  if (draw->interval != interval || interval == PROFILE_PAUSED) cut_draw(heap, class);
+  cut_unmark(draw);
+  cut_again(heap, class, CUT_FEW_BLOCKS);
 }
 
 /* ---- visits ------------------------------------------------------------------------------------------------------ */
-
-static void *take_drawn(struct heap *heap, unsigned class, struct draw *draw, size_t size) {
-  uint32_t interval = draw->interval; /* by which the sample was drawn: it may have changed */
-  draw_anew(heap, class, draw);
-  if (heap->sampling.detached && heap->sampling.class == class) tcache_rejoin(heap);
-  unmark(draw);
-  void *block = profile_small(heap, class, size, interval);
-  if (UNLIKELY(!block)) block = fast_pop(heap, class, (uintptr_t)pages.base);
-  cut(heap, class, draw, FEW_BLOCKS);
-  return block;
-}
-
-void *cut_miss(struct heap *heap, unsigned class, size_t size) {
-  if (heap->arena || !heap_has_store(heap)) return NULL;
-  struct draw *draw = draw_of(heap, class);
-  if (!draw->interval) draw_anew(heap, class, draw);
-  if (cut_left(heap, draw, class) == 0) return take_drawn(heap, class, draw, size);
-  if (!draw->marked || heap->list[class] != draw->marked) return NULL;
-  unmark(draw);
-  void *block = fast_pop(heap, class, (uintptr_t)pages.base);
-  cut(heap, class, draw, HALF_BLOCKS);
-  return block;
-}
 
 /* The free passes, out of the room that is withheld. The fast path has counted it. */
 static void push(struct heap *heap, unsigned class, struct draw *draw, void *block) {
@@ -131,6 +104,6 @@ void cut_overflow_slow(struct heap *heap, unsigned class, void *block) {
     set_room(heap, class, draw, left - depth);
     return;
   }
-  unmark(draw);
-  cut(heap, class, draw, FEW_BLOCKS);
+  cut_unmark(draw);
+  cut_again(heap, class, CUT_FEW_BLOCKS);
 }

@@ -51,15 +51,20 @@ INLINE void cut_settle(struct heap *heap, unsigned class) {
   if (UNLIKELY(draw->marked || draw->withheld)) cut_undo(heap, class);
 }
 
-/* So many mallocs went by, and the class's counts start anew. */
+/* Counts `mallocs` that went by. The class's counts start anew. */
 INLINE void cut_count(struct heap *heap, unsigned class, unsigned mallocs) {
   struct draw *draw = &heap->store->draws[class];
   if (draw->interval) draw->left -= (int32_t)mallocs;
 }
 
-/* A malloc found no block on the list. Returns a block if that was for the cut: the sample or the marked one. NULL: the
- * list is empty, or there was no memory for a sample. No lock held. */
-HIDDEN void *cut_miss(struct heap *heap, unsigned class, size_t size);
+/* For heap/sampled.h: draws how many mallocs pass from now on; takes the mark away; cuts the list, of whose blocks a
+ * `share`th of the mallocs that may pass stays above the mark. Where mallocs and frees balance, the frees use up their
+ * room, and each visit leaves a sixteenth. Where mallocs find the list used up, each visit leaves a half. To mark a
+ * block takes a step for each one above it. */
+enum cut_share { CUT_FEW_BLOCKS = 16, CUT_HALF_BLOCKS = 2 };
+HIDDEN void cut_draw(struct heap *heap, unsigned class);
+HIDDEN void cut_unmark(struct draw *draw);
+HIDDEN void cut_again(struct heap *heap, unsigned class, enum cut_share share);
 
 /* A free found no room. Returns true if that was for the cut; then the block is on the list. */
 HIDDEN void cut_overflow_slow(struct heap *heap, unsigned class, void *block);
@@ -74,9 +79,6 @@ INLINE bool cut_overflow(struct heap *heap, unsigned class, void *block) {
 INLINE bool cut_list(struct heap *heap, unsigned class) { return (void)heap, (void)class, false; }
 INLINE void cut_settle(struct heap *heap, unsigned class) { (void)heap, (void)class; }
 INLINE void cut_count(struct heap *heap, unsigned class, unsigned mallocs) { (void)heap, (void)class, (void)mallocs; }
-INLINE void *cut_miss(struct heap *heap, unsigned class, size_t size) {
-  return (void)heap, (void)class, (void)size, NULL;
-}
 INLINE bool cut_overflow(struct heap *heap, unsigned class, void *block) {
   return (void)heap, (void)class, (void)block, false;
 }

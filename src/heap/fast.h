@@ -11,9 +11,6 @@
 
 #include "heap/quarantine.h"
 
-/* The pointer alone: 8 bytes of static TLS, so that dlopen finds room for it. */
-extern HIDDEN __thread struct heap *current_heap __attribute__((tls_model("initial-exec")));
-
 #if defined(__x86_64__)
 
 /* heap->count[class].now--, in one instruction on the element where it lies; gcc would first compute the address

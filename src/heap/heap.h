@@ -37,11 +37,11 @@
 #include "slab/chunk.h"
 #include "slab/slab.h"
 
-/* How many blocks a list may hold grows by doubling while its thread both allocates and frees in the class, or wants
- * back what the list was too short for, from FIRST to FULL, as long as all caps of the heap together stay within
- * GRANTED_MOST: that is what an idle thread can hide. While a thread only frees, it is halved down to DRAIN, because
- * each block then left behind pins a page; a refill ends that. What is more goes to the magazines, until more goes on
- * coming: docs/decisions/0018, 0020. */
+/* The cap of a list is how many blocks it may hold. The cap doubles, from FIRST to FULL, while its thread both
+ * allocates and frees in the class, or wants blocks back for which the list was too short. All caps of the heap
+ * together stay within GRANTED_MOST: that is what an idle thread can hide. While a thread only frees, the cap is halved
+ * down to DRAIN, because each block then left behind pins a page; a refill ends that. What is more goes to the
+ * magazines, until more goes on coming: docs/decisions/0018, 0020. */
 #define LIST_FIRST_BYTES (4 * KiB)
 #define LIST_FIRST       32
 #define LIST_FULL_BYTES (192 * KiB)
@@ -65,8 +65,9 @@ struct count {
   uint32_t now, then;
 } ALIGNED(sizeof(uint64_t));
 
-/* By its own thread. Half by half, which atomic loads keep compilers from joining: a processor does not hand a store of
- * one half on to a load of both, which then waits until all stores before it are done, those to cold blocks too. */
+/* Reads the heap's own count, by its thread. Two atomic loads keep compilers from joining the halves: a processor does
+ * not forward a store of one half to a load of both, which then waits for all stores before it, those to cold blocks
+ * too. */
 INLINE struct count count_look(const struct count *count) {
   return (struct count){.now = __atomic_load_n(&count->now, __ATOMIC_RELAXED),
                         .then = __atomic_load_n(&count->then, __ATOMIC_RELAXED)};
@@ -117,7 +118,7 @@ INLINE unsigned blocks_in(unsigned class, size_t bytes, unsigned most) {
 
 INLINE unsigned tcache_drained_cap(unsigned class) { return blocks_in(class, LIST_DRAIN_BYTES, LIST_DRAIN); }
 
-/* How many blocks the list should not exceed now. */
+/* Returns how many blocks the list should hold at most now. */
 INLINE unsigned tcache_cap(const struct bin *bin, unsigned class) {
   if (LIKELY(bin->halvings == 0)) return bin->cap;
   return (unsigned)min_size(bin->cap, max_size((size_t)bin->cap >> bin->halvings, tcache_drained_cap(class)));
@@ -132,8 +133,8 @@ struct timed {
   uint16_t requested, usable;
 };
 
-/* What a change is about to overwrite: of a class's list, of the chunks (UNDO_CHUNKS), or nothing that could be torn.
- * In a fork child whoever was changing it may not be there; then this is put back. */
+/* The numbers that a change is about to overwrite: of a class's list, of the chunks (UNDO_CHUNKS), or nothing that
+ * could be torn. In a fork child the thread that was changing them may not be there; then these are put back. */
 struct undo {
   uint64_t was[4];
   struct count count;
@@ -157,7 +158,7 @@ struct sampling {
   uint64_t random;      /* heap/sample.c; 0: not begun */
 };
 
-/* What large blocks lay in that the thread freed: heap/large_cache.h. */
+/* Runs of large blocks that the thread freed: heap/large_cache.h. */
 #define LARGE_CACHE_BYTES  (1 * MiB)
 #define LARGE_CACHE_RUNS   (LARGE_CACHE_BYTES / GRANULE)
 #define LARGE_CACHES_BYTES (16 * MiB) /* about: of all heaps, the most that each kept since the scavenger's last look */
@@ -168,7 +169,7 @@ struct large_cache {
   uint32_t runs[LARGE_CACHE_RUNS]; /* the newest last */
 };
 
-/* What a thread keeps between two epochs: heap/chunk_cache.h. */
+/* Chunks that a thread keeps between two epochs: heap/chunk_cache.h. */
 struct chunk_list {
   uint32_t newest, oldest; /* chunks, by run, through next and previous */
   uint32_t count, least;   /* chunks, and how few there were since the scavenger's last look */
@@ -191,7 +192,7 @@ struct remote {
 };
 _Static_assert(REMOTE_MOST * REMOTE_LEAST >= REMOTE_BYTES, "a complete batch has room");
 
-/* What a class has drawn for the heap profile, and how its list is cut for that: heap/cut.h. */
+/* The sample that a class has drawn for the heap profile, and how its list is cut for that: heap/cut.h. */
 struct draw {
   void *marked;      /* the block at which a malloc comes to visit; NULL: none */
   uint32_t below;    /* blocks of the list from there on */
@@ -233,6 +234,8 @@ INLINE void store_add_remote(struct heap_store *store, void *block) {
 }
 
 #define HEAP_ALIGNMENT CACHE_LINE
+
+HIDDEN extern struct lock heaps_lock;
 
 /* An open epoch costs one of these for each thread that was inside, so its size counts. */
 struct heap {
@@ -300,10 +303,8 @@ _Static_assert(sizeof(struct heap) <= 1664, "one block's data page, its part and
 _Static_assert(CLASSES <= 64, "a bit for each");
 _Static_assert(CLASSES <= HEAP_ALIGNMENT, "a class fits into a part's low address bits");
 
-/* Gives a store to a heap that has none. False without memory. By the heap's own thread. */
-HIDDEN COLD bool heap_make_store(struct heap *heap);
 INLINE bool heap_has_store(const struct heap *heap) {
-  return __atomic_load_n(&heap->store, __ATOMIC_ACQUIRE) != NULL; /* pairs with heap_make_store */
+  return __atomic_load_n(&heap->store, __ATOMIC_ACQUIRE) != NULL; /* pairs with store_give_to */
 }
 
 /* From any thread, without the heap's lock. */
@@ -312,21 +313,19 @@ INLINE const struct bin *heap_bin(const struct heap *heap, unsigned class) {
   return store ? &store->bins[class] : &no_bin;
 }
 
-/* What a thread has that has none: its lists are empty and its address is no owner's, so every call takes the slow
- * path. */
-HIDDEN extern struct heap empty_heap;
-
 /* The heap of slabs that belong to no thread. No thread allocates from it directly. Its lock is taken after any other
  * heap's. */
 HIDDEN extern struct heap common_heap;
 HIDDEN extern bool common_begun; /* common_heap is in the list of active heaps; under heaps_lock */
-HIDDEN void heap_begin_common(void); /* before its first use; again: nothing */
 HIDDEN extern uint32_t folded_slabs[CLASSES]; /* the full slabs of folded heaps; under common_heap.lock */
 
 /* The heap of slabs that serve samples of the heap profile alone (heap/profile.h). They are owner to no heap, so that
  * the free of each block takes a slow path. No thread allocates from it directly, and none adopts its slabs. */
 HIDDEN extern struct heap sampled_heap;
-HIDDEN void heap_begin_sampled(void); /* before its first use; again: nothing */
+
+/* Placeholder for a thread without a heap: every list is empty and its address owns nothing, so every call takes the
+ * slow path. */
+HIDDEN extern struct heap empty_heap;
 
 /* Neither a thread has it nor does it wait for one. */
 INLINE bool heap_is_nobodys(const struct heap *heap) { return heap == &common_heap || heap == &sampled_heap; }
@@ -334,17 +333,6 @@ INLINE bool heap_is_nobodys(const struct heap *heap) { return heap == &common_he
 /* All heaps of threads but common_heap, newest first. The list only grows. */
 HIDDEN extern struct heap *_Atomic all_heaps;
 HIDDEN extern _Atomic uint32_t heaps_here; /* of threads, ever; and of epochs, whose memory is there */
-
-/* All heaps of epochs whose memory is there. Caller holds walk_lock, or heaps_lock: under both of them memory of heaps
- * goes back to the system. */
-HIDDEN struct heap *heaps_first_of_epochs(void);
-HIDDEN struct heap *heaps_next_of_epochs(struct heap *heap);
-
-/* What heaps of epochs had handed out in chunks, and how often their locks were taken, before their memory went back.
- * Under walk_lock. */
-HIDDEN extern uint64_t heaps_folded_bumped;
-HIDDEN extern struct lock_totals heaps_folded_locks;
-HIDDEN extern struct lock heaps_lock;
 
 /* common_heap, sampled_heap and every heap of a thread that is not folded. Whoever walks the list holds walk_lock or
  * heaps_lock: a heap leaves it under both. walk_lock is taken before heaps_lock. No malloc, free or end of an epoch
@@ -376,11 +364,11 @@ INLINE struct run *heap_chunk(const struct heap *heap) {
   return has ? chunk : NULL;
 }
 
-/* Around a change of several numbers that a reader must see as one: a class's totals, its count and heap->served, or
- * those of the chunks. What changes in between is stored with release and loaded with acquire: who sees a change sees
- * the odd sequence before it, and who sees that sees what there is to undo. The fast path changes some of these numbers
- * alone, by plain stores: the fence at the end lets nobody see one of those, or the next undo, before the change. By
- * the heap's own thread. */
+/* A change of several numbers that a reader must see as one lies between begin and end: a class's totals, its count and
+ * heap->served, or those of the chunks. The numbers are stored with release and loaded with acquire. So a reader that
+ * sees a new number sees the odd sequence before it, and with that the numbers to undo. The fast path changes some of
+ * these numbers alone, by plain stores: the fence at the end lets no reader see one of those, or the next undo, before
+ * the change. By the heap's own thread. */
 INLINE void heap_begin_change(struct heap *heap, struct undo undo) {
   heap->undo = undo;
   __atomic_store_n(&heap->sampling.sequence, heap->sampling.sequence + 1, __ATOMIC_RELEASE);
@@ -409,7 +397,7 @@ INLINE void heap_end_change(struct heap *heap) {
 INLINE uint32_t heap_begin_look(const struct heap *heap) {
   return __atomic_load_n(&heap->sampling.sequence, __ATOMIC_ACQUIRE);
 }
-/* Whether nothing changed since, so that what was loaded, with acquire, is whole. */
+/* Returns true if nothing changed since, so that the numbers that were loaded, with acquire, fit together. */
 INLINE bool heap_end_look(const struct heap *heap, uint32_t begun) {
   return begun % 2 == 0 && __atomic_load_n(&heap->sampling.sequence, __ATOMIC_RELAXED) == begun;
 }
@@ -439,32 +427,19 @@ INLINE struct lock *heap_guard(struct heap *heap) {
 /* Takes the heap's guard. Returns it. */
 HIDDEN struct lock *heap_lock(struct heap *heap);
 
-/* Folds a heap that waits in the pool and holds nothing any more. False when it does not or holds something. */
-HIDDEN bool heap_fold(struct heap *heap);
+/* The heap that the running thread allocates from. The pointer alone: 8 bytes of static TLS, so that dlopen finds room
+ * for it. */
+extern HIDDEN __thread struct heap *current_heap __attribute__((tls_model("initial-exec")));
 
-/* A dead thread's heap, or a new one. NULL without memory. */
-HIDDEN struct heap *heap_acquire(void);
-
-/* The heap goes to the pool, lists and all. By its own thread, at its end. */
-HIDDEN void heap_release(struct heap *heap);
-
-/* The same for an epoch: a heap without a slab or block. heap_give_back needs it so again. These lie HEAP_SPAN to a
- * granule. SPANS_KEPT of the granules without one in use are kept; the memory of others goes back to the system. */
-#define HEAP_SPAN  (GRANULE / sizeof(struct heap))
-#define SPANS_KEPT 3
-HIDDEN struct heap *heap_take_blank(struct arena *arena);
-HIDDEN void heap_give_back(struct heap *heap);
-
-/* Gives back the memory of granules that are kept, as far as they were not needed since this was last called, or of all
- * of them. Returns bytes. */
-HIDDEN size_t heaps_trim(bool all);
+/* The running thread's. */
+INLINE struct counters *counters_here(void) { return current_heap->counters; }
 
 /* The running thread as the epochs know it (epoch/scope.h); NULL before its birth. Here because fork asks whose heaps
  * are whose. */
 extern HIDDEN __thread struct thread *current_thread __attribute__((tls_model("initial-exec")));
 
-/* What front/thread.c knows of it besides; here because what is thread-local must lie close together, to be small. The
- * second is how many blocks of others it freed before it had a heap. */
+/* State of runtime/thread.c. It lies here because what is thread-local must lie close together, to be
+ * small. The second is how many blocks of others it freed before it had a heap. */
 enum {
   HEAP_IS_KEPT, /* until the key's destructor; or there is none yet */
   HEAP_ENDED,   /* the destructor ran: a call that needs a heap has one for its time */
@@ -473,12 +448,9 @@ enum {
 extern HIDDEN __thread uint8_t thread_heap_state __attribute__((tls_model("initial-exec")));
 extern HIDDEN __thread uint8_t thread_frees_unborn __attribute__((tls_model("initial-exec")));
 
-/* In a fork child, by its one thread, every lock free: the heaps of threads that it does not have give up their lists,
- * and serve the next. Or, in a child that may have copied a heap half written, they serve nobody, and no heap leads to
- * a slab any more; when the thread may be another than the one that forked, `knows_its_thread` is false, and the lists
- * of all stay. */
-HIDDEN void heaps_retire_others(void);
-HIDDEN void heaps_freeze(bool knows_its_thread);
+/* For who makes one: lists that are empty; and the rest of a heap whose memory is zero. Under heaps_lock. */
+HIDDEN void heap_begin_lists(struct heap *heap);
+HIDDEN void heap_init(struct heap *heap, bool of_epochs);
 
 INLINE pagemap_entry heap_entry(const struct heap *heap, unsigned class) { return (uintptr_t)heap | class; }
 

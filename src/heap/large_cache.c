@@ -57,7 +57,7 @@ static size_t share(const struct large_cache *cache) {
   return min_size(LOAD_RACING(cache->most) + rest, min_size(LARGE_CACHE_BYTES, options.cache_bytes) >> GRANULE_SHIFT);
 }
 
-/* Whether it may be kept at all: one that has a mapping of its own must lose it first. */
+/* Returns true if the run may be kept at all: one that has a mapping of its own must lose it first. */
 static bool is_wanted(const struct run *run, size_t most) {
   return !TSLAB_HARDENED && !run->moved && run->granules <= most;
 }
@@ -113,4 +113,45 @@ size_t large_cache_flush(struct heap *heap, bool all) {
 void large_cache_forget(struct heap *heap) {
   atomic_store_explicit(&total, 0, memory_order_relaxed);
   heap->store->large = (struct large_cache){.count = 0};
+}
+
+/* ---- large blocks of a heap -------------------------------------------------------------------------------------- */
+
+void *heap_large_alloc(struct heap *heap, size_t size, size_t alignment, bool *zero) {
+  struct arena *arena = heap->arena;
+  size_t bytes = large_run_bytes(size);
+  struct pages_how how = {0};
+  counters_stage(heap->counters, PATH_LARGE);
+  struct run *again = arena || alignment > GRANULE ? NULL : large_cache_take(heap, large_granules(size));
+  if (again) {
+    *zero = false;
+    return large_again(again, size, &heap->counters->large);
+  }
+  if (arena && !arena_charge(arena, bytes)) return NULL;
+  void *block = large_alloc(size, alignment, zero, &how, &heap->counters->large);
+  counters_wait(heap->counters, how.waited);
+  if (!arena) return block;
+  if (!block) {
+    arena_discharge(arena, bytes);
+    return NULL;
+  }
+  struct run *run = pages.runs + granule_of(block);
+  run->epoch = arena->index;
+  arena_add(arena, run);
+  atomic_fetch_add_explicit(&arena->large, 1, memory_order_relaxed);
+  return block;
+}
+
+bool heap_large_keep(struct heap *heap, struct run *run) {
+  if (run->epoch != 0 || heap == &empty_heap || !large_cache_has_room(heap, run)) return false;
+  large_retire(run, &counters_here()->large);
+  large_cache_put(heap, run);
+  return true;
+}
+
+void heap_large_free(struct heap *heap, struct run *run) {
+  large_retire(run, &counters_here()->large);
+  if (run->epoch != 0) arena_release(arena_at(run->epoch), run, false);
+  else if (heap != &empty_heap && large_cache_make_room(heap, run)) large_cache_put(heap, run);
+  else pages_free(run, false);
 }

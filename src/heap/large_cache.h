@@ -14,7 +14,7 @@
 /* The run of exactly so many granules that came last, RUN_RESERVED; NULL: none. By the heap's thread. */
 HIDDEN struct run *large_cache_take(struct heap *heap, size_t granules);
 
-/* Whether the run of a large block of epoch 0 may be put; after the second, in whose course the oldest go back. By the
+/* Return true if the run of a large block of epoch 0 may be put. The second gives back the oldest runs for it. By the
  * heap's thread. */
 HIDDEN bool large_cache_has_room(const struct heap *heap, const struct run *run);
 HIDDEN bool large_cache_make_room(struct heap *heap, const struct run *run);
@@ -39,5 +39,12 @@ HIDDEN size_t large_cache_total(void);
 INLINE size_t large_cache_bytes(const struct heap *heap) {
   return heap_has_store(heap) ? (size_t)LOAD_RACING(heap->store->large.granules) << GRANULE_SHIFT : 0;
 }
+
+/* A large block in the heap's epoch: slab/large.h's, charged and listed where there is an arena. */
+HIDDEN void *heap_large_alloc(struct heap *heap, size_t size, size_t alignment, bool *zero);
+/* `heap`: the thread's of epoch 0, or empty_heap. The first is quick, and false when it is not possible: then nothing
+ * happened. */
+HIDDEN bool heap_large_keep(struct heap *heap, struct run *run);
+HIDDEN void heap_large_free(struct heap *heap, struct run *run);
 
 #endif

@@ -1,4 +1,4 @@
-/* magazine: full lists of free blocks, kept whole for when a list runs empty.                          floor: heap
+/* magazine: full lists of free blocks, kept whole for when a list runs empty.                       floor: heap
  *
  * A list becomes a magazine and a magazine becomes a list in O(1), so a thread that frees and allocates in long waves
  * pays for its slabs' lines only beyond options.cache_bytes. A class uses its newest magazine first. The scavenger
@@ -10,7 +10,8 @@
 
 #include "heap/heap.h"
 
-/* Whether so many blocks of the class are too many for it now. From any thread, for whom it is a hint. */
+/* Returns true if `count` more blocks of the class are too many for the magazines now. From any thread, for whom it is
+ * a hint. */
 HIDDEN bool magazines_are_full(const struct heap *heap, unsigned class, unsigned count);
 
 /* Puts a chain by; false when there is no room for it, and nothing happened. */

@@ -160,7 +160,7 @@ void misuse_written(const void *block, size_t at) {
   end();
 }
 
-/* Of a block whose key is gone. A hardened library refuses a second free at the call, so it was written to. */
+/* Tells a block whose key is gone. A hardened library refuses a second free at the call, so it was written to. */
 static void say_changed(void *block, const struct run *run) {
   char class[32], before[80];
   bool links = links_on(run, block);

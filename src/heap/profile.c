@@ -1,10 +1,7 @@
 /* profile: see profile.h.                                                                           floor: heap */
 #include "heap/profile.h"
 
-#include "heap/bins.h"
-#include "heap/fast.h"
-#include "heap/tcache.h"
-#include "heap/sample.h"
+#include "heap/draw.h"
 #include "os/os.h"
 #include <string.h>
 
@@ -52,7 +49,7 @@ static double exponential(uint32_t random) {
   return -(ln + 2 * s * terms);
 }
 
-static double draw(void) { return exponential(sample_below(UINT32_MAX)); }
+static double draw(void) { return exponential(draw_below(UINT32_MAX)); }
 
 /* 1 / (1 - e^-x): by its series below 1, then by e^-x = (e^(-x/2))^2. */
 static double weight_of(double x) {
@@ -85,13 +82,10 @@ size_t profile_draw_bytes(size_t most, uint32_t interval) {
 
 /* ---- the tables -------------------------------------------------------------------------------------------------- */
 
-/* Other threads may run: they see what is written here when they take the locks, after they saw the interval. */
+/* Other threads may run: they take the lock, after they saw the interval. */
 static bool begin(void) {
   struct tables *tables = pages_keep(sizeof(struct tables));
   if (!tables) return false;
-  heap_begin_sampled();
-  lock_take(&sampled_heap.lock);
-  lock_release(&sampled_heap.lock);
   lock_take(&profile_lock);
   state.tables = tables;
   state.sites = UNKNOWN_SITE;
@@ -176,7 +170,7 @@ static void add(const struct profile_sample *sample, const uintptr_t *frames, un
   lock_release(&profile_lock);
 }
 
-/* What was noted is of this call if it lies on this stack, not far above. */
+/* The noted frame is of this call if it lies on this stack, not far above. */
 #define CALLER_FAR (4 * KiB)
 static const void *frame_of_caller(const struct heap *heap, const void *here) {
   const void *caller = heap->counters->caller;
@@ -184,7 +178,7 @@ static const void *frame_of_caller(const struct heap *heap, const void *here) {
   return distance < CALLER_FAR ? caller : here;
 }
 
-static NOINLINE void record(const struct heap *heap, void *block, size_t size, size_t usable, uint64_t weight) {
+NOINLINE void profile_record(const struct heap *heap, void *block, size_t size, size_t usable, uint64_t weight) {
   uintptr_t frames[STACK_MOST];
   unsigned depth = stack_walk(frames, STACK_MOST, frame_of_caller(heap, __builtin_frame_address(0)));
   struct profile_sample sample = {
@@ -223,40 +217,18 @@ void profile_forget(const void *block) {
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
-/* Under sampled_heap's lock. */
-static void *take_block(struct heap *heap, unsigned class) {
-  sampled_heap.counters = heap->counters; /* which counts what this takes */
-  if (sampled_heap.list[class] == CHAIN_END) {
-    tcache_fold(&sampled_heap, class);
-    tcache_set(&sampled_heap, class, bins_take(&sampled_heap, class, 1));
-  }
-  void *block = fast_pop(&sampled_heap, class, (uintptr_t)pages.base);
-  sampled_heap.counters = &shared_counters;
-  heap_notice(&sampled_heap);
-  return block;
-}
-
-void *profile_small(struct heap *heap, unsigned class, size_t size, uint32_t interval) {
-  if (state.frozen) return NULL;
-  lock_take(&sampled_heap.lock);
-  void *block = take_block(heap, class);
-  lock_release(&sampled_heap.lock);
-  if (block) record(heap, block, size, class_size(class), profile_weight(class_size(class), interval));
-  return block;
-}
-
 void profile_large(const struct heap *heap, void *block, size_t size) {
   uint32_t interval = profile_interval_now();
   if (state.frozen || profile_draw_bytes(size, interval) == size) return;
   pages.runs[granule_of(block)].capacity = 1;
-  record(heap, block, size, 0, profile_weight(size, interval));
+  profile_record(heap, block, size, 0, profile_weight(size, interval));
 }
 
 void profile_chunk(const struct heap *heap, void *block, size_t size, uint32_t interval) {
   if (state.frozen) return;
   size_t usable = round_up(max_size(size, 1), CHUNK_UNIT);
   STORE_RACING(heap->bump.chunk->moved, true);
-  record(heap, block, size, usable, profile_weight(usable, interval));
+  profile_record(heap, block, size, usable, profile_weight(usable, interval));
 }
 
 void profile_freed(struct run *run, const void *block) {
@@ -330,3 +302,4 @@ struct profile_totals profile_totals(void) {
 
 /* The tables may be half written, and the lists of samples lead to memory that serves nobody. */
 void profile_freeze(void) { state.frozen = true; }
+bool profile_is_frozen(void) { return state.frozen; }

@@ -24,7 +24,7 @@
 #ifndef TSLAB_HEAP_PROFILE_H
 #define TSLAB_HEAP_PROFILE_H
 
-#include "heap/sample.h" /* TSLAB_TELEMETRY */
+#include "heap/timing.h" /* TSLAB_TELEMETRY */
 #include "heap/stack.h"
 
 #define PROFILE_LEAST_BYTES (4 * KiB) /* of TSLAB_PROFILE: then few samples lie in one granule */
@@ -70,9 +70,7 @@ struct profile_totals {
 INLINE uint32_t profile_interval_now(void) { return atomic_load_explicit(&profile_interval, memory_order_relaxed); }
 INLINE bool profile_is_on(void) { return UNLIKELY(profile_interval_now() != 0); }
 
-/* Blocks are samples by this interval from now on: at least PROFILE_LEAST_BYTES, or PROFILE_PAUSED. What a class drew
- * by another interval is drawn anew at its next visit; what a chunk did stays until its point, or its end. Starts the
- * profile if there is none. Returns false without memory. Caller holds no lock, and is one thread at a time. */
+/* As sampled_start, which has begun sampled_heap. */
 HIDDEN bool profile_start(uint32_t interval);
 
 /* The call that runs was made by the caller of the function with this frame: stacks begin there. A thread that shares
@@ -84,8 +82,8 @@ INLINE void profile_note_caller(const void *frame) {
 /* Mallocs of the class that pass until the next sample. */
 HIDDEN uint32_t profile_draw(unsigned class, uint32_t interval);
 
-/* A block of the class that is a sample of this call, drawn by the interval. NULL without memory. No lock held. */
-HIDDEN void *profile_small(struct heap *heap, unsigned class, size_t size, uint32_t interval);
+/* The block is a sample. `usable` bytes, of which the program asked for `size`. */
+HIDDEN void profile_record(const struct heap *heap, void *block, size_t size, size_t usable, uint64_t weight);
 
 /* A new large block: draws whether it is a sample. */
 HIDDEN void profile_large(const struct heap *heap, void *block, size_t size);
@@ -119,12 +117,12 @@ INLINE void profile_visit_lock(void (*visit)(struct lock *)) { visit(&profile_lo
 
 /* In a fork child that froze: nobody is sampled any more. */
 HIDDEN void profile_freeze(void);
+HIDDEN bool profile_is_frozen(void);
 
 #else
 
 INLINE uint32_t profile_interval_now(void) { return PROFILE_PAUSED; }
 INLINE bool profile_is_on(void) { return false; }
-INLINE bool profile_start(uint32_t interval) { return (void)interval, false; }
 INLINE void profile_note_caller(const void *frame) { (void)frame; }
 INLINE void profile_large(const struct heap *heap, void *block, size_t size) { (void)heap, (void)block, (void)size; }
 INLINE size_t profile_draw_bytes(size_t most, uint32_t interval) { return (void)interval, most; }

@@ -2,9 +2,9 @@
 #include "heap/quarantine.h"
 
 #include "base/options.h"
-#include "heap/refill.h"
-#include "heap/tcache.h"
 #include "heap/misuse.h"
+#include "heap/remote.h"
+#include "heap/tcache.h"
 #include <string.h>
 
 #define FILL       0xde /* eight of it are no address that can be read */

@@ -23,7 +23,7 @@ struct quarantine {
   uintptr_t blocks[QUARANTINE_MOST]; /* addresses; 1 more for one that goes to another heap's slab */
 } ALIGNED(HEAP_ALIGNMENT);
 
-/* Of the class's list. */
+/* Returns how many blocks of the class's list wait. */
 INLINE unsigned quarantine_of(const struct heap *heap, unsigned class) {
   return TSLAB_HARDENED ? heap->quarantine->own[class] : 0;
 }

@@ -1,88 +1,16 @@
-/* sample: how long calls take, and why.                                                             floor: heap
+/* sample: serves the mallocs of the fast path that are drawn to be timed.                           floor: heap
  *
- * Every call that leaves the fast path is timed, but for a free whose list has room and that only counts what went by,
- * and one of a large block that its thread keeps: two clocks would cost more than these do. A caller's wait before the
- * first look at the clock or after the last is in no histogram: the first is a slow path's first act, and the last
- * leaves out only the counting of the call itself.
- *
- * Of those that the fast path serves, one in about options.sample is timed: each class of a heap, and the chunks of a
- * thread's epochs, draw how many mallocs to let pass. When they have, a slow path, which counts exactly what went by,
- * detaches the list for a moment, so that the next malloc finds none and comes to be timed, and served from that list
- * as it would have been. Slow calls are drawn by a countdown of their own. So each class, and the fast path, are
- * sampled in their true shares, without an instruction on the fast path.
- *
- * A sample has its wall time. For one slow sample in options.sample_cpu (0: for none) the kernel is also asked how
- * long the thread ran meanwhile: the rest it waited. A fast call that was short has not waited.
- *
- * Threads: what is counted is the running thread's own counters; labels and the newest samples are everybody's, and
- * atomic. */
+ * heap/timing.h says which these are. Threads: the heap's own. */
 #ifndef TSLAB_HEAP_SAMPLE_H
 #define TSLAB_HEAP_SAMPLE_H
 
 #include "heap/bump.h"
-#include "heap/fast.h"
-#include "heap/counters.h"
-
-#ifndef TSLAB_TELEMETRY
-#define TSLAB_TELEMETRY 1 /* 0: without this module and front/publish.c, to prove that the fast path is the same */
-#endif
-
-struct sample { /* all uint64_t: a row of front/tables.c */
-  uint64_t number, at_ns, thread_id, requested, usable, wall_ns, cpu_ns, lock_wait_ns, path, label;
-};
-#define SAMPLE_NO_CPU   UINT64_MAX
-#define SAMPLE_NO_LABEL UINT64_MAX
-#define SAMPLES_KEPT    512 /* a power of two */
-
-/* A slow call under way. */
-struct timing {
-  uint64_t start, cpu;
-  bool sampled, takes_cpu;
-};
-
-/* The running thread's. */
-INLINE struct counters *counters_here(void) { return current_heap->counters; }
-
-/* Nanoseconds; the last bucket has no bound. */
-INLINE uint64_t bucket_bound(unsigned bucket) {
-  if (bucket >= BUCKETS - 1) return UINT64_MAX;
-  return bucket % 2 ? (uint64_t)11585 << (bucket / 2) >> 10 : (uint64_t)8 << (bucket / 2); /* by steps of 2^(1/2) */
-}
+#include "heap/timing.h"
 
 #if TSLAB_TELEMETRY
 
-extern HIDDEN const char path_names[PATHS][16];
-
-HIDDEN COLD void sample_draw_slow(struct timing *timing, struct counters *counters);
-
-/* Around a slow malloc. `usable` is 0 when there was no memory. */
-INLINE void sample_begin(struct timing *timing) {
-  timing->start = ticks_now();
-  struct counters *counters = counters_here();
-  counters->stages = 0;
-  counters->waited = 0;
-  timing->sampled = timing->takes_cpu = false;
-  if (UNLIKELY(counters->slow_countdown-- <= 1)) sample_draw_slow(timing, counters);
-}
-HIDDEN void sample_end(const struct timing *timing, size_t requested, size_t usable);
-
-/* Around anything else that is timed: only what path it is counts. */
-INLINE void sample_begin_path(struct timing *timing) { timing->start = ticks_now(); }
-HIDDEN void sample_end_path(const struct timing *timing, enum path path);
-
-/* Counts what was timed and waits for that; sample_flush: if there is any. By the heap's thread. */
-HIDDEN void sample_count(struct heap *heap);
-INLINE void sample_flush(struct heap *heap) {
-  if (heap->sampling.timings) sample_count(heap);
-}
-
-HIDDEN uint32_t sample_below(uint32_t bound); /* a random number; 0 for bound 0 */
-
-/* How many mallocs to let pass; INT32_MAX when sampling is off. */
-HIDDEN int32_t sample_draw(struct heap *heap);
-
-/* Whether the class's list is detached for this call, and what serves it then. NULL: its head is bad, and on the
- * list. */
+/* Returns true if the class's list was detached for this call. sample_detached serves it then; NULL means that the head
+ * of the list is damaged, and on the list. */
 INLINE bool sample_is_due(const struct heap *heap, unsigned class) {
   return heap->sampling.detached && heap->sampling.class == class && heap->list[class] == CHAIN_END;
 }
@@ -91,30 +19,13 @@ HIDDEN void *sample_detached(struct heap *heap, unsigned class, size_t requested
 /* bump_take, timed when it succeeds. */
 HIDDEN void *sample_bump(struct heap *heap, size_t size);
 
-/* All threads'. */
-HIDDEN struct path_times sample_times(enum path path);
-
-/* The newest samples, at most `most`, in the order in which they were counted. Returns how many. */
-HIDDEN size_t samples_copy(struct sample *out, size_t most);
-
 #else
 
-INLINE void sample_begin(struct timing *timing) { (void)timing, counters_here()->stages = 0; }
-INLINE void sample_end(const struct timing *timing, size_t requested, size_t usable) {
-  (void)timing, (void)requested, (void)usable;
-}
-INLINE void sample_begin_path(struct timing *timing) { (void)timing; }
-INLINE void sample_end_path(const struct timing *timing, enum path path) { (void)timing, (void)path; }
-INLINE uint32_t sample_below(uint32_t bound) { return (void)bound, 0; }
-INLINE int32_t sample_draw(struct heap *heap) { return (void)heap, INT32_MAX; }
 INLINE bool sample_is_due(const struct heap *heap, unsigned class) { return (void)heap, (void)class, false; }
 INLINE void *sample_detached(struct heap *heap, unsigned class, size_t requested) {
   return (void)heap, (void)class, (void)requested, NULL;
 }
-INLINE void sample_count(struct heap *heap) { (void)heap; }
-INLINE void sample_flush(struct heap *heap) { (void)heap; }
 INLINE void *sample_bump(struct heap *heap, size_t size) { return bump_take(heap, size); }
-INLINE size_t samples_copy(struct sample *out, size_t most) { return (void)out, (void)most, 0; }
 
 #endif
 #endif

@@ -58,7 +58,7 @@ HIDDEN void store_give_up(struct stored *stored);
  * Returns bytes. */
 HIDDEN size_t stores_trim(bool all);
 
-/* What stores had counted when their memory went back. Under walk_lock, which holds that still. */
+/* The counts of stores whose memory went back. Under walk_lock, which holds them still. */
 struct stores_folded {
   struct bin bins[CLASSES]; /* counters only */
   uint64_t first_use_bytes;

@@ -1,17 +1,20 @@
-/* lists: see lists.h.                                                                               floor: heap */
+/* tcache: see tcache.h.                                                                             floor: heap */
 #include "heap/tcache.h"
 
 #include "heap/cut.h"
+#include "heap/draw.h"
 #include "heap/magazine.h"
 #include "heap/misuse.h"
-#include "heap/sample.h"
+#include "heap/profile.h"
+#include "heap/quarantine.h"
 #include "heap/store.h"
+#include "heap/timing.h"
 
 /* ---- counting ---------------------------------------------------------------------------------------------------- */
 
 static void set_then(struct count *count, uint32_t value) { __atomic_store_n(&count->then, value, __ATOMIC_RELEASE); }
 
-/* What it is past at most, where it cannot be sampled for long. */
+/* A countdown stops here, where a class cannot be sampled for long. */
 #define COUNTDOWN_LEAST (-(1 << 30))
 
 /* Adds up what went by since the last visit, and takes blocks off the list that were `lost`, neither allocated nor
@@ -38,8 +41,9 @@ unsigned tcache_lose(struct heap *heap, unsigned class, unsigned lost) { return 
 
 /* ---- a list detached --------------------------------------------------------------------------------------------- */
 
-/* So many frees may retire what waits to be timed, before a visit looks after it. When there were mallocs too, each had
- * one of these frees before it, as where more is freed than allocated. Then the list is held: no free goes by. */
+/* Frees that may go by while a detached list waits for the malloc that is timed; then a visit looks after it. If
+ * mallocs went by too, each had one of these frees before it, as where more is freed than allocated. Then the list is
+ * held: no free goes by. */
 #define ARMED_ROOM 32
 
 /* Blocks that were freed since are on top, ARMED_ROOM at the most. One that is there twice would make a ring of them,
@@ -64,7 +68,7 @@ unsigned tcache_rejoin(struct heap *heap) {
   return mallocs;
 }
 
-/* So often do other classes wait, should no malloc come by that finds the list empty. */
+/* Times that other classes wait, should no malloc come that finds the list empty. */
 #define DENIALS 256
 
 void tcache_detach(struct heap *heap, unsigned class, unsigned held) {
@@ -102,7 +106,7 @@ unsigned tcache_fold(struct heap *heap, unsigned class) {
   unsigned mallocs = 0;
   if (profile_is_on()) cut_settle(heap, class);
   if (UNLIKELY(heap->sampling.detached) && heap->sampling.class == class) mallocs = tcache_rejoin(heap);
-  if (UNLIKELY(heap->sampling.timings == TIMED)) sample_count(heap);
+  if (UNLIKELY(heap->sampling.timings == TIMED)) timing_count(heap);
   mallocs += add_up(heap, class, 0);
   counter_add_release(&heap->visits, 1);
   heap_notice(heap);
@@ -149,7 +153,7 @@ static unsigned detached_of(const struct heap *heap, unsigned class) {
   return __atomic_load_n(&sampling->class, __ATOMIC_ACQUIRE) == class ? count : 0;
 }
 
-/* What went by since the last visit, and the length; between heap_begin_look and heap_end_look. */
+/* Returns the calls since the last visit, and the length. Between heap_begin_look and heap_end_look. */
 INLINE struct tcache_totals look_at(const struct count *count) {
   uint32_t now = __atomic_load_n(&count->now, __ATOMIC_ACQUIRE);
   uint32_t then = __atomic_load_n(&count->then, __ATOMIC_ACQUIRE);
@@ -195,8 +199,8 @@ struct tcache_totals stored_totals(const struct stored *stored, unsigned class) 
 /* The counts of two classes: now, then, now, then. */
 typedef uint32_t two_counts __attribute__((vector_size(2 * sizeof(struct count)), may_alias));
 
-/* Whether each class has freed as much since its last visit as it allocated; how much that is in all. then - now is
- * mallocs - frees + frees * ROOM_ONE. */
+/* Returns true if each class has freed as much since its last visit as it allocated, and sets *passed to how much that
+ * is in all. then - now is mallocs - frees + frees * ROOM_ONE. */
 INLINE bool is_even(const struct heap *heap, uint64_t *passed) {
   const two_counts *counts = (const void *)heap->count;
   two_counts changes = {0}, any = {0};
@@ -257,7 +261,7 @@ void tcache_open(struct heap *heap, unsigned class) {
   heap->opened |= (uint64_t)1 << class;
   set_cap(heap, class, blocks_in(class, LIST_FIRST_BYTES, LIST_FIRST));
   heap->bins[class].halvings = 0;
-  heap->bins[class].countdown = sample_draw(heap);
+  heap->bins[class].countdown = draw_mallocs(heap);
 }
 
 /* Halves the cap of a class that did not come by for a while; a list that is then too long goes to the magazines. */

@@ -1,4 +1,4 @@
-/* lists: how many blocks a thread's lists hold, and how many calls went by.                         floor: heap
+/* tcache: how many blocks a thread's lists hold, and how many calls went by.                        floor: heap
  *
  * All but tcache_totals by the heap's own thread. Counts are changed inside a sequence (odd while one is under way), so
  * that a reader needs no lock that the thread would wait on. */
@@ -19,7 +19,8 @@ INLINE struct chain tcache_chain(const struct heap *heap, unsigned class) {
   return (struct chain){heap->list[class], tcache_length(heap, class)};
 }
 
-/* So many blocks that were counted are not there. Adds up what went by, as tcache_fold does; the mallocs of it. */
+/* Removes `lost` missing blocks from the count. Returns the mallocs since the last visit, which it adds up as
+ * tcache_fold does. */
 HIDDEN unsigned tcache_lose(struct heap *heap, unsigned class, unsigned lost);
 
 /* The class's list is detached, and what else is there comes back: tcache_rejoin puts it under its class's list, as
@@ -84,8 +85,8 @@ HIDDEN struct tcache_totals stored_totals(const struct stored *stored, unsigned 
  * may have these. By who may fold its lists. */
 HIDDEN void tcache_shut(struct heap *heap);
 
-/* Of all classes, up to this moment; by the thread of a heap that has opened one. Blocks that other threads freed are
- * not in it. */
+/* The calls of all classes up to this moment, for the thread of a heap that has opened one. Blocks that other threads
+ * freed are not in it. */
 struct tcache_sums {
   uint64_t allocations, frees;
 };

@@ -1,9 +1,12 @@
-/* ending: what the heap does when an epoch closes, is destroyed or reset; see heap.h.               floor: heap */
+/* teardown: see teardown.h.                                                                         floor: heap */
+#include "heap/teardown.h"
+
 #include "heap/bins.h"
-#include "heap/refill.h"
-#include "heap/tcache.h"
+#include "heap/bump.h"
+#include "heap/flush.h"
 #include "heap/profile.h"
-#include "heap/sample.h"
+#include "heap/quarantine.h"
+#include "heap/tcache.h"
 #include "os/os.h"
 #include "slab/large.h"
 

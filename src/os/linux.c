@@ -190,8 +190,8 @@ bool os_heal(void *at, size_t length) {
   return true;
 }
 
-/* Of all that madvise offers, this does least: it refuses locked pages, and calls others less used. Where the kernel
- * does not know or not allow it, it refuses no pages at all, too. */
+/* MADV_COLD does least of all that madvise offers: it refuses locked pages, and marks others as less used. A kernel
+ * that does not know or allow it refuses an empty range, too. */
 bool os_is_locked(void *at) { return !advise(at, os_page_size, MADV_COLD) && advise(at, 0, MADV_COLD); }
 
 bool os_populate(void *at, size_t length) { return advise(at, length, MADV_POPULATE_WRITE); }

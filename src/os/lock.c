@@ -4,7 +4,7 @@
 #include "os/os.h"
 #include <stdlib.h>
 
-/* What a lock protects here takes well under a microsecond, so a short spin mostly saves the two system calls. */
+/* The library holds a lock for well under a microsecond, so a short spin mostly saves the two system calls. */
 #define SPINS 64
 
 bool lock_times;

@@ -92,7 +92,7 @@ static inline uint64_t lock_take(struct lock *lock) {
   return waited;
 }
 
-/* The same for who need not have it: false after LOCK_PATIENCE_MS. */
+/* The same for a caller that can do without the lock: returns false after LOCK_PATIENCE_MS. */
 HIDDEN COLD bool lock_take_patiently(struct lock *lock);
 
 /* Releases a lock that another thread took. That thread stands still, and does not release it itself. */

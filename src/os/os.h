@@ -39,7 +39,7 @@ HIDDEN bool os_purge(void *at, size_t length);
 enum os_moved { MOVED, NOT_MOVED, LOST };
 HIDDEN enum os_moved os_move(void *from, void *to, size_t length);
 
-/* Whether the page at `at` is locked, by mlockall; true also where the kernel cannot say. */
+/* Returns true if mlockall locked the page at `at`, and also where the kernel cannot say. */
 HIDDEN bool os_is_locked(void *at);
 
 /* Fresh zero pages that can merge with the neighbouring mappings again after os_move. False: nothing changed. */

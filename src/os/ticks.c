@@ -13,8 +13,8 @@ static struct moment {
 } start;
 static _Atomic bool has_started; /* a filter may forbid system calls from now on */
 
-/* What both clocks say at one moment: of a few tries the one that took least, for between two looks a thread may lose
- * the processor, and the last comparison holds for good. */
+/* Returns what both clocks say at one moment. Of a few tries the shortest counts, because a thread may lose the
+ * processor between two looks, and the last comparison holds for good. */
 static struct moment look(uint64_t (*clock)(void)) {
   struct moment found = {0, 0};
   uint64_t least = UINT64_MAX;

@@ -61,7 +61,7 @@ static _Atomic bool is_limited;   /* address space, or pages that can be written
 
 static struct run *run_at(size_t granule) { return pages.runs + granule; }
 
-/* Of a run in use the kind may be changing just now: heap/large_cache.c. */
+/* The kind of a run in use may be changing just now: heap/large_cache.c. */
 static bool is_free(const struct run *run) { return LOAD_RACING(run->kind) == RUN_FREE; }
 
 /* ---- dirty bits -------------------------------------------------------------------------------------------------- */
@@ -521,8 +521,8 @@ struct run *pages_alloc_in_window(size_t granules, size_t window, enum run_kind 
   return run;
 }
 
-/* What a table holds, `bytes` each, of granules whose memory went back goes back too: pages of it that no granule
- * outside `merged` shares. */
+/* Returns to the system the entries, `bytes` each, that a table has for granules whose memory went back: the pages that
+ * no granule outside `merged` shares. */
 static void return_entries(const struct table *table, size_t bytes, const struct run *merged, size_t from, size_t to) {
   uintptr_t entries = (uintptr_t)table->start, start = run_index(merged), end = start + merged->granules;
   uintptr_t first = max_size(round_down(entries + from * bytes, os_page_size),

@@ -104,7 +104,7 @@ HIDDEN bool pages_start(void);
  * the kernel would map no page more. Returns how many bytes it was. */
 HIDDEN size_t pages_trim_reservation(void);
 
-/* What it took to have memory, for who asks why a call was slow. */
+/* How memory was had, for callers that ask why a call was slow. */
 struct pages_how {
   bool ready;      /* it came out of the reserve */
   bool mapped;     /* the frontier moved */
@@ -162,8 +162,8 @@ HIDDEN size_t pages_populate(void);
 HIDDEN void pages_set_tick(uint64_t tick);
 HIDDEN size_t pages_free_dirty(void); /* no lock: a hint */
 
-/* Whether pages may be moved into `run`, which is then counted as having a mapping of its own: no more than
- * MOVED_RUNS_MOST at a time, so that the process keeps fewer than 64 mappings of ours. */
+/* Returns true if pages may be moved into `run`, which then counts as having a mapping of its own. At most
+ * MOVED_RUNS_MOST runs have one, so that the process keeps fewer than 64 mappings of ours. */
 #define MOVED_RUNS_MOST 16
 HIDDEN bool pages_may_move(struct run *run);
 
@@ -173,8 +173,8 @@ HIDDEN bool pages_may_move(struct run *run);
  * at a time cannot be touched, and the others only keep runs apart. */
 #define GUARDS_MOST 256
 HIDDEN void pages_guard(struct run *run, size_t used);
-/* Whether a run should have one: not under RLIMIT_AS; not under RLIMIT_DATA, where the kernel may refuse to make pages
- * writable again that the run's next user needs; and for runs of which there are `many` not where it takes
+/* Returns true if a run should have one: not under RLIMIT_AS; not under RLIMIT_DATA, where the kernel may refuse to
+ * make pages writable again that the run's next user needs; and for runs of which there are `many` not where it takes
  * mappings, as far as is known. */
 HIDDEN bool pages_wants_guard(bool many);
 

@@ -20,7 +20,7 @@ struct run *chunk_new(uint32_t epoch, struct pages_how *how) {
   return run;
 }
 
-/* As anybody may read them at any time. */
+/* Bits are read this way because any thread may read them at any time. */
 INLINE uint64_t load(const uint64_t *bits) { return __atomic_load_n(bits, __ATOMIC_RELAXED); }
 
 INLINE bool starts(const struct run *run, size_t offset) {
@@ -95,7 +95,7 @@ static void count_one(void *block, size_t size, void *argument) {
 
 struct chunk_live chunk_live(const struct run *run) { return chunk_live_of_first(run, UINT_MAX); }
 
-/* What an epoch that never frees is full of costs one look. */
+/* A chunk of an epoch that never frees costs one look. */
 struct chunk_live chunk_live_of_first(const struct run *run, unsigned most) {
   struct chunk_live live = {0, 0};
   if (chunk_is_full_of_live(run)) return (struct chunk_live){LOAD_RACING(run->capacity), LOAD_RACING(run->size)};

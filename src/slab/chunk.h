@@ -1,4 +1,4 @@
-/* chunk: blocks of any size, one after the other in a granule, for an epoch that does not reuse them.  floor: slab
+/* chunk: blocks of any size, one after the other in a granule, for an epoch that reuses none.       floor: slab
  * Or in a quarter of a granule (slab/quarter.h); offsets count from where the chunk starts.
  *
  *   [ block | block | block | ............ | 16 B ]      a block ends where the next one starts
@@ -27,7 +27,7 @@
 #define CHUNK_SEALED   ((uint64_t)1 << 32)
 #define CHUNK_HAS_GAPS 1 /* run->class: blocks counted do not cover all that was handed out or marked as freed */
 
-/* Of 64 units. Start bits are a table of their own: an epoch that frees nothing touches no other. */
+/* The bits of 64 units. Start bits are a table of their own: an epoch that frees nothing touches no other. */
 struct chunk_starts {
   uint64_t word;
 };
@@ -64,17 +64,17 @@ INLINE void chunk_set(uint64_t *word, uint64_t bit) {
 
 /* An empty chunk for the arena of that index, leading to no owner. NULL without memory. */
 HIDDEN struct run *chunk_new(uint32_t epoch, struct pages_how *how);
-/* Of a chunk whose bits are writable and 0. */
+/* Begins a chunk whose bits are writable and 0. */
 INLINE void chunk_begin(struct chunk_starts *starts) { __atomic_store_n(&starts->word, 1, __ATOMIC_RELAXED); }
 
 enum chunk_place { CHUNK_LIVE, CHUNK_FREED, CHUNK_INTERIOR, CHUNK_NOWHERE };
 
-/* What p is; any address in the chunk. */
+/* Returns what p is, which may be any address in the chunk. */
 HIDDEN enum chunk_place chunk_place_of(const struct run *run, const void *p);
 HIDDEN size_t chunk_size_of(const struct run *run, const void *p); /* of the block that starts at p */
 HIDDEN void *chunk_block_of(const struct run *run, const void *p); /* the start of what p lies in; NULL past the last */
 
-/* By a thread other than the heap's, or of a sealed chunk: marks p freed. False when somebody else did already. */
+/* Marks p freed, by a thread other than the heap's, or in a sealed chunk. Returns false if p was freed already. */
 HIDDEN bool chunk_mark_freed(struct run *run, const void *p);
 
 /* The next block will start at `to` and not at `from`: what lies between is as if freed. By the heap's thread. */
@@ -108,12 +108,12 @@ INLINE void chunk_clear_starts(struct chunk_starts *starts, size_t used) {
   for (size_t word = 0; word <= chunk_word(used); word += 8) chunk_clear_eight(&starts[word].word);
 }
 
-/* The same for the others. */
+/* The same for the freed bits. */
 INLINE void chunk_clear_freed(struct chunk_freed *freed, size_t used) {
   for (size_t word = 0; word <= chunk_word(used); word += 4) chunk_clear_eight(&freed[word].local);
 }
 
-/* The same where few may be set: a page of the table in which none is stays untouched. */
+/* The same where few may be set: a page of the table without a set bit stays untouched. */
 INLINE void chunk_clear_few_freed(struct chunk_freed *freed, size_t used) {
   for (size_t word = 0; word <= chunk_word(used); word++) {
     if (LIKELY((LOAD_RACING(freed[word].local) | LOAD_RACING(freed[word].remote)) == 0)) continue;

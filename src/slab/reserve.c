@@ -46,7 +46,7 @@ static void unlock(void) {
 
 size_t reserve_most(void) { return options.reserve_bytes / GRANULE; }
 
-/* How many granules may lie here, ready for every thread. */
+/* Returns how many granules may lie here, ready for every thread. */
 static size_t limit(void) {
   size_t most = reserve_most(), in_all = most * max_size(state.claimants, 1);
   return min_size(most, in_all - min_size(state.claims, in_all));

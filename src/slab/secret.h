@@ -1,4 +1,4 @@
-/* secret: what the hardened build draws at random, so that nobody can guess a free block's words or place.  floor: slab
+/* secret: random numbers, so that nobody can guess a hardened build's free blocks.                  floor: slab
  *
  * A link holds the 48 bits of an address and 16 bits of check, all hidden:
  *

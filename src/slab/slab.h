@@ -56,17 +56,17 @@ INLINE void block_mark(void *block, uintptr_t key) { block_words(block)[1] = (vo
 INLINE void block_mark_free(void *block) { block_mark(block, block_key(block)); }
 INLINE bool block_has_key(void *block) { return (uintptr_t)block_words(block)[1] == block_key(block); }
 
-/* Of a chain whose blocks are being looked at one after the other: it was met. */
+/* Marks a block as met, while the blocks of a chain are looked at one after the other. */
 INLINE void block_mark_met(void *block) { block_mark(block, block_key(block) + 1); }
 
-/* Of a block of a list at which the heap profile stops a malloc (heap/cut.h): for the fast path it has no key. */
+/* Marks a block of a list at which the heap profile stops a malloc (heap/cut.h): for the fast path it has no key. */
 INLINE void block_mark_drawn(void *block) { block_mark(block, block_key(block) + 2); }
 INLINE bool block_is_drawn(void *block) { return (uintptr_t)block_words(block)[1] == block_key(block) + 2; }
 
-/* Of a block in quarantine (heap/quarantine.h), which is on no chain. */
+/* Returns the key of a block in quarantine (heap/quarantine.h), which is on no chain. */
 INLINE uintptr_t block_waiting_key(const void *block) { return ~block_key(block); }
 
-/* What a block links to; CHAIN_END too when it was written over, so that nobody follows it. */
+/* Returns the next block of a chain, or CHAIN_END, also when the link was written over, so that nobody follows it. */
 INLINE void *block_next(void *block) {
   if (!TSLAB_HARDENED) return block_words(block)[0];
   void *next = link_decode(block, (uintptr_t)block_words(block)[0]);
@@ -76,7 +76,7 @@ INLINE void block_link(void *block, void *next) {
   block_words(block)[0] = TSLAB_HARDENED ? (void *)(uintptr_t)link_encode(block, next) : next;
 }
 
-/* Whether a block of a chain is as it was left, as far as that can be told. */
+/* Returns true if a block of a chain is as it was left, as far as that can be told. */
 INLINE bool block_is_intact(void *block) {
   if (!TSLAB_HARDENED) return block_has_key(block);
   return block_has_key(block) && link_decode(block, (uintptr_t)block_words(block)[0]) != NULL;
@@ -89,14 +89,14 @@ INLINE unsigned slab_unit_of(const struct run *slab, const void *p) { /* no divi
   return (unsigned)((size_t)((const char *)p - run_start(slab)) >> log2_floor(slab_unit_bytes(slab)));
 }
 
-/* Whether a block of the slab, which p lies in, starts at p. */
+/* Returns true if p starts a block of the slab that p lies in. */
 INLINE bool slab_starts_block(const struct run *slab, const void *p) {
   bool fits = (const char *)p + class_size(slab->class) <= run_start(slab) + run_bytes(slab);
   return fits && class_starts_block((uintptr_t)p, class_inverse(slab->class));
 }
 
-/* Whether p, anywhere in a slab, is no block in use: it starts none, holds its key, or lies in a unit that is not
- * linked, because nothing there was handed out yet, or everything is free and went to the kernel, keys and all. */
+/* Returns true if p, anywhere in a slab, is no block in use: it starts none, holds its key, or lies in a unit that is
+ * not linked, because nothing there was handed out yet, or everything is free and went to the kernel, keys and all. */
 HIDDEN bool slab_refuses(void *p);
 INLINE bool block_is_free(void *p) { return TSLAB_HARDENED ? slab_refuses(p) : block_has_key(p); }
 
@@ -107,7 +107,7 @@ HIDDEN size_t slab_bytes(unsigned class); /* of such a slab */
 /* Its granules lead to `to`; 0 for nowhere. */
 HIDDEN void slab_set_owner(struct run *slab, pagemap_entry to);
 
-/* What changing a slab's word met. */
+/* How a change of a slab's word went. */
 struct slab_how {
   unsigned retries; /* of the compare-and-swap */
   bool remote;      /* push: said by the caller, whose heap the slab is not; take: some of the blocks were */

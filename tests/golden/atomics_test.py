@@ -110,11 +110,11 @@ class Mistakes(unittest.TestCase):
 
     def test_telemetry_in_a_function_that_the_fast_path_runs(self) -> None:
         old = "INLINE void *inline_malloc(size_t size) {\n"
-        program = atomics.Program(replaced("src/front/malloc_inline.h", old, f"{old}  current_heap->served++;\n"))
+        program = atomics.Program(replaced("src/malloc/malloc_inline.h", old, f"{old}  current_heap->served++;\n"))
         self.assert_told(atomics.check_fast(program, TABLE, set()))
         self.assert_told(
             atomics.check_fast(program, TABLE, {("malloc_inline.h", "inline_malloc")}),
-            r"src/front/malloc_inline.h:\d+: `heap.served` is telemetry, and used in inline_malloc\(\)",
+            r"src/malloc/malloc_inline.h:\d+: `heap.served` is telemetry, and used in inline_malloc\(\)",
         )
 
     def test_locked_instructions_and_fences(self) -> None:

@@ -30,7 +30,7 @@ BUGS = [
         "atomic_exchange_explicit(&thread->looking, id, memory_order_seq_cst);",
         "atomic_store_explicit(&thread->looking, id, memory_order_release);"),
     Bug("no_fence_at_halt", "halting-fenced", "src/heap/bump.c", "  FENCE_ALL();\n", ""),
-    Bug("no_invalidation", "publication", "src/front/publish.c",
+    Bug("no_invalidation", "publication", "src/stats/publish.c",
         "  atomic_store_explicit(&head->number, 0, memory_order_relaxed);\n", ""),
     Bug("parent_left_alone", "parents", "src/epoch/close.c", "  e->descending = true;\n", ""),
     Bug("no_shut_at_destroy", "destroy", "src/epoch/close.c", "if (!alone) scope_shut(e);", "(void)alone;"),
@@ -49,8 +49,8 @@ BUGS = [
     Bug("adopted_meanwhile", "adoption", "src/heap/bins.c", "if (heap_of(slab) == heap) return heap;", "return heap;"),
     Bug("folded_meanwhile", "folding", "src/heap/heap.c",
         "if (LIKELY(guard == heap_guard(heap))) return guard;", "return guard;"),
-    Bug("folded_without_a_slab", "dying", "src/heap/heap.c", "return store->unlisted_slabs == 0 && ", "return "),
-    Bug("alive_meanwhile", "thread-death", "src/heap/refill.c",
+    Bug("folded_without_a_slab", "dying", "src/heap/registry.c", "return store->unlisted_slabs == 0 && ", "return "),
+    Bug("alive_meanwhile", "thread-death", "src/heap/flush.c",
         "if (!heap->live && !tcache_is_folded(heap, class))", "if (!tcache_is_folded(heap, class))"),
     Bug("purge_unclaimed", "trimming", "src/heap/bins.c",
         "  if (atomic_fetch_or_explicit(&slab->word, SLAB_PENDING, memory_order_relaxed) & SLAB_PENDING) return 0;\n",
@@ -65,7 +65,7 @@ BUGS = [
         "         atomic_load_explicit(&heap->entered, memory_order_acquire) != 0;",
         "  return atomic_load_explicit(&heap->entered, memory_order_acquire) != 0 ||\n"
         "         atomic_load_explicit(&thread->looking, memory_order_acquire) == id;"),
-    Bug("unseen_after_a_call", "by-id", "src/front/epochs.c",
+    Bug("unseen_after_a_call", "by-id", "src/malloc/epochs.c",
         "  scope_was_seen(named->epoch, id);\n", ""),
     Bug("owns_before_inside", "entering", "src/epoch/close.c",
         "!e->descending && scope_threads_inside(e) == 0 &&\n"

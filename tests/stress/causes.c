@@ -17,7 +17,7 @@
  * nobody has to wait, a call across which the test's own clocks say so has two causes, and is not judged. */
 #include "../unit/unit.h"
 
-#include "heap/sample.h"
+#include "heap/timing.h"
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>

@@ -6,9 +6,9 @@
  * different moments are compared, the one that must not be more is compared with the other one of the next reading. */
 #include "../check.h"
 
-#include "front/collect.h"
-#include "front/tables.h"
-#include "heap/sample.h"
+#include "slab/slab.h"
+#include "stats/collect.h"
+#include "stats/tables.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>

@@ -7,6 +7,7 @@
 #include "../check.h"
 
 #include "heap/fast.h"
+#include "heap/fork.h"
 #include "heap/tcache.h"
 #include <signal.h>
 #include <sys/ptrace.h>
@@ -56,7 +57,7 @@ static void copy(pid_t child, volatile void *at, size_t bytes) {
 }
 
 static void check_heap(struct heap *heap, bool bumps) {
-  heaps_retire_others();
+  heap_retire_others();
   const uint64_t handed_out = tcache_handed_out(heap);
   uint64_t allocations = 0, frees = 0;
   for (unsigned class = 0; class < CLASSES; class++) {

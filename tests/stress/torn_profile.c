@@ -2,7 +2,7 @@
  * that. The tables may be half written; the reading must come to an end. */
 #include "../check.h"
 
-#include "front/profile.h"
+#include "stats/profile.h"
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>

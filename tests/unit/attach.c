@@ -3,7 +3,8 @@
 #include "unit.h"
 
 #include "epoch/scope.h"
-#include "front/front.h"
+#include "heap/registry.h"
+#include "runtime/thread.h"
 
 enum { MANY = 20000 };
 static struct attachments table;
@@ -77,7 +78,7 @@ static void serves_again(void) {
 }
 
 int main(void) {
-  CHECK(front_heap() != NULL && current_thread != NULL);
+  CHECK(thread_own_heap() != NULL && current_thread != NULL);
   make(MANY);
   grows();
   replaces();

@@ -2,7 +2,10 @@
 #include "unit.h"
 
 #include "heap/bins.h"
-#include "heap/refill.h"
+#include "heap/check.h"
+#include "heap/flush.h"
+#include "heap/registry.h"
+#include "heap/totals.h"
 
 enum { CLASS = 8, OF = 455 }; /* 144 bytes: a slab has at least so many blocks */
 

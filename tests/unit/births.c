@@ -6,7 +6,7 @@
 #include "base/options.h"
 #include "epoch/close.h"
 #include "epoch/handle.h"
-#include "front/front.h"
+#include "epoch/scope.h"
 #include "heap/label.h"
 #include "heap/tcache.h"
 #include "slab/quarter.h"

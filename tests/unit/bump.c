@@ -6,6 +6,8 @@
 #include "base/options.h"
 #include "heap/bump.h"
 #include "heap/fast.h"
+#include "heap/fork.h"
+#include "heap/registry.h"
 
 enum { FULL = 4000 };
 
@@ -126,7 +128,7 @@ static void check_no_marks(const struct run *chunk) {
 static void half_freed(void) {
   current_heap = heap;
   CHECK(chunk_mark_freed(heap->bump.chunk, blocks[7]));
-  heaps_retire_others();
+  heap_retire_others();
   bump_empty(heap);
   check_no_marks(heap->bump.chunk);
 }

@@ -4,10 +4,12 @@
 #include "unit.h"
 
 #include "base/options.h"
-#include "epoch/close.h"
 #include "epoch/cache.h"
-#include "front/front.h"
+#include "epoch/close.h"
+#include "heap/bump.h"
 #include "heap/chunk_cache.h"
+#include "runtime/scavenger.h"
+#include "runtime/thread.h"
 #include <pthread.h>
 #include <semaphore.h>
 
@@ -143,7 +145,7 @@ static void long_ones_leave_room(void) {
   }
   for (int i = 0; i < LONG; i++) CHECK(epoch_close(stay[i], NULL) == 0);
   epoch_caches_age(true);
-  front_purge();
+  scavenger_purge();
   CHECK_COUNT(reserve_bytes(), ==, 0);
 }
 
@@ -481,7 +483,7 @@ static void too_much(void) {
 }
 
 int main(void) {
-  CHECK(front_heap() != NULL);
+  CHECK(thread_own_heap() != NULL);
   options.scavenger = 0; /* it would age them too */
   options.reserve_bytes = MiB;
   reused();

@@ -4,10 +4,12 @@
 #include "unit.h"
 
 #include "base/options.h"
-#include "epoch/close.h"
 #include "epoch/cache.h"
-#include "front/front.h"
+#include "epoch/close.h"
+#include "heap/bump.h"
 #include "heap/chunk_cache.h"
+#include "runtime/scavenger.h"
+#include "runtime/thread.h"
 
 enum { MOST = MiB / GRANULE };
 
@@ -213,7 +215,7 @@ static void destroyed(void) {
   CHECK_COUNT(report.live_blocks, ==, BLOCKS + 1);
   CHECK_COUNT(report.bytes_recycled + report.bytes_returned, >=, CHUNKS * GRANULE + 100 * KiB);
   CHECK_COUNT(current_thread->plain->store->chunks.whole.count, >=, CHUNKS); /* as without one, and the first, too */
-  front_purge();
+  scavenger_purge();
   CHECK_COUNT(reserve_bytes(), ==, 0);
 }
 
@@ -226,13 +228,13 @@ static void reset(void) {
     if (i > 1) check_kept(e);
   }
   CHECK(tslab_epoch_close(id, NULL) == 0);
-  front_purge();
+  scavenger_purge();
   CHECK_COUNT(reserve_bytes(), ==, 0);
 }
 
 int main(void) {
   options.scavenger = 0; /* it would age them too */
-  CHECK(front_heap() != NULL);
+  CHECK(thread_own_heap() != NULL);
   options.reserve_bytes = MiB;
   order();
   limits();

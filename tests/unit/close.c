@@ -3,7 +3,8 @@
 
 #include "epoch/close.h"
 #include "epoch/scope.h"
-#include "front/front.h"
+#include "heap/bump.h"
+#include "runtime/thread.h"
 
 static uint64_t open_one(uint32_t flags, uint64_t parent) {
   int error;
@@ -151,7 +152,7 @@ static void bounded(void) {
 }
 
 int main(void) {
-  CHECK(front_heap() != NULL);
+  CHECK(thread_own_heap() != NULL);
   blocks();
   threads();
   children();

@@ -4,11 +4,14 @@
 #include "unit.h"
 
 #include "base/options.h"
-#include "heap/bins.h"
 #include "epoch/epoch.h"
-#include "front/tables.h"
+#include "heap/bins.h"
 #include "heap/fast.h"
 #include "heap/profile.h"
+#include "heap/registry.h"
+#include "heap/sampled.h"
+#include "heap/timing.h"
+#include "stats/tables.h"
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -438,7 +441,7 @@ static void without_purge(void) {
 
 /* In a process of its own, for a profile does not end. */
 static void profiled(void) {
-  CHECK(profile_start(PROFILE_LEAST_BYTES));
+  CHECK(sampled_start(PROFILE_LEAST_BYTES));
   look();
   block_size = 1000;
   fill(0, BLOCKS / 2);

@@ -3,9 +3,11 @@
  * path looks at it; and calls that are timed come in between. */
 #include "unit.h"
 
+#include "heap/check.h"
 #include "heap/cut.h"
 #include "heap/fast.h"
-#include "heap/refill.h"
+#include "heap/profile.h"
+#include "heap/sampled.h"
 #include "heap/tcache.h"
 #include <pthread.h>
 
@@ -112,7 +114,7 @@ static void wholeness(void) {
 
 int main(void) {
   tslab_free(tslab_malloc(1));
-  CHECK(profile_start(INTERVAL));
+  CHECK(sampled_start(INTERVAL));
   balanced(16, 1200);
   balanced(100, 100);
   balanced(4000, 30000);

@@ -5,9 +5,11 @@
 
 #include "base/options.h"
 #include "epoch/scope.h"
-#include "front/front.h"
-#include "front/profile.h"
-#include "front/publish.h"
+#include "heap/misuse.h"
+#include "heap/registry.h"
+#include "process/process.h"
+#include "stats/profile.h"
+#include "stats/publish.h"
 #include <pthread.h>
 
 enum { BLOCKS = 300, PATIENCE_S = 60, COPY_NS = 600000000 };

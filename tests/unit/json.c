@@ -1,7 +1,7 @@
 /* json: what tslab_stats_json writes is JSON, with every table and field; it stops when it is told to. */
 #include "unit.h"
 
-#include "front/tables.h"
+#include "stats/tables.h"
 #include <ctype.h>
 
 /* ---- a reader of JSON, as strict as RFC 8259 --------------------------------------------------------------------- */

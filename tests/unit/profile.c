@@ -3,8 +3,9 @@
  * tables lose samples and count them, and memory stays bounded under any number of stacks. */
 #include "unit.h"
 
-#include "front/profile.h"
-#include "heap/cut.h"
+#include "heap/profile.h"
+#include "heap/sampled.h"
+#include "stats/profile.h"
 #include <math.h>
 #include <pthread.h>
 
@@ -52,7 +53,7 @@ static void byte_draws(size_t most) {
 static void *sample_from(uintptr_t address, size_t size) {
   uintptr_t frame[2] __attribute__((aligned(16))) = {0, address};
   current_heap->counters->caller = frame;
-  void *const block = profile_small(current_heap, class_of(size), size, INTERVAL);
+  void *const block = sampled_take(current_heap, class_of(size), size, INTERVAL);
   CHECK(block != NULL);
   __asm__ volatile("" : : "r"(frame) : "memory");
   return block;
@@ -210,7 +211,7 @@ static void too_many(void) {
 
 int main(void) {
   tslab_free(tslab_malloc(1));
-  CHECK(profile_start(INTERVAL));
+  CHECK(sampled_start(INTERVAL));
   weights();
   for (unsigned class = 0; class < CLASSES; class += 5) class_draws(class);
   for (size_t most = 16; most < 20 * INTERVAL; most = most * 3) byte_draws(most);

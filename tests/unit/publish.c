@@ -7,8 +7,8 @@
 #include "../segment.h"
 #include "../threads.h"
 #include "base/options.h"
-#include "front/publish.h"
-#include "front/tables.h"
+#include "stats/publish.h"
+#include "stats/tables.h"
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -4,7 +4,10 @@
 
 #include "base/options.h"
 #include "heap/fast.h"
+#include "heap/quarantine.h"
 #include "heap/refill.h"
+#include "heap/registry.h"
+#include "heap/remote.h"
 #include "heap/tcache.h"
 
 enum { CLASS = 6, MOST = 3 * QUARANTINE_MOST };

@@ -5,8 +5,9 @@
 
 #include "base/options.h"
 #include "epoch/close.h"
-#include "front/front.h"
-#include "heap/chunk_cache.h"
+#include "heap/bump.h"
+#include "runtime/scavenger.h"
+#include "runtime/thread.h"
 #include "slab/quarter.h"
 
 static struct run *first_of_new(void) {
@@ -92,7 +93,7 @@ static void open_many(uint64_t ids[MANY]) {
 static void end_all(const uint64_t ids[MANY]) {
   for (int i = 0; i < MANY; i++) CHECK(tslab_epoch_destroy(ids[i], NULL) == 0);
   CHECK_COUNT(reserve_bytes(), <=, MiB);
-  front_purge();
+  scavenger_purge();
   CHECK_COUNT(reserve_bytes(), ==, 0);
   CHECK(quarter_take() == NULL); /* all granules are whole again */
   quarters_check();
@@ -150,7 +151,7 @@ static void without_reserve(void) {
   CHECK_COUNT(pages_totals().returned - returned, >=, MANY * QUARTER);
   CHECK_COUNT(reserve_bytes(), ==, 0);
   options.reserve_bytes = MiB;
-  front_purge();
+  scavenger_purge();
   CHECK(quarter_take() == NULL);
 }
 
@@ -164,7 +165,7 @@ static void in_trap_mode(void) {
 int main(void) {
   options.scavenger = 0; /* it would age what the thread keeps */
   options.reserve_bytes = MiB;
-  CHECK(front_heap() != NULL);
+  CHECK(thread_own_heap() != NULL);
   in_trap_mode();
   if (!quarters_are_allowed()) return 0;
   lending();

@@ -1,63 +1,21 @@
-/* heap: two heaps, used in turn by this one thread as two threads would: every block belongs to one holder, totals are
- * exact after every call, remote frees wait for company, who goes on freeing gives up its magazines, and in the end
- * nothing is left. */
-#include "unit.h"
+/* refill: two heaps, used in turn by this one thread as two threads would: every block belongs to one holder, totals
+ * are exact after every call, a thread that goes on freeing empties its magazines, and in the end nothing is left. */
+#include "two_heaps.h"
 
 #include "base/options.h"
-#include "heap/fast.h"
-#include "heap/refill.h"
+#include "heap/check.h"
+#include "heap/flush.h"
+#include "heap/quarantine.h"
 #include "heap/tcache.h"
-#include "heap/misuse.h"
 
 enum { SLOTS = 6000, KINDS = 5 };
 
 static const unsigned class_of_kind[KINDS] = {0, 1, 6, 31, CLASSES - 1};
-static struct heap *heaps[2];
 static struct slot {
   unsigned char *block;
   unsigned class;
   unsigned char fill;
 } slots[SLOTS];
-static uint64_t allocations[CLASSES], frees[CLASSES], remote[CLASSES];
-
-static void be(unsigned thread) { current_heap = heaps[thread]; }
-
-static void *allocate(unsigned class) {
-  void *const block = fast_pop(current_heap, class, (uintptr_t)pages.base);
-  allocations[class]++;
-  return block ? block : heap_refill(current_heap, class);
-}
-
-static void release(void *block, unsigned class) {
-  unsigned own;
-  struct heap *here;
-  frees[class]++;
-  switch (fast_push(block, &own, &here)) {
-  case FREED: return;
-  case LIST_FULL: heap_overflow(current_heap, class, block); return;
-  case NOT_HERE:
-    remote[class]++;
-    if (!heap_keep_remote(current_heap, block)) heap_free_remote(current_heap, pages_run_of(block), block);
-    return;
-  case UNCLEAR:
-  case NOT_A_BLOCK: CHECK(!"a block");
-  }
-}
-
-static struct class_totals totals_of(unsigned class) {
-  struct class_totals totals = {0};
-  for (struct heap *p = atomic_load(&active_heaps); p; p = p->next_active) heap_totals(p, class, &totals);
-  heap_epoch_totals(class, &totals);
-  return totals;
-}
-
-static void check_totals(unsigned class) {
-  struct class_totals totals = totals_of(class);
-  CHECK_COUNT(totals.allocations, ==, allocations[class]);
-  CHECK_COUNT(totals.frees, ==, frees[class]);
-  CHECK_COUNT(totals.remote_frees, ==, remote[class]);
-  CHECK_COUNT(totals.born - totals.retired, ==, totals.slabs);
-}
 
 static void check_both(void) {
   for (int i = 0; i < 2; i++) {
@@ -109,89 +67,6 @@ static void nothing_is_left(void) {
     CHECK_COUNT(totals.cached, ==, 0);
     CHECK_COUNT(totals.slabs, ==, 0);
   }
-}
-
-static unsigned free_in(struct run *slab) { return slab_count(atomic_load(&slab->word)); }
-
-static void remote_frees_wait_for_company(void) {
-  enum { CLASS = 2 };
-  void *blocks[REMOTE_MOST];
-  be(0);
-  for (int i = 0; i < REMOTE_MOST; i++) blocks[i] = allocate(CLASS);
-  struct run *const slab = pages_run_of(blocks[0]);
-  const unsigned before = free_in(slab);
-  be(1);
-  for (int i = 0; i < REMOTE_MOST - 1; i++) release(blocks[i], CLASS);
-  CHECK_COUNT(free_in(slab), ==, before);
-  release(blocks[REMOTE_MOST - 1], CLASS);
-  if (TSLAB_HARDENED) quarantine_empty(heaps[1]);
-  CHECK_COUNT(free_in(slab), ==, before + REMOTE_MOST);
-
-  be(0);
-  void *const last = allocate(CLASS);
-  const unsigned now = free_in(pages_run_of(last));
-  current_heap = &empty_heap; /* a thread that never allocated, or is at its end */
-  heap_free_remote(&empty_heap, pages_run_of(last), last);
-  CHECK_COUNT(free_in(pages_run_of(last)), ==, now + 1);
-  CHECK_COUNT(unowned_frees_of(CLASS), ==, 1);
-}
-
-/* A second free in one batch is told when the batch goes, and what was counted at the call is taken back. */
-static void free_twice_in_a_batch(void) {
-  enum { CLASS = 3 };
-  be(0);
-  void *const block = allocate(CLASS), *const other = allocate(CLASS);
-  be(1);
-  release(block, CLASS);
-  release(other, CLASS);
-  release(block, CLASS);
-  options.on_misuse = MISUSE_REPORT;
-  CHECK(heap_find_double(heaps[1]) == block);
-  heap_flush_remote(heaps[1]);
-  options.on_misuse = MISUSE_ABORT;
-  CHECK_COUNT(misuse_count(), ==, 1);
-  frees[CLASS]--, remote[CLASS]--;
-  check_totals(CLASS);
-  CHECK_COUNT(heaps[1]->store->remote.count, ==, 0);
-}
-
-/* Hardened, what a free block's words hold is looked at when it leaves quarantine, and here. */
-static void release_to_list(void *block, unsigned class) {
-  release(block, class);
-  if (TSLAB_HARDENED) quarantine_empty(current_heap);
-}
-
-/* The fast path does not see these; the slow paths that do are told which block it is. */
-static void spoilt_lists(void) {
-  enum { CLASS = 9 };
-  be(0);
-  void **const block = allocate(CLASS);
-  CHECK(heap_find_double(heaps[0]) == NULL);
-  release_to_list(block, CLASS);
-  block[1] = NULL; /* written to since */
-  CHECK(heap_find_double(heaps[0]) == block);
-  block[1] = NULL; /* marked free by the search */
-  CHECK(fast_pop(heaps[0], CLASS, (uintptr_t)pages.base) == NULL);
-  CHECK(heap_take_bad_list(heaps[0], CLASS) == block);
-  CHECK(block[1] == NULL && heaps[0]->list[CLASS] == CHAIN_END);
-  heap_check(heaps[0]);
-  if (TSLAB_HARDENED) return; /* a second free is not taken */
-  void *const twice = allocate(CLASS);
-  release(twice, CLASS);
-  release(twice, CLASS);
-  CHECK(heap_find_double(heaps[0]) == twice);
-}
-
-static void the_dead_give_their_lists(void) {
-  enum { CLASS = 20 };
-  be(1);
-  void *const block = allocate(CLASS);
-  release(block, CLASS);
-  CHECK_COUNT(heap_flush_dead(heaps[1]), ==, 0);
-  heap_release(heaps[1]);
-  CHECK_COUNT(heap_flush_dead(heaps[1]), >, 0);
-  CHECK(heaps[1]->list[CLASS] == CHAIN_END);
-  heap_check(heaps[1]);
 }
 
 /* Freed at random, each block of the magazines would keep a slab: in the end the list alone may keep some, and a cached
@@ -302,18 +177,12 @@ static void many_share_what_they_use_little(void) {
 }
 
 int main(void) {
-  start_floors();
-  heaps[0] = heap_acquire();
-  heaps[1] = heap_acquire();
+  start_two_heaps();
   bursts_become_lists();
   against_a_shadow();
   nothing_is_left();
-  remote_frees_wait_for_company();
-  if (!TSLAB_HARDENED) free_twice_in_a_batch(); /* there the call looks, which is not this test's */
   long_drains_empty_the_magazines();
-  the_dead_give_their_lists();
   many_share_what_they_use_little();
-  spoilt_lists();
   pages_check();
   return 0;
 }

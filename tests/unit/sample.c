@@ -1,105 +1,17 @@
-/* sample: times fall into the right buckets; what is drawn has the mean that was asked for; every class, chunk and
- * large block is sampled in its share of the calls, fast or slow, and with sampling off nothing is; none waits to be
- * counted when its thread asks or ends; the ring keeps the newest.
- *
- * The module is compiled in here once more, because what it does for itself is under test too. */
-#include "unit.h"
+/* sample: every class, chunk and large block is sampled in its share of the calls, fast or slow, and with sampling
+ * off nothing is; no sample waits to be counted when its thread asks or ends. */
+#include "sampling.h"
 
-#include "heap/sample.c"
-
-#include "base/options.h"
+#include "heap/label.h"
 #include "heap/tcache.h"
 #include <math.h>
 #include <pthread.h>
 
 /* EVERY: each sample needs a call that finds its list detached, so one in a few dozen is the most that
  * balanced traffic can be asked for. */
-enum { SEED = 20251, DRAWS = 2000000, EVERY = 128, SLOTS = 64, SIGMAS = 5 };
-
-/* ---- buckets ----------------------------------------------------------------------------------------------------- */
-
-/* The first whose bound is not below; found the slow way. */
-static unsigned bucket_by_bounds(uint64_t ns) {
-  unsigned bucket = 0;
-  while (ns > tslab_bucket_ns(bucket)) bucket++;
-  return bucket;
-}
-
-static void buckets(void) {
-  CHECK_COUNT(tslab_bucket_ns(0), ==, 8);
-  CHECK_COUNT(tslab_bucket_ns(TSLAB_BUCKETS - 1), ==, UINT64_MAX);
-  CHECK_COUNT(tslab_bucket_ns(UINT_MAX), ==, UINT64_MAX);
-  for (unsigned i = 1; i < TSLAB_BUCKETS; i++) CHECK_COUNT(tslab_bucket_ns(i), >, tslab_bucket_ns(i - 1));
-  for (uint64_t ns = 0; ns < 100000; ns++) CHECK_COUNT(bucket_of(ns), ==, bucket_by_bounds(ns));
-  for (unsigned power = 0; power < 64; power++)
-    for (int beside = -2; beside <= 2; beside++) {
-      const uint64_t ns = ((uint64_t)1 << power) + (uint64_t)beside;
-      CHECK_COUNT(bucket_of(ns), ==, bucket_by_bounds(ns));
-    }
-  for (unsigned i = 0; i + 1 < TSLAB_BUCKETS; i++)
-    for (int beside = -2; beside <= 2; beside++) {
-      const uint64_t ns = tslab_bucket_ns(i) + (uint64_t)beside;
-      CHECK_COUNT(bucket_of(ns), ==, bucket_by_bounds(ns));
-    }
-  CHECK_COUNT(bucket_of(UINT64_MAX), ==, BUCKETS - 1);
-}
-
-/* ---- draws ------------------------------------------------------------------------------------------------------- */
-
-struct drawn {
-  double mean, variance; /* the latter in squares of the mean */
-};
-
-static struct drawn measure(size_t mean) {
-  uint64_t state = SEED;
-  double sum = 0, squares = 0;
-  for (int i = 0; i < DRAWS; i++) {
-    const double drawn = geometric(&state, mean);
-    CHECK(drawn >= 1);
-    sum += drawn;
-    squares += drawn * drawn;
-  }
-  const double average = sum / DRAWS;
-  return (struct drawn){average, squares / DRAWS / average / average - 1};
-}
-
-/* The mean of so many is known to within their standard error; 1 % is more than five of these. */
-static void draws(void) {
-  for (size_t mean = 64; mean <= 1 << 20; mean *= 4) {
-    const struct drawn drawn = measure(mean);
-    CHECK(SIGMAS * sqrt(drawn.variance / DRAWS) < 0.01);
-    CHECK(fabs(drawn.mean / (double)mean - 1) < 0.01);
-    CHECK(drawn.variance > 0.8 && drawn.variance < 1.1); /* a geometric distribution's is 1 */
-  }
-}
-
-static struct heap *own_heap(void) { return current_heap; }
+enum { EVERY = 128, SLOTS = 64 };
 
 /* ---- shares ------------------------------------------------------------------------------------------------------ */
-
-/* In a process of its own: the heap as after the first call. */
-static void begin(size_t sample, size_t sample_cpu) {
-  options.sample = sample;
-  options.sample_cpu = sample_cpu;
-  options.scavenger = 0;
-  tslab_free(tslab_malloc(1 << 20));
-  struct counters *const counters = counters_here();
-  counters->random = SEED;
-  counters->slow_countdown = sample ? (uint32_t)sample_draw(own_heap()) : UINT32_MAX;
-  counters->bump_countdown = sample_draw(own_heap());
-}
-
-/* With those of this thread that wait to be counted. */
-static uint64_t samples_of_paths(void) {
-  uint64_t samples = 0;
-  sample_flush(own_heap());
-  tslab_path_stats row;
-  for (enum path path = 0; path < PATHS; path++) {
-    CHECK(tslab_stats_path(path, &row, sizeof row) == 0);
-    samples += row.samples;
-  }
-  return samples;
-}
 
 static const size_t sizes[] = {16, 24, 64, 200, 1000, 2500, 5000, 30000};
 static const unsigned weights[] = {32, 16, 8, 8, 4, 4, 2, 2}; /* of each size's calls */
@@ -122,7 +34,7 @@ static int64_t due_of(unsigned class) {
 }
 
 static uint64_t samples_of(size_t size) {
-  sample_flush(own_heap());
+  timing_flush(own_heap());
   tslab_class_stats row;
   CHECK(tslab_stats_class(class_of(size), &row, sizeof row) == 0);
   return row.samples;
@@ -255,8 +167,8 @@ static void chunks_and_large(void) {
 
   for (int i = 0; i < LARGE; i++) tslab_free(tslab_malloc(100000));
   expected = LARGE / drawn_here.mean;
-  CHECK(fabs((double)sample_times(PATH_LARGE).samples - expected) < SIGMAS * sqrt(expected * drawn_here.variance));
-  CHECK_COUNT(sample_times(PATH_LARGE_FREE).samples, ==, 0);
+  CHECK(fabs((double)timing_times(PATH_LARGE).samples - expected) < SIGMAS * sqrt(expected * drawn_here.variance));
+  CHECK_COUNT(timing_times(PATH_LARGE_FREE).samples, ==, 0);
 }
 
 static void wait_for_sample(void) {
@@ -317,8 +229,8 @@ static void *free_only(void *block) {
   tslab_free(block);
   CHECK(own_heap() == &empty_heap);
   for (int i = 1; i < FREED_BY_EACH; i++) { /* as that did, without the locks that keep such threads apart */
-    sample_begin_path(&timing);
-    sample_end_path(&timing, PATH_LARGE_FREE);
+    timing_begin_path(&timing);
+    timing_end_path(&timing, PATH_LARGE_FREE);
   }
   return NULL;
 }
@@ -342,8 +254,6 @@ static void none_of_nobodys_is_lost(void) {
   CHECK_COUNT(large_frees() - before, ==, FREEING * FREED_BY_EACH);
 }
 
-/* ---- what a sample says ------------------------------------------------------------------------------------------ */
-
 static void off(void) {
   begin(0, 1);
   const uint64_t before = samples_of_paths();
@@ -363,64 +273,9 @@ static void off(void) {
   CHECK(stats.slow_allocations > 0); /* slow paths count all the same */
 }
 
-static uint64_t check_ring(uint64_t seen) {
-  static struct sample copy[SAMPLES_KEPT + 1];
-  const size_t count = samples_copy(copy, SAMPLES_KEPT + 1);
-  const uint64_t taken = ring.taken;
-  CHECK_COUNT(count, ==, taken < SAMPLES_KEPT ? taken : SAMPLES_KEPT);
-  for (size_t i = 0; i < count; i++) {
-    const struct sample *const s = &copy[i];
-    CHECK_COUNT(s->number, ==, taken - count + 1 + i); /* the newest ones, oldest first, none twice */
-    CHECK(s->path < PATHS_OF_MALLOC && s->usable >= s->requested && s->thread_id == os_thread_id());
-    CHECK(s->label == SAMPLE_NO_LABEL || s->label < labels_made());
-    if (s->cpu_ns != SAMPLE_NO_CPU) CHECK_COUNT(s->cpu_ns, <=, s->wall_ns);
-    CHECK_COUNT(s->lock_wait_ns, <=, s->wall_ns);
-    if (s->number > seen && i > 0 && s->path == PATH_FAST && s[-1].path == PATH_FAST)
-      CHECK_COUNT(s->at_ns, >=, s[-1].at_ns);
-  }
-  CHECK_COUNT(samples_copy(copy, 3), ==, count < 3 ? count : 3);
-  if (count >= 3) CHECK_COUNT(copy[2].number, ==, taken);
-  CHECK_COUNT(samples_copy(copy, 0), ==, 0);
-  return taken;
-}
-
-/* With the thread's time taken of every sample that may have it. */
-static void kept(void) {
-  static void *blocks[3000];
-  begin(16, 1);
-  uint64_t seen = 0;
-  CHECK_COUNT(samples_of_paths(), ==, ring.taken);
-  for (int round = 0; round < 20; round++) {
-    for (int i = 0; i < 3000; i++) CHECK((blocks[i] = tslab_malloc((unsigned)(i * 7) % 40000)) != NULL);
-    for (int i = 0; i < 3000; i++) tslab_free(blocks[i]);
-    CHECK_COUNT(samples_of_paths(), ==, ring.taken);
-    seen = check_ring(seen);
-  }
-  CHECK_COUNT(seen, >, SAMPLES_KEPT);
-  uint64_t with_cpu = 0;
-  for (enum path path = 0; path < PATHS; path++) {
-    tslab_path_stats p;
-    CHECK(tslab_stats_path(path, &p, sizeof p) == 0);
-    CHECK_COUNT(p.cpu_ns_sum, <=, p.cpu_wall_ns_sum);
-    CHECK_COUNT(p.cpu_ns_sum + p.wait_ns_sum, ==, p.cpu_wall_ns_sum);
-    CHECK_COUNT(p.cpu_wall_ns_sum, <=, p.sampled_wall_ns_sum);
-    CHECK_COUNT(p.cpu_samples, <=, p.samples);
-    CHECK_COUNT(p.sampled_wall_ns_sum, <=, p.wall_ns_sum);
-    CHECK_COUNT(p.wall_ns_max, <=, p.wall_ns_sum);
-    with_cpu += p.cpu_samples;
-  }
-  tslab_thread_stats thread;
-  CHECK(tslab_stats_thread(&thread, sizeof thread) == 0);
-  CHECK_COUNT(thread.alloc_samples, ==, seen);
-  CHECK_COUNT(thread.alloc_cpu_samples, ==, with_cpu);
-  CHECK_COUNT(thread.alloc_cpu_ns_sum, <=, thread.alloc_wall_ns_sum);
-}
-
 int main(void) {
   os_start();
   ticks_start();
-  buckets();
-  draws();
   drawn_here = measure(EVERY);
   CHECK(in_child(balanced) == 0);
   CHECK(in_child(one_sided) == 0);
@@ -431,6 +286,5 @@ int main(void) {
   CHECK(in_child(what_waits_to_be_timed_stays_short) == 0);
   CHECK(in_child(none_of_nobodys_is_lost) == 0);
   CHECK(in_child(off) == 0);
-  CHECK(in_child(kept) == 0);
   return 0;
 }

@@ -4,7 +4,8 @@
 
 #include "../threads.h"
 #include "base/options.h"
-#include "front/front.h"
+#include "heap/check.h"
+#include "runtime/scavenger.h"
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>

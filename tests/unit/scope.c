@@ -4,7 +4,9 @@
 #include "base/options.h"
 #include "epoch/close.h"
 #include "epoch/scope.h"
-#include "front/front.h"
+#include "heap/refill.h"
+#include "heap/span.h"
+#include "runtime/thread.h"
 #include <pthread.h>
 
 static uint64_t open_one(void) {
@@ -95,7 +97,7 @@ static struct heap *theirs;
 
 static void *holds(void *unused) {
   int error;
-  struct heap *const heap = front_heap();
+  struct heap *const heap = thread_own_heap();
   CHECK(heap != NULL);
   theirs = scope_hold(current_thread, shared, &error);
   CHECK(theirs != NULL && theirs->entered == 1 && theirs->thread == current_thread && current_heap == heap);
@@ -136,7 +138,7 @@ static void shut(void) {
 
 int main(void) {
   options.scavenger = 0; /* it takes locks, too */
-  CHECK(front_heap() != NULL && current_thread != NULL);
+  CHECK(thread_own_heap() != NULL && current_thread != NULL);
   nesting();
   options.sample = 0; /* a call that is timed may take a lock */
   attachment(9);

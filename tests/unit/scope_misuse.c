@@ -2,7 +2,7 @@
 #include "../epochs.h"
 
 #include "base/options.h"
-#include "front/scope_misuse.h"
+#include "stats/scope_misuse.h"
 #include <fcntl.h>
 
 static const char places[1024]; /* stand in for call sites */

@@ -5,8 +5,7 @@
 #include "epoch/close.h"
 #include "epoch/scope.h"
 #include "epoch/status.h"
-#include "front/front.h"
-
+#include "runtime/thread.h"
 #include <pthread.h>
 
 enum { MOST = 3000 };
@@ -105,7 +104,7 @@ static void check_survivor(void *start, size_t size, void *visited) {
 int main(void) {
   uint64_t seed = 1;
   unsigned visited = 0;
-  CHECK(front_heap() != NULL);
+  CHECK(thread_own_heap() != NULL);
   check_listed();
   check_head();
   CHECK(scope_enter(current_thread, id) == 0);

@@ -2,8 +2,10 @@
 #include "unit.h"
 
 #include "heap/fast.h"
-#include "heap/refill.h"
+#include "heap/registry.h"
 #include "heap/store.h"
+#include "heap/tcache.h"
+#include "heap/totals.h"
 
 enum { CLASS = 5, HEAPS = 3 * STORES_KEPT };
 

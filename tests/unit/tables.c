@@ -2,9 +2,9 @@
  * without one; the row calls say what is wrong with their arguments. */
 #include "unit.h"
 
-#include "front/profile.h"
-#include "front/tables.h"
-#include "heap/sample.h"
+#include "heap/timing.h"
+#include "stats/profile.h"
+#include "stats/tables.h"
 #include <ctype.h>
 
 /* ---- the tables -------------------------------------------------------------------------------------------------- */

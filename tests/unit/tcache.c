@@ -2,6 +2,7 @@
  * grant. */
 #include "unit.h"
 
+#include "heap/quarantine.h"
 #include "heap/tcache.h"
 #include <pthread.h>
 #include <sys/resource.h>

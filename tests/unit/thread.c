@@ -4,7 +4,9 @@
 #include "unit.h"
 
 #include "base/options.h"
-#include "front/front.h"
+#include "heap/remote.h"
+#include "process/process.h"
+#include "runtime/thread.h"
 #include <pthread.h>
 
 static struct heap *seen[2];
@@ -22,7 +24,7 @@ static void *be_born(void *place) {
   CHECK(current_heap == &empty_heap);
   void *const own = tslab_malloc(100);
   *(struct heap **)place = current_heap;
-  CHECK(own != NULL && current_heap != &empty_heap && current_heap->live && front_heap() == current_heap);
+  CHECK(own != NULL && current_heap != &empty_heap && current_heap->live && thread_own_heap() == current_heap);
   tslab_free(own);
   return NULL;
 }
@@ -94,7 +96,7 @@ static pthread_barrier_t nothing_left;
 static void *be_born_late(void *unused) {
   pthread_barrier_wait(&nothing_left);
   CHECK(current_heap == &empty_heap);
-  CHECK(front_heap() != NULL); /* what a malloc does first, and then it might find the memory itself */
+  CHECK(thread_own_heap() != NULL); /* what a malloc does first, and then it might find the memory itself */
   pthread_barrier_wait(&nothing_left); /* so that none has another's heap */
   return unused;
 }
@@ -230,7 +232,7 @@ static void free_on_without_memory(void) {
 }
 
 int main(void) {
-  CHECK(front_has_started() && front_is_ready() && current_heap->live);
+  CHECK(process_has_started() && process_is_ready() && current_heap->live);
   CHECK_COUNT(live_heaps, ==, 1);
   block = tslab_malloc(100);
   run_thread(only_free, NULL);
@@ -252,7 +254,7 @@ int main(void) {
   run_thread(be_born, &seen[1]);
   CHECK(seen[1] == seen[0]);
   run_thread(live_beside_another, &seen[0]);
-  CHECK(front_heap() == current_heap);
+  CHECK(thread_own_heap() == current_heap);
 
   if (!SANITIZED) threads_that_come_again(); /* whose runtime ends in the last round, too */
   if (!SANITIZED && !emulated()) {

@@ -4,7 +4,7 @@
 
 #include "epoch/close.h"
 #include "epoch/tree.h"
-#include "front/front.h"
+#include "runtime/thread.h"
 
 enum { CHILDREN = 200, GRANDCHILDREN = 3, BELOW = CHILDREN * (1 + GRANDCHILDREN) };
 
@@ -72,7 +72,7 @@ static void leaving(void) {
 }
 
 int main(void) {
-  CHECK(front_heap() != NULL);
+  CHECK(thread_own_heap() != NULL);
   looking();
   leaving();
   CHECK_COUNT(lock_steps_most, >=, TREE_FOUND);

@@ -1,4 +1,4 @@
-"""Segments made in Python: what src/front/publish.c would write for given rows; damaged ones; the judge of a reader."""
+"""Segments made in Python: what src/stats/publish.c would write for given rows; damaged ones; the judge of a reader."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_either_snapshot_may_be_the_latest() -> None:
 
 
 def test_the_layout_of_the_c_header() -> None:
-    """src/front/segment.h, as the compiler lays it out."""
+    """src/stats/segment.h, as the compiler lays it out."""
     assert (HEADER.size, TABLE.size, FIELD.size, LATEST_AT) == (272, 32, 24, 136)
 
 

@@ -1,4 +1,4 @@
-"""The figures of a process as they lie in shared memory: src/front/segment.h, read from outside.
+"""The figures of a process as they lie in shared memory: src/stats/segment.h, read from outside.
 
 The bytes were written by somebody else, perhaps by somebody who means harm, so nothing is believed before it is
 checked: every size and offset against the bytes that are there, every string for its end, every count for what it would

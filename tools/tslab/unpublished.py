@@ -26,7 +26,7 @@ YOUNG_S = 3.0
 SMALL_HEAP_BYTES = 2 << 20
 # The size of a segment, in bytes: a limit below it keeps the library from making one.
 SEGMENT_BYTES = 712 << 10
-NAME_IN_LIBRARY = b"/dev/shm/tslab."  # SEGMENT_NAME of src/front/segment.h; a build without telemetry lacks it
+NAME_IN_LIBRARY = b"/dev/shm/tslab."  # SEGMENT_NAME of src/stats/segment.h; a build without telemetry lacks it
 AT_SECURE = 23
 
 

@@ -1,0 +1,100 @@
+/* flush: see flush.h.                                                                               floor: heap */
+#include "heap/flush.h"
+
+#include "base/options.h"
+#include "heap/bins.h"
+#include "heap/check.h"
+#include "heap/cut.h"
+#include "heap/large_cache.h"
+#include "heap/magazine.h"
+#include "heap/profile.h"
+#include "heap/quarantine.h"
+#include "heap/registry.h"
+#include "heap/remote.h"
+#include "heap/tcache.h"
+#include "heap/timing.h"
+#include <limits.h>
+
+/* At most so many blocks, and about so many bytes; whole magazines. */
+static size_t flush_class(struct heap *heap, unsigned class, unsigned blocks, size_t bytes) {
+  size_t moved = 0;
+  while (blocks > 0 && moved < bytes) {
+    lock_take(&heap->lock);
+    struct chain chain = magazine_take_oldest(heap, class, blocks);
+    lock_release(&heap->lock);
+    if (chain.count == 0) break;
+    blocks -= chain.count;
+    moved += chain.count * class_size(class);
+    bins_return(&heap->lock, chain);
+  }
+  return moved;
+}
+
+size_t heap_flush_magazines(struct heap *heap, size_t most) {
+  size_t moved = 0;
+  if (!heap_has_store(heap)) return 0;
+  for (unsigned class = 0; class < CLASSES && moved < most; class++)
+    moved += flush_class(heap, class, UINT_MAX, most - moved);
+  return moved;
+}
+
+size_t heap_flush_stale(struct heap *heap) {
+  size_t moved = 0;
+  if (!heap_has_store(heap)) return 0;
+  for (unsigned class = 0; class < CLASSES; class++) {
+    lock_take(&heap->lock);
+    unsigned stale = magazines_stale(heap, class);
+    lock_release(&heap->lock);
+    moved += flush_class(heap, class, stale, SIZE_MAX);
+  }
+  return moved;
+}
+
+static struct chain take_tcache(struct heap *heap, unsigned class) {
+  tcache_fold(heap, class);
+  struct chain chain = tcache_chain(heap, class);
+  tcache_set(heap, class, EMPTY_CHAIN);
+  if (profile_is_on()) cut_list(heap, class);
+  return chain;
+}
+
+void heap_flush_lists(struct heap *heap) {
+  if (!heap_has_store(heap)) return;
+  if (TSLAB_CHECK_LEVEL >= 2) heap_check(heap);
+  if (TSLAB_HARDENED) quarantine_empty(heap);
+  heap_flush_remote(heap);
+  for (unsigned class = 0; class < CLASSES; class++) bins_return(&heap->lock, take_tcache(heap, class));
+  heap_flush_magazines(heap, SIZE_MAX);
+  large_cache_flush(heap, true);
+}
+
+void heap_leave(struct heap *heap) {
+  if (TSLAB_HARDENED) quarantine_empty(heap);
+  heap_flush_remote(heap);
+  timing_flush(heap);
+  if (!options.scavenger) heap_flush_lists(heap);
+}
+
+size_t heap_flush_dead(struct heap *heap) {
+  size_t moved = 0;
+  if (!heap_has_store(heap)) return 0;
+  for (unsigned class = 0; class < CLASSES; class++) {
+    struct chain chain = EMPTY_CHAIN;
+    lock_take(&heap->lock); /* who takes the heap out of the pool takes the lock first */
+    if (!heap->live && !tcache_is_folded(heap, class)) chain = take_tcache(heap, class);
+    lock_release(&heap->lock);
+    moved += chain.count * class_size(class);
+    bins_return(&heap->lock, chain);
+  }
+  return moved;
+}
+
+size_t heaps_fold_dead(struct heap *heap) {
+  heap_begin_common();
+  size_t moved = heap_flush_dead(heap) + heap_flush_magazines(heap, SIZE_MAX) + large_cache_flush(heap, true);
+  bins_leave(heap);
+  heap_fold(heap);
+  return moved;
+}
+
+size_t heap_trim(struct heap *heap, bool now) { return heap_has_store(heap) ? bins_trim(heap, now) : 0; }

@@ -1,0 +1,212 @@
+/* fork: see fork.h.                                                                                 floor: heap */
+#include "heap/fork.h"
+
+#include "heap/bins.h"
+#include "heap/large_cache.h"
+#include "heap/profile.h"
+#include "heap/quarantine.h"
+#include "heap/registry.h"
+#include "heap/remote.h"
+#include "heap/span.h"
+#include "heap/store.h"
+#include "heap/tcache.h"
+#include "heap/totals.h"
+#include <string.h>
+
+static bool is_other(const struct heap *heap) {
+  return heap != current_heap && (!current_thread || heap->thread != current_thread);
+}
+
+/* Puts back, in a fork child, the numbers of before a change, for a heap whose thread is not there. A block of its
+ * chunk that another thread was freeing may be marked and not counted, so counts say nothing of marks. */
+static void undo_change(struct heap *heap) {
+  const struct undo *undo = &heap->undo;
+  struct run *chunk = heap_chunk(heap);
+  if (chunk) chunk->class = CHUNK_HAS_GAPS;
+  if (heap->sampling.sequence % 2 == 0) return;
+  if (undo->class == UNDO_CHUNKS) {
+    heap->bump.allocations = undo->was[0];
+    heap->bump.sealed = undo->was[1];
+    heap->bump.count = (uint32_t)undo->was[2];
+  } else if (undo->class < CLASSES) {
+    heap->bins[undo->class].allocations = undo->was[0];
+    heap->bins[undo->class].frees = undo->was[1];
+    heap->served = undo->was[2];
+    heap->freed = undo->was[3];
+    heap->count[undo->class] = undo->count;
+  }
+  heap->sampling.sequence++;
+}
+
+static void forget_lists(struct heap *heap) {
+  for (unsigned class = 0; class < CLASSES; class++) {
+    heap->list[class] = CHAIN_END;
+    heap->count[class] = (struct count){0, 0};
+    if (profile_is_on()) heap->store->draws[class] = (struct draw){.interval = 0};
+  }
+}
+
+static void count_what_passed(struct heap *heap) {
+  for (unsigned class = 0; class < CLASSES; class++) {
+    struct bin *bin = &heap->bins[class];
+    struct tcache_totals totals = tcache_totals(heap, class);
+    heap->served += totals.allocations - bin->allocations;
+    heap->freed += totals.frees - bin->frees;
+    bin->allocations = totals.allocations;
+    bin->frees = totals.frees;
+  }
+}
+
+/* The thread is gone in the middle of anything, so its lists may be half written and are given up; that is rare, so no
+ * attempt is made to tell. What it did counts. */
+static void give_up_lists(struct heap *heap) {
+  heap->sampling = (struct sampling){.detached = NULL};
+  heaps_given_up++;
+  if (!heap_has_store(heap)) return;
+  count_what_passed(heap);
+  forget_lists(heap);
+  heap->store->remote.count = 0;
+  heap->store->remote.room = heap->of_epochs ? 0 : REMOTE_BYTES;
+  if (heap->of_epochs) heap->lost = UINT64_MAX; /* it never looks drained: what its lists held never comes back */
+  if (TSLAB_HARDENED) memset(heap->quarantine, 0, sizeof(struct quarantine));
+}
+
+static void retire(struct heap *heap) {
+  heap->live = false;
+  heap->thread = NULL;
+  give_up_lists(heap);
+}
+
+/* The scavenger of the parent may have had some in its hands. */
+static void notice_again(struct notice *notice) {
+  if (!atomic_load_explicit(&notice->is_given, memory_order_relaxed)) return; /* what is not written is not copied */
+  atomic_store_explicit(&notice->is_given, false, memory_order_relaxed);
+  heap_notice_first(notice);
+}
+
+static void notice_all_again(void) {
+  atomic_store(&notices, NULL);
+  for (struct heap *p = atomic_load_explicit(&active_heaps, memory_order_acquire); p; p = p->next_active)
+    notice_again(p->store->notice);
+  for (struct stored *stored = stored_first(); stored; stored = stored->next) notice_again(&stored->notice);
+}
+
+static void retire_if_other(struct heap *heap) {
+  undo_change(heap);
+  if (heap->live && is_other(heap)) retire(heap);
+}
+
+/* Folded heaps stay as they are: the locks that guard them were free. */
+static void retire_others(void) {
+  registry_after_fork();
+  lock_reset(&walk_lock);
+  notice_all_again();
+  for (struct heap *p = heaps_first_of_epochs(); p; p = heaps_next_of_epochs(p)) {
+    retire_if_other(p);
+    if (p->store && p->store->unlisted_slabs) p->store->unlisted_slabs = 0; /* PENDING: bins_after_fork lists them */
+  }
+  for (struct heap *p = atomic_load_explicit(&active_heaps, memory_order_acquire); p; p = p->next_active) {
+    if (heap_is_nobodys(p)) continue;
+    retire_if_other(p);
+    if (p->store->unlisted_slabs) p->store->unlisted_slabs = 0; /* as above */
+    if (!p->live && !p->pooled) heap_put_in_pool(p); /* also one whose thread was just ending */
+  }
+  atomic_store(&live_heaps, current_heap != &empty_heap);
+}
+
+/* Everything that leads to slabs of it. */
+static void empty_bins(struct heap *heap) {
+  if (!heap_has_store(heap)) return;
+  for (unsigned class = 0; class < CLASSES; class++) {
+    struct bin *bin = &heap->bins[class];
+    __atomic_store_n(&bin->first, 0, __ATOMIC_RELAXED); /* for the look of bins.c without the lock */
+    bin->last = bin->listed = 0;
+    bin->newest = bin->oldest = 0;
+    bin->magazine_blocks = bin->magazine_least = 0;
+  }
+  __atomic_store_n(&heap->magazine_bytes, 0, __ATOMIC_RELAXED);
+  heap->free_magazine = 0;
+  heap->unused_magazine = 1;
+  heap->store->unlisted_slabs = 0;
+  large_cache_forget(heap);
+  uint32_t attached = atomic_load_explicit(&heap->store->chunks.attached, memory_order_relaxed);
+  heap->store->chunks = (struct chunk_cache){.attached = attached};
+}
+
+static void freeze(struct heap *heap, bool knows_its_thread) {
+  undo_change(heap);
+  if (knows_its_thread && heap->live && is_other(heap)) retire(heap);
+  if (!heap->folded) empty_bins(heap);
+}
+
+static void freeze_nobodys(struct heap *heap) {
+  if (!heap_has_store(heap)) return;
+  empty_bins(heap);
+  undo_change(heap);
+  count_what_passed(heap);
+  forget_lists(heap);
+  heap->counters = &shared_counters;
+  atomic_store_explicit(&heap->store->notice->is_given, false, memory_order_relaxed);
+}
+
+static void freeze_all(bool knows_its_thread) {
+  registry_freeze();
+  spans_freeze();
+  lock_reset(&walk_lock);
+  stores_freeze();
+  atomic_store(&unfolded_heaps, 0);
+  atomic_store(&notices, NULL);
+  atomic_store(&last_dead_heap, NULL);
+  freeze_nobodys(&common_heap);
+  freeze_nobodys(&sampled_heap);
+  profile_freeze();
+  for (struct heap *p = atomic_load_explicit(&all_heaps, memory_order_acquire); p; p = p->next_heap) {
+    freeze(p, knows_its_thread);
+    atomic_store_explicit(&p->store->notice->is_given, false, memory_order_relaxed);
+    p->pooled = false;
+  }
+  for (struct heap *p = heaps_first_of_epochs(); p; p = heaps_next_of_epochs(p)) freeze(p, knows_its_thread);
+  if (knows_its_thread) atomic_store(&live_heaps, current_heap != &empty_heap);
+}
+
+struct leaked leaked;
+
+void heap_retire_others(void) {
+  retire_others();
+  bins_after_fork();
+}
+
+/* This thread's, which wait to go to their slabs. */
+static void count_remote(uint64_t count[CLASSES]) {
+  if (!current_thread) return;
+  for (struct heap *p = atomic_load_explicit(&active_heaps, memory_order_acquire); p; p = p->next_active) {
+    for (unsigned i = 0; i < p->store->remote.count; i++) {
+      const struct run *run = pages_run_of(p->store->remote_blocks[i]);
+      if (run && run->kind == RUN_SLAB) count[run->class]++; /* else freed twice */
+    }
+    if (TSLAB_HARDENED) quarantine_count_remote(p, count);
+  }
+}
+
+/* A block that a slab handed out is live, or on a list or in a magazine that a thread has, or lost. */
+void heap_count_leaked(void) {
+  uint64_t used[CLASSES] = {0}, had[CLASSES] = {0};
+  bins_count_used(used);
+  count_remote(had);
+  leaked.blocks = leaked.bytes = 0;
+  for (unsigned class = 0; class < CLASSES; class++) {
+    struct class_totals totals = {0};
+    for (struct heap *p = atomic_load_explicit(&active_heaps, memory_order_acquire); p; p = p->next_active)
+      heap_totals(p, class, &totals);
+    heap_epoch_totals(class, &totals);
+    had[class] += totals.allocations - totals.frees - unowned_frees_of(class) + totals.cached;
+    if (used[class] <= had[class]) continue;
+    leaked.blocks += used[class] - had[class];
+    leaked.bytes += (used[class] - had[class]) * class_size(class);
+  }
+}
+
+void heap_freeze(bool knows_its_thread) {
+  freeze_all(knows_its_thread);
+  leaked.frozen = pages_freeze();
+}

@@ -1,0 +1,319 @@
+/* registry: see registry.h.                                                                         floor: heap */
+#include "heap/registry.h"
+
+#include "base/options.h"
+#include "heap/profile.h"
+#include "heap/quarantine.h"
+#include "heap/span.h"
+#include "heap/store.h"
+#include "heap/tcache.h"
+#include "heap/timing.h"
+#include "os/os.h"
+#include <string.h>
+
+static struct {
+  struct heap *pool; /* dead threads' */
+  struct cuttings cuttings;
+  uint32_t generation; /* of processes: counts forks */
+} state;
+
+static void link_active(struct heap *heap) {
+  struct heap *head = atomic_load_explicit(&active_heaps, memory_order_relaxed);
+  heap->next_active = head;
+  heap->previous_active = NULL;
+  if (head) head->previous_active = heap;
+  atomic_store_explicit(&active_heaps, heap, memory_order_release); /* pairs with every walk of the list */
+}
+
+static void unlink_active(struct heap *heap) {
+  if (heap->previous_active) heap->previous_active->next_active = heap->next_active;
+  else atomic_store_explicit(&active_heaps, heap->next_active, memory_order_relaxed);
+  if (heap->next_active) heap->next_active->previous_active = heap->previous_active;
+}
+
+/* A heap that keeps its store lies in one of these; its quarantine, where it has one, lies behind. */
+struct lasting_heap {
+  struct heap heap;
+  struct notice notice;
+  struct heap_store store;
+};
+
+/* Not before the process has a second thread or gives memory back: one that does little does not touch these pages.
+ * Caller holds heaps_lock. */
+static void begin_common(void) {
+  static struct notice notice;
+  static struct heap_store store;
+  static struct quarantine quarantine;
+  if (common_begun) return;
+  heap_begin_lists(&common_heap);
+  store_keep(&common_heap, &store, &notice);
+  if (TSLAB_HARDENED) common_heap.quarantine = &quarantine;
+  common_heap.counters = &shared_counters;
+  link_active(&common_heap);
+  common_begun = true;
+}
+
+void heap_begin_sampled(void) {
+  static struct notice notice;
+  static struct heap_store store;
+  static struct quarantine quarantine;
+  lock_take(&heaps_lock);
+  if (!sampled_heap.store) {
+    heap_begin_lists(&sampled_heap);
+    store_keep(&sampled_heap, &store, &notice);
+    if (TSLAB_HARDENED) sampled_heap.quarantine = &quarantine;
+    sampled_heap.counters = &shared_counters;
+    link_active(&sampled_heap);
+  }
+  lock_release(&heaps_lock);
+}
+
+void heap_begin_common(void) {
+  lock_take(&heaps_lock);
+  begin_common();
+  lock_release(&heaps_lock);
+}
+
+static struct heap *cut_heap(void) {
+  size_t more = TSLAB_HARDENED ? sizeof(struct quarantine) : 0;
+  struct lasting_heap *lasting = pages_cut(&state.cuttings, sizeof(struct lasting_heap) + more);
+  if (!lasting) return NULL;
+  struct heap *heap = &lasting->heap, *newest = atomic_load_explicit(&all_heaps, memory_order_relaxed);
+  if (newest) begin_common();
+  heap_init(heap, false);
+  store_keep(heap, &lasting->store, &lasting->notice);
+  if (more) heap->quarantine = (struct quarantine *)(void *)(lasting + 1);
+  link_active(heap);
+  heap->next_heap = newest;
+  atomic_store_explicit(&all_heaps, heap, memory_order_release); /* pairs with every walk of the list */
+  return heap;
+}
+
+bool heap_make_store(struct heap *heap) {
+  lock_take(&heaps_lock);
+  struct stored *stored = store_take();
+  if (stored) {
+    lock_take(&heap->lock);
+    store_give_to(heap, stored);
+    lock_release(&heap->lock);
+  }
+  lock_release(&heaps_lock);
+  return stored != NULL;
+}
+
+void heap_put_in_pool(struct heap *heap) {
+  heap->next_dead = state.pool;
+  heap->pooled = true;
+  state.pool = heap;
+  atomic_fetch_add_explicit(&unfolded_heaps, 1, memory_order_relaxed);
+  atomic_store_explicit(&last_dead_heap, heap, memory_order_relaxed);
+  heap_notice(heap);
+}
+
+/* Under heaps_lock, and not the heap's. */
+static void unfold(struct heap *heap) {
+  if (!heap->folded) return;
+  if (heap->generation != state.generation) { /* a thread that the child does not have may have been looking at it */
+    lock_reset(&heap->lock);
+    atomic_store_explicit(&heap->store->notice->is_given, false, memory_order_relaxed);
+  }
+  lock_take(&heap->lock);
+  lock_take(&common_heap.lock);
+  for (unsigned class = 0; class < CLASSES; class++) folded_slabs[class] -= heap->bins[class].slabs;
+  STORE_RACING(heap->folded, false);
+  lock_release(&common_heap.lock);
+  lock_release(&heap->lock);
+  link_active(heap);
+}
+
+static struct heap *take_from_pool(void) {
+  struct heap *heap = state.pool;
+  if (!heap) return NULL;
+  state.pool = heap->next_dead;
+  heap->pooled = false;
+  if (heap->folded) unfold(heap);
+  else atomic_fetch_sub_explicit(&unfolded_heaps, 1, memory_order_relaxed);
+  return heap;
+}
+
+static void begin_counters(struct heap *heap) {
+  uint64_t allocations = 0, frees = 0;
+  for (unsigned class = 0; class < CLASSES; class++) {
+    struct tcache_totals list = tcache_totals(heap, class);
+    allocations += list.allocations;
+    frees += list.frees + LOAD_RACING(heap_bin(heap, class)->remote_frees);
+  }
+  heap->counters->allocations_before = allocations;
+  heap->counters->frees_before = frees;
+  counters_begin(heap->counters);
+}
+
+struct heap *heap_acquire(void) {
+  lock_take(&heaps_lock);
+  struct heap *heap = take_from_pool();
+  if (!heap) heap = cut_heap();
+  if (heap && !heap->counters) heap->counters = counters_make();
+  if (heap && heap->counters) begin_counters(heap);
+  if (heap && !heap->counters) heap->counters = &shared_counters;
+  if (heap) {
+    lock_take(&heap->lock);
+    heap->live = true;
+    atomic_fetch_add_explicit(&live_heaps, 1, memory_order_relaxed);
+    lock_release(&heap->lock);
+  }
+  lock_release(&heaps_lock);
+  return heap;
+}
+
+struct heap *heap_take_blank(struct arena *arena) {
+  bool grows = false;
+  lock_take(&heaps_lock);
+  struct heap *heap = span_take_heap(&grows);
+  lock_release(&heaps_lock);
+  if (!heap) return NULL;
+  if (grows) os_populate(heap, GRANULE); /* the next ones come soon, and each would cost half a page fault */
+  lock_take(&heap->lock);
+  heap->live = true;
+  heap->closing = false;
+  STORE_RACING(heap->thread, current_thread); /* a stale look: epoch/attach.h */
+  heap->counters = current_heap->counters;
+  heap->plain = current_heap->plain;
+  heap->before = tcache_handed_out(heap);
+  heap->lost = heap->served - heap->freed;
+  __atomic_store_n(&heap->arena, arena, __ATOMIC_RELEASE); /* for the scavenger's look */
+  lock_release(&heap->lock);
+  return heap;
+}
+
+/* The counts of the bins stay in them, wherever they are. */
+static struct stored *leave_store(struct heap *heap) {
+  if (!heap->store) return NULL;
+  heap->counters = current_heap->counters; /* the thread that it served is not the one that counts now */
+  if (heap->sampling.timings) timing_count(heap);
+  tcache_shut(heap);
+  return store_leave(heap);
+}
+
+void heap_give_back(struct heap *heap) {
+  lock_take(&heap->lock); /* the thread that relisted its last slab may still hold it */
+  INVARIANT(1, heap->slab_granules == 0 && heap->magazine_bytes == 0);
+  struct stored *stored = leave_store(heap);
+  heap->live = false;
+  STORE_RACING(heap->thread, NULL);
+  __atomic_store_n(&heap->arena, NULL, __ATOMIC_RELAXED);
+  lock_release(&heap->lock);
+  lock_take(&heaps_lock);
+  span_return_heap(heap);
+  bool is_too_much = spans_are_many();
+  lock_release(&heaps_lock);
+  if (is_too_much) spans_trim_one();
+  if (stored) store_give_up(stored);
+}
+
+/* The lists stay, for the next thread or the scavenger, whoever comes first: a thread's end costs little. */
+void heap_release(struct heap *heap) {
+  lock_take(&heap->lock);
+  heap->live = false;
+  heap->thread = NULL;
+  atomic_fetch_sub_explicit(&live_heaps, 1, memory_order_relaxed);
+  lock_release(&heap->lock);
+  lock_take(&heaps_lock);
+  heap_put_in_pool(heap);
+  lock_release(&heaps_lock);
+}
+
+static bool holds_nothing(const struct heap *heap) {
+  for (unsigned class = 0; class < CLASSES; class++) {
+    const struct bin *bin = &heap->bins[class];
+    if (bin->listed || bin->magazine_blocks || !tcache_is_folded(heap, class)) return false;
+  }
+  const struct heap_store *store = heap->store;
+  bool keeps_chunks = store->chunks.claimed != 0 || store->chunks.cached_epoch != 0;
+  return store->unlisted_slabs == 0 && store->large.count == 0 && !keeps_chunks && !heap->sampling.detached;
+}
+
+static void move(uint64_t *to, uint64_t *from) {
+  counter_add(to, *from);
+  __atomic_store_n(from, 0, __ATOMIC_RELAXED);
+}
+
+static void move_lock_counts(struct lock *to, struct lock *from) {
+  move(&to->taken, &from->taken);
+  move(&to->contended, &from->contended);
+  move(&to->waited, &from->waited);
+  move(&to->held, &from->held);
+}
+
+/* Moves the heap's counts to common_heap; its caps start anew. Caller holds walk_lock, so that no reader sees a count
+ * twice. */
+static void move_counts(struct heap *heap) {
+  for (unsigned class = 0; class < CLASSES; class++) {
+    struct bin *from = &heap->bins[class], *to = &common_heap.bins[class];
+    move(&to->allocations, &from->allocations);
+    move(&to->frees, &from->frees);
+    move(&to->remote_frees, &from->remote_frees);
+    move(&to->refills, &from->refills);
+    move(&to->overflows, &from->overflows);
+    to->born += from->born, from->born = 0;
+    to->retired += from->retired, from->retired = 0;
+    folded_slabs[class] += from->slabs;
+    from->cap = 0;
+    from->halvings = from->due = 0;
+    from->countdown = 0;
+    heap->count[class] = (struct count){0, 0};
+    if (profile_is_on()) heap->store->draws[class] = (struct draw){.interval = 0};
+  }
+  heap->opened = 0;
+  heap->store->restless_slabs = 0;
+  STORE_RACING(heap->granted_bytes, 0);
+  move(&common_heap.served, &heap->served);
+  move(&common_heap.freed, &heap->freed);
+  move_lock_counts(&common_heap.lock, &heap->lock);
+}
+
+/* Under heaps_lock. *counters: what the heap does not need any more. */
+static bool relist_locked(struct heap *heap, struct counters **counters) {
+  lock_take(&heap->lock);
+  bool folds_now = heap->pooled && !heap->live && !heap->folded && holds_nothing(heap);
+  if (folds_now) {
+    lock_take(&common_heap.lock);
+    move_counts(heap);
+    heap->generation = state.generation;
+    STORE_RACING(heap->folded, true);
+    lock_release(&common_heap.lock);
+  }
+  lock_release(&heap->lock);
+  if (!folds_now) return false;
+  unlink_active(heap);
+  if (heap->counters != &shared_counters) {
+    *counters = heap->counters;
+    counters_fold(*counters);
+  }
+  heap->counters = NULL;
+  atomic_fetch_sub_explicit(&unfolded_heaps, 1, memory_order_relaxed);
+  struct heap *last = heap;
+  atomic_compare_exchange_strong_explicit(&last_dead_heap, &last, NULL, memory_order_relaxed, memory_order_relaxed);
+  return true;
+}
+
+bool heap_fold(struct heap *heap) {
+  struct counters *counters = NULL;
+  lock_take(&walk_lock);
+  lock_take(&heaps_lock);
+  bool folded = relist_locked(heap, &counters);
+  lock_release(&heaps_lock);
+  lock_release(&walk_lock);
+  if (!counters) return folded;
+  counters_purge(counters);
+  lock_take(&heaps_lock);
+  counters_free(counters);
+  lock_release(&heaps_lock);
+  return folded;
+}
+
+void registry_after_fork(void) { state.generation++; }
+
+void registry_freeze(void) {
+  state.pool = NULL;
+  state.cuttings = (struct cuttings){NULL, NULL};
+}

@@ -1,0 +1,97 @@
+/* timing: how long calls take, and why.                                                             floor: heap
+ *
+ * Every call that leaves the fast path is timed, but for a free whose list has room and that only counts what went by,
+ * and one of a large block that its thread keeps: two clocks would cost more than these do. A caller's wait before the
+ * first look at the clock or after the last is in no histogram: the first is a slow path's first act, and the last
+ * leaves out only the counting of the call itself.
+ *
+ * Of those that the fast path serves, one in about options.sample is timed: each class of a heap, and the chunks of a
+ * thread's epochs, draw how many mallocs to let pass. When they have, a slow path, which counts exactly what went by,
+ * detaches the list for a moment, so that the next malloc finds none and comes to be timed, and served from that list
+ * as it would have been. Slow calls are drawn by a countdown of their own. So each class, and the fast path, are
+ * sampled in their true shares, without an instruction on the fast path.
+ *
+ * A sample has its wall time. For one slow sample in options.sample_cpu (0: for none) the kernel is also asked how
+ * long the thread ran meanwhile: the rest it waited. A fast call that was short has not waited.
+ *
+ * Threads: what is counted is the running thread's own counters; labels and the newest samples are everybody's, and
+ * atomic. */
+#ifndef TSLAB_HEAP_TIMING_H
+#define TSLAB_HEAP_TIMING_H
+
+#include "heap/heap.h"
+
+#ifndef TSLAB_TELEMETRY
+/* 0: without the telemetry_sources of CMakeLists.txt, to prove that the fast path is the same. */
+#define TSLAB_TELEMETRY 1
+#endif
+
+struct sample { /* all uint64_t: a row of stats/tables.c */
+  uint64_t number, at_ns, thread_id, requested, usable, wall_ns, cpu_ns, lock_wait_ns, path, label;
+};
+#define SAMPLE_NO_CPU   UINT64_MAX
+#define SAMPLE_NO_LABEL UINT64_MAX
+#define SAMPLES_KEPT    512 /* a power of two */
+
+/* A slow call under way. */
+struct timing {
+  uint64_t start, cpu;
+  bool sampled, takes_cpu;
+};
+
+/* Nanoseconds; the last bucket has no bound. */
+INLINE uint64_t bucket_bound(unsigned bucket) {
+  if (bucket >= BUCKETS - 1) return UINT64_MAX;
+  return bucket % 2 ? (uint64_t)11585 << (bucket / 2) >> 10 : (uint64_t)8 << (bucket / 2); /* by steps of 2^(1/2) */
+}
+
+#if TSLAB_TELEMETRY
+
+extern HIDDEN const char path_names[PATHS][16];
+
+HIDDEN COLD void timing_draw(struct timing *timing, struct counters *counters);
+
+/* A slow malloc is between these two. `usable` is 0 when there was no memory. */
+INLINE void timing_begin(struct timing *timing) {
+  timing->start = ticks_now();
+  struct counters *counters = counters_here();
+  counters->stages = 0;
+  counters->waited = 0;
+  timing->sampled = timing->takes_cpu = false;
+  if (UNLIKELY(counters->slow_countdown-- <= 1)) timing_draw(timing, counters);
+}
+HIDDEN void timing_end(const struct timing *timing, size_t requested, size_t usable);
+
+/* Anything else that is timed is between these two: only its path is counted. */
+INLINE void timing_begin_path(struct timing *timing) { timing->start = ticks_now(); }
+HIDDEN void timing_end_path(const struct timing *timing, enum path path);
+
+/* Counts what was timed and waits for that; timing_flush: if there is any. By the heap's thread. */
+HIDDEN void timing_count(struct heap *heap);
+INLINE void timing_flush(struct heap *heap) {
+  if (heap->sampling.timings) timing_count(heap);
+}
+
+/* Counts mallocs that the fast path, or its like, served in an epoch or class of `heap`, all of which were timed. */
+HIDDEN void timing_count_fast(const struct heap *heap, const struct timed *timed, unsigned count);
+
+/* All threads'. */
+HIDDEN struct path_times timing_times(enum path path);
+
+/* The newest samples, at most `most`, in the order in which they were counted. Returns how many. */
+HIDDEN size_t samples_copy(struct sample *out, size_t most);
+
+#else
+
+INLINE void timing_begin(struct timing *timing) { (void)timing, counters_here()->stages = 0; }
+INLINE void timing_end(const struct timing *timing, size_t requested, size_t usable) {
+  (void)timing, (void)requested, (void)usable;
+}
+INLINE void timing_begin_path(struct timing *timing) { (void)timing; }
+INLINE void timing_end_path(const struct timing *timing, enum path path) { (void)timing, (void)path; }
+INLINE void timing_count(struct heap *heap) { (void)heap; }
+INLINE void timing_flush(struct heap *heap) { (void)heap; }
+INLINE size_t samples_copy(struct sample *out, size_t most) { return (void)out, (void)most, 0; }
+
+#endif
+#endif

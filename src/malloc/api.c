@@ -1,0 +1,26 @@
+/* api: calls that ask about all memory, or give some back.                                          floor: malloc */
+#include "process/process.h"
+#include "runtime/scavenger.h"
+#include "tslab/tslab.h"
+
+bool tslab_owns(const void *p) {
+  struct run *run = process_has_started() ? pages_run_of(p) : NULL;
+  return run && run->kind != RUN_META;
+}
+
+size_t tslab_purge(void) { return scavenger_purge(); }
+
+int tslab_malloc_trim(size_t pad) {
+  (void)pad; /* what may stay is what the next tick of the scavenger would take anyway */
+  return scavenger_purge() != 0;
+}
+
+/* glibc's parameters run from M_ARENA_MAX to M_KEEP, without 0; the newest glibc accepts every value of each. None of
+ * them names anything that is here (arenas, fast bins, a heap top, blocks with mappings of their own), so each is
+ * accepted and changes nothing: programs end when mallopt refuses one. */
+enum { ARENA_MAX = -8, KEEP = 4 };
+
+int tslab_mallopt(int parameter, int value) {
+  (void)value;
+  return parameter >= ARENA_MAX && parameter <= KEEP && parameter != 0;
+}

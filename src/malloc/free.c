@@ -1,0 +1,196 @@
+/* free: what free does off the fast path.                                                           floor: malloc
+ *
+ *   inline_free               puts the block on the list of its class, if its slab belongs to the thread's heap
+ *     slow_free_full          the list has no room: heap_overflow moves it to the magazines or the slabs
+ *     slow_free               the granule is not of the current heap
+ *       bump_free_current     a block of the current chunk of this thread's epoch
+ *       heap_keep_remote      a block of another thread's slab waits in a batch
+ *       free_named            a block of an epoch that the thread was in: its own heap of that epoch takes it
+ *         free_looking        the same, for an epoch that the thread did not name lately
+ *     slow_free_unclear       the rest, checked: large blocks, other threads' chunks, pointers that are no block
+ *       free_remote
+ *     slow_free_interior      the pointer starts no block: the misuse is told */
+#include "epoch/close.h"
+#include "heap/bump.h"
+#include "heap/cut.h"
+#include "heap/large_cache.h"
+#include "heap/misuse.h"
+#include "heap/profile.h"
+#include "heap/refill.h"
+#include "heap/remote.h"
+#include "heap/timing.h"
+#include "malloc/malloc.h"
+#include "malloc/malloc_inline.h"
+#include "process/process.h"
+#include "runtime/scavenger.h"
+#include "runtime/thread.h"
+#include "tslab/tslab.h"
+
+struct run *run_of_live_block(const char *call, void *p) {
+  struct run *run = process_has_started() ? pages_run_of(p) : NULL;
+  if (run && run->kind == RUN_LARGE && run_start(run) == p) return run;
+  if (run && run->kind == RUN_SLAB && !slab_refuses(p)) return run;
+  if (run && run->kind == RUN_CHUNK && chunk_place_of(run, p) == CHUNK_LIVE) return run;
+  misuse(call, p);
+  return NULL;
+}
+
+/* A block of the thread's own heap of epoch 0, freed inside a scope: nobody else touches that heap's lists. */
+static void free_to_own_slab(struct heap *own, void *p) {
+  struct heap *heap = current_heap;
+  current_heap = own;
+  inline_free(p);
+  current_heap = heap;
+}
+
+static void free_large(struct heap *own, struct run *run) {
+  struct timing timing;
+  if (heap_large_keep(own, run)) return;
+  timing_begin_path(&timing);
+  heap_large_free(own, run);
+  timing_end_path(&timing, PATH_LARGE_FREE);
+}
+
+static bool is_owned_by(const struct heap *heap, const void *p) {
+  return heap_class_of(heap, LOAD_RACING(pages_pagemap()[granule_of(p)])) < CLASSES;
+}
+
+static void free_remote(struct run *run, void *p) {
+  struct heap *own = current_thread ? current_thread->plain : &empty_heap;
+  if (own == &empty_heap && run->kind == RUN_SLAB) own = thread_heap_to_free();
+  uint32_t epoch = run->epoch;
+  if (run->kind == RUN_LARGE) free_large(own, run);
+  else if (run->kind == RUN_SLAB && own != current_heap && is_owned_by(own, p))
+    free_to_own_slab(own, p);
+  else if (run->kind == RUN_SLAB) heap_free_remote(own, run, p);
+  else if (!bump_free(run, p)) misuse("free", p);
+  if (epoch) epoch_after_free(epoch);
+}
+
+NOINLINE void slow_free_unclear(void *p) {
+  if (!p) return;
+  struct run *run = run_of_live_block("free", p);
+  if (!run) return;
+  if (profile_is_on()) profile_freed(run, p);
+  free_remote(run, p);
+  scavenger_notice(current_heap);
+}
+
+/* Returns true if p starts a block of a slab of the heap that is not free already. A list would take another pointer,
+ * and tell only when it hands it out; a block that is freed from outside its epoch is told at once. */
+static bool is_live_of(const struct heap *heap, void *p) {
+  uintptr_t class = heap_class_of(heap, LOAD_RACING(pages_pagemap()[granule_of(p)]));
+  return class < CLASSES && class_starts_block((uintptr_t)p, heap->inverse[class]) && !block_has_key(p);
+}
+
+/* Returns the index of the epoch that holds p, a block in use. A granule that is split belongs to several. */
+INLINE uint32_t epoch_holding(const void *p) {
+  uint32_t index = pages_run_holding(p)->epoch;
+  return LIKELY(index != SPLIT_EPOCH) ? index : quarter_of(p)->epoch;
+}
+
+/* A block of the thread's own heap of an epoch that is not the current one needs no atomic instruction. */
+static NOINLINE void free_looking(void *p) {
+  struct thread *thread = current_thread;
+  uint32_t index = epoch_holding(p);
+  struct epoch *e = LIKELY(index != 0) ? epoch_at(index) : NULL;
+  uint64_t id = e ? atomic_load_explicit(&e->open_id, memory_order_relaxed) : 0;
+  if (UNLIKELY(id == 0)) {
+    slow_free_unclear(p);
+    return;
+  }
+  struct heap *heap = scope_look(thread, e, id), *before = current_heap;
+  if (LIKELY(heap != NULL)) scope_learn(thread, e, id, heap);
+  if (LIKELY(heap != NULL) && heap != before && is_live_of(heap, p)) {
+    scope_stay(thread, heap); /* what follows may take locks */
+    current_heap = heap;
+    inline_free(p);
+    current_heap = before;
+    scope_let_go(heap, id);
+    return;
+  }
+  bool freed = LIKELY(heap != NULL) && bump_free_current(heap, p);
+  scope_look_away(thread, e, id);
+  if (UNLIKELY(!freed)) slow_free_unclear(p);
+}
+
+static COLD void free_seen(const struct named *named, void *p, bool freed) {
+  scope_was_seen(named->epoch, named->id);
+  if (!freed) slow_free_unclear(p);
+}
+
+/* Frees a block in a slab of this thread's heap of an epoch that it named before. */
+static NOINLINE void free_named_to_list(struct thread *thread, const struct named *named, void *p) {
+  struct heap *heap = named->heap, *before = current_heap;
+  unsigned class = 0;
+  if (TSLAB_HARDENED) { /* its quarantine takes locks at any time */
+    free_looking(p);
+    return;
+  }
+  if (UNLIKELY(!is_live_of(heap, p))) {
+    slow_free_unclear(p);
+    return;
+  }
+  if (UNLIKELY(!scope_look_named(thread, named))) {
+    scope_set_looking(thread, 0);
+    free_seen(named, p, false);
+    return;
+  }
+  current_heap = heap;
+  enum fast_free done = fast_push(p, &class, &heap);
+  if (UNLIKELY(done == LIST_FULL)) { /* what takes locks needs it to stay */
+    scope_stay(thread, heap);
+    slow_free_full(p);
+    current_heap = before;
+    scope_let_go(heap, named->id);
+    return;
+  }
+  current_heap = before;
+  if (UNLIKELY(!scope_look_away_named(thread, named))) free_seen(named, p, true);
+}
+
+/* The same in its current chunk. */
+HOT static NOINLINE void free_named(void *p) {
+  struct thread *thread = current_thread;
+  if (UNLIKELY(!thread)) {
+    slow_free_unclear(p);
+    return;
+  }
+  size_t granule = granule_of(p);
+  uint32_t index = pages.runs[granule].epoch;
+  const struct named *named = scope_named(thread, index);
+  FORGET(named); /* or its index would be kept beside it */
+  if (UNLIKELY(named->slot != index)) {
+    free_looking(p);
+    return;
+  }
+  if (UNLIKELY(heap_class_of(named->heap, LOAD_RACING(pages_pagemap()[granule])) < CLASSES)) {
+    free_named_to_list(thread, named, p);
+    return;
+  }
+  bool freed = LIKELY(scope_look_named(thread, named)) && bump_free_current(named->heap, p);
+  if (UNLIKELY(!scope_look_away_named(thread, named))) {
+    free_seen(named, p, freed);
+    return;
+  }
+  if (UNLIKELY(!freed)) free_looking(p);
+}
+
+HOT void slow_free(void *p, struct heap *heap) {
+  if (!bump_free_current(heap, p) && !heap_keep_remote(heap, p)) free_named(p);
+}
+
+void slow_free_full(void *p) {
+  struct timing timing;
+  timing_begin_path(&timing);
+  unsigned class = (unsigned)heap_class_of(current_heap, LOAD_RACING(pages_pagemap()[granule_of(p)]));
+  if (!class_starts_block((uintptr_t)p, class_inverse(class))) misuse_interior("free", p);
+  if (profile_is_on() && cut_overflow(current_heap, class, p)) return;
+  bool emptied = heap_overflow(current_heap, class, p);
+  scavenger_notice(current_heap);
+  if (emptied) timing_end_path(&timing, PATH_PUT_BY);
+}
+
+void slow_free_interior(unsigned class) { misuse_interior("free", current_heap->list[class]); }
+
+HOT void tslab_free(void *p) { inline_free(p); }

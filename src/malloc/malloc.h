@@ -1,0 +1,31 @@
+/* malloc: the slow paths that the inlined fast ones leave to.                                       floor: malloc */
+#ifndef TSLAB_MALLOC_MALLOC_H
+#define TSLAB_MALLOC_MALLOC_H
+
+#include "heap/fast.h"
+#include "slab/large.h"
+#include <errno.h>
+
+HIDDEN void *slow_malloc(size_t size);
+HIDDEN void *slow_malloc_direct(size_t size, struct heap *heap); /* current_heap; at most DIRECT_MAX */
+HIDDEN void slow_free(void *p, struct heap *heap); /* in a granule that is not owner to that, current_heap */
+HIDDEN void slow_free_unclear(void *p);
+HIDDEN void slow_free_full(void *p);
+HIDDEN COLD void slow_free_interior(unsigned class);
+
+/* `size` bytes on a multiple of `alignment` (a power of two). NULL and ENOMEM without memory. */
+HIDDEN void *slow_aligned(size_t alignment, size_t size);
+HIDDEN void *slow_calloc(size_t size);
+
+INLINE void *no_memory(void) {
+  errno = ENOMEM;
+  return NULL;
+}
+
+/* The run of a block in use that starts at p, or NULL after telling the misuse of `call`. */
+HIDDEN struct run *run_of_live_block(const char *call, void *p);
+
+/* malloc in the epoch of that slot, or epoch 0 when it is closing: where realloc moves a block to. */
+HIDDEN void *malloc_in_epoch(uint32_t index, size_t size);
+
+#endif

@@ -1,0 +1,87 @@
+/* realloc: realloc, and the calls that ask for the size of a block or give it.                      floor: malloc */
+#include "heap/misuse.h"
+#include "heap/profile.h"
+#include "malloc/malloc.h"
+#include "malloc/malloc_inline.h"
+#include "runtime/scavenger.h"
+#include "tslab/tslab.h"
+#include <stdint.h>
+#include <string.h>
+
+static size_t usable_size(const struct run *run, const void *p) {
+  if (run->kind == RUN_CHUNK) return chunk_size_of(run, p);
+  return run->kind == RUN_LARGE ? run->size : class_size(run->class);
+}
+
+static void *resize(void *p, size_t size) {
+  struct run *run = run_of_live_block("realloc", p);
+  if (!run || size > PTRDIFF_MAX) return no_memory();
+  size_t old = usable_size(run, p);
+  profile_note_caller(__builtin_frame_address(0));
+  if (run->kind == RUN_LARGE && size > SMALL_MAX && size <= pages_most() && run->epoch == 0) {
+    if (profile_is_on()) profile_freed(run, p); /* what it becomes is drawn anew */
+    void *block = large_resize(run, size, &counters_here()->large);
+    if (LIKELY(block != NULL)) {
+      scavenger_notice_malloc(current_heap);
+      if (profile_is_on() && current_heap != &empty_heap) profile_large(current_heap, block, size);
+      return block;
+    } /* else malloc looks for what other sizes hold free */
+  }
+  if (size <= old && size >= old / 2) return p; /* moving would save less than half */
+  void *block = malloc_in_epoch(run->epoch, size); /* a block keeps its epoch, whatever scope this is */
+  if (!block) return size <= old ? p : NULL;
+  memcpy(block, p, min_size(old, size));
+  inline_free(p);
+  return block;
+}
+
+/* Returns true if p is a block of this thread's that serves `size` bytes as it is. */
+static bool fits_here(void *p, size_t size) {
+  size_t granule = granule_of(p);
+  if (granule >= LOAD_RACING(pages.count)) return false;
+  uintptr_t class = heap_class_of(current_heap, LOAD_RACING(pages_pagemap()[granule]));
+  if (class >= CLASSES || block_is_free(p)) return false;
+  return size - 1 < class_sizes[class] && size >= class_sizes[class] / 2u &&
+         class_starts_block((uintptr_t)p, current_heap->inverse[class]);
+}
+
+static NOINLINE void *realloc_otherwise(void *p, size_t size) {
+  if (!p) return inline_malloc(size);
+  if (size == 0) {
+    if (run_of_live_block("realloc", p)) inline_free(p);
+    return NULL;
+  }
+  return resize(p, size);
+}
+
+void *tslab_realloc(void *p, size_t size) { return LIKELY(fits_here(p, size)) ? p : realloc_otherwise(p, size); }
+
+void *tslab_reallocarray(void *p, size_t count, size_t size) {
+  size_t bytes;
+  return __builtin_mul_overflow(count, size, &bytes) ? no_memory() : tslab_realloc(p, bytes);
+}
+
+/* ---- the size of a block ----------------------------------------------------------------------------------------- */
+
+size_t tslab_malloc_usable_size(const void *p) {
+  struct run *run = p ? run_of_live_block("malloc_usable_size", (void *)p) : NULL;
+  return run ? usable_size(run, p) : 0;
+}
+
+/* A size that the block cannot have is the caller's mix-up of two blocks: worth knowing before it spreads. */
+static void free_checked(const char *call, void *p, size_t size) {
+  struct run *run = p ? run_of_live_block(call, p) : NULL;
+  if (!run) return;
+  if (size > usable_size(run, p)) {
+    misuse_size(call, p, size, run);
+    return;
+  }
+  inline_free(p);
+}
+
+void tslab_free_sized(void *p, size_t size) { free_checked("free_sized", p, size); }
+
+void tslab_free_aligned_sized(void *p, size_t alignment, size_t size) {
+  (void)alignment; /* says nothing that the block does not */
+  free_checked("free_aligned_sized", p, size);
+}

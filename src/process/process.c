@@ -1,0 +1,61 @@
+/* process: the process's start, and what the kernel says of it and of its threads.                  floor: process */
+#include "process/process.h"
+
+#include "base/log.h"
+#include "os/os.h"
+#include "os/ticks.h"
+#include "pages/pages.h"
+#include "slab/classes.h"
+#include <string.h>
+
+struct lock start_lock;
+static _Atomic bool started, ready;
+
+bool process_has_started(void) { return atomic_load_explicit(&started, memory_order_acquire); }
+
+bool process_is_ready(void) { return atomic_load_explicit(&ready, memory_order_relaxed); }
+void process_set_ready(void) { atomic_store_explicit(&ready, true, memory_order_relaxed); }
+
+/* The first malloc of the process, perhaps from the dynamic loader: no libc function that may allocate. */
+bool process_start(void) {
+  if (LIKELY(process_has_started())) return true;
+  lock_take(&start_lock);
+  if (!process_has_started()) {
+    os_start();
+    ticks_start();
+    if (pages_start()) {
+      classes_start();
+      atomic_store_explicit(&started, true, memory_order_release);
+    }
+  }
+  lock_release(&start_lock);
+  return process_has_started();
+}
+
+/* ---- the kernel's word ------------------------------------------------------------------------------------------- */
+
+static uint32_t process; /* whose memory this is */
+
+void process_is_this(void) { process = os_process_id(); }
+
+bool process_is_visitor(void) {
+  uint32_t here = os_process_id();
+  return here != process && (int32_t)here > 0; /* a filter may refuse to tell */
+}
+
+/* The letter follows the thread's name in parentheses; the status of a thread that has ended is the last number. */
+char thread_state(uint32_t thread, int *ended_with) {
+  char name[40], text[1024];
+  log_format(name, sizeof name, "/proc/self/task/%u/stat", thread);
+  int file = os_open(name);
+  if (file < 0) return 0;
+  size_t length = os_read_at(file, text, sizeof text - 1, 0);
+  os_close(file);
+  text[length] = 0;
+  const char *end = strrchr(text, ')');
+  const char *last = strrchr(text, ' ');
+  if (!end || end[1] != ' ') return 0;
+  *ended_with = 0;
+  for (last++; *last >= '0' && *last <= '9'; last++) *ended_with = *ended_with * 10 + (*last - '0');
+  return end[2];
+}

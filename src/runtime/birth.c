@@ -1,0 +1,83 @@
+/* birth: the heap of a thread, from its birth to its end.                                           floor: runtime
+ *
+ * A pthread key keeps the heap until the thread's death. See thread.c for who gets a heap when. */
+#include "runtime/birth.h"
+
+#include "base/options.h"
+#include "epoch/scope.h"
+#include "heap/flush.h"
+#include "heap/registry.h"
+#include "process/process.h"
+#include <pthread.h>
+
+static pthread_key_t key;
+static _Atomic bool is_made; /* the key, or it was tried */
+static bool has_key;
+
+void birth_make_key(void (*thread_dies)(void *heap)) {
+  if (LIKELY(atomic_load_explicit(&is_made, memory_order_acquire))) return;
+  lock_take(&start_lock);
+  if (!atomic_load_explicit(&is_made, memory_order_relaxed)) {
+    has_key = pthread_key_create(&key, thread_dies) == 0;
+    atomic_store_explicit(&is_made, true, memory_order_release);
+  }
+  lock_release(&start_lock);
+}
+
+/* No scavenger comes for what a heap leaves where there is none. */
+static void give_up(struct heap *heap) {
+  heap_release(heap);
+  if (!options.scavenger) heaps_fold_dead(heap);
+}
+
+void birth_end_heap(struct heap *heap) {
+  thread_release(current_thread);
+  current_heap = &empty_heap;
+  current_thread = NULL;
+  heap_leave(heap);
+  give_up(heap);
+}
+
+void birth_drop_key(void) {
+  if (has_key) pthread_setspecific(key, NULL);
+}
+
+void birth_expect_no_end(void) {
+  bool has_none = atomic_load_explicit(&is_made, memory_order_relaxed) && !has_key;
+  if (UNLIKELY(has_none) && thread_heap_state == HEAP_IS_KEPT) thread_heap_state = HEAP_ENDED;
+}
+
+static _Atomic bool has_had_two_heaps;
+bool birth_had_two_heaps(void) { return atomic_load_explicit(&has_had_two_heaps, memory_order_relaxed); }
+
+struct heap *birth_give_heap(void) {
+  struct heap *heap = heap_acquire();
+  if (!heap) return NULL;
+  struct thread *thread = thread_acquire(heap);
+  if (!thread) {
+    give_up(heap);
+    return NULL;
+  }
+  heap->thread = thread;
+  bool is_second = atomic_load_explicit(&live_heaps, memory_order_relaxed) > 1 && thread_heap_state != HEAP_ENDED;
+  if (is_second) atomic_store_explicit(&has_had_two_heaps, true, memory_order_relaxed);
+  current_heap = heap; /* before setspecific, which may allocate */
+  bool is_kept = has_key && thread_heap_state != HEAP_ENDED;
+  bool will_end = !is_kept || pthread_setspecific(key, heap) == 0;
+  current_thread = thread; /* after it, for birth_is_under_way */
+  if (LIKELY(will_end)) return heap;
+  birth_end_heap(heap); /* without memory; nobody would end it later */
+  return NULL;
+}
+
+bool birth_heap_will_end(void) { return has_key && current_thread; }
+
+bool birth_is_under_way(void) { return current_heap != &empty_heap && !current_thread; }
+
+/* A library that stands in for pthread_create may have allocated in the thread already. */
+void birth_keep_no_heap(void) {
+  thread_heap_state = HEAP_ENDED;
+  if (!current_thread) return;
+  birth_drop_key();
+  birth_end_heap(current_thread->plain);
+}

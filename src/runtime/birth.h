@@ -1,0 +1,22 @@
+/* birth: a thread gets its heap, and gives it up.                                                   floor: runtime */
+#ifndef TSLAB_RUNTIME_BIRTH_H
+#define TSLAB_RUNTIME_BIRTH_H
+
+#include "heap/heap.h"
+
+/* Makes the pthread key whose destructor is the thread's death. Again: nothing. After process_start. */
+HIDDEN void birth_make_key(void (*thread_dies)(void *heap));
+HIDDEN struct heap *birth_give_heap(void); /* to this thread, which has none; NULL without memory */
+HIDDEN void birth_end_heap(struct heap *heap); /* of this thread */
+HIDDEN void birth_drop_key(void); /* this thread's heap ends before the thread does */
+/* Without a key a heap would stay for ever, and so would the scavenger: from now on it ends with the call. */
+HIDDEN void birth_expect_no_end(void);
+
+/* Returns true while this thread's birth is under way. A free may have caused it, under a lock of libc's. */
+HIDDEN bool birth_is_under_way(void);
+HIDDEN bool birth_heap_will_end(void); /* this thread has a heap, which a destructor will end */
+
+HIDDEN bool birth_had_two_heaps(void); /* at a time, the scavenger's not counted */
+HIDDEN void birth_keep_no_heap(void); /* by the scavenger's thread: what it allocates from now on ends with the call */
+
+#endif

@@ -1,0 +1,217 @@
+/* interpose: calls of libc whose memory outlives every scope are made in epoch 0; a limit of address space finds
+ * nothing reserved that is not used; and nobody is bound to libc's own malloc, by another of its names or by a way of
+ * loading libraries.                                                                                 floor: front
+ *
+ * A thread's stack and its thread-local storage are kept for later threads, a loaded library and a list of exit
+ * handlers for the process: in a request's epoch they would pin it, or dangle after its destroy. Outside a scope these
+ * jump straight to libc's own, so that dlopen sees its true caller. In the shared library only: a static program has no
+ * next definition to find. */
+#include "runtime/interpose.h"
+
+#include "epoch/scope.h"
+#include "os/os.h"
+#include "process/process.h"
+#include "runtime/birth.h"
+#include "runtime/scavenger.h"
+#include "tslab/tslab.h"
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define SHOWN __attribute__((visibility("default")))
+
+typedef int create_function(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+typedef void *open_function(const char *, int);
+typedef int exit_function(void (*)(void *), void *, void *);
+typedef pid_t fork_function(void);
+exit_function __cxa_atexit; /* no header of libc declares it */
+
+static create_function *_Atomic next_create;
+static open_function *_Atomic next_open;
+static exit_function *_Atomic next_exit;
+static fork_function *_Atomic next_fork;
+
+/* Libc's definition: the next one after ours. dlsym waits for a thread that is loading a library, and that thread may
+ * be waiting for this one: a constructor in the library joins it. So find_next looks before there are threads. */
+#define NEXT(place, name) \
+  (atomic_load_explicit(&(place), memory_order_relaxed) ? atomic_load_explicit(&(place), memory_order_relaxed) \
+                                                        : (place = (__typeof__(place))dlsym(RTLD_NEXT, name)))
+
+__attribute__((constructor(101))) static void find_next(void) {
+  (void)NEXT(next_create, "pthread_create");
+  (void)NEXT(next_exit, "__cxa_atexit");
+  (void)NEXT(next_fork, "fork"); /* a signal handler may be the first to fork */
+}
+
+static bool is_in_scope(void) { return current_heap->arena != NULL; }
+
+/* Past TSLAB_SCOPES the call is made in the scope's epoch after all. */
+static bool enter_default(void) { return scope_enter(current_thread, 0) == 0; }
+static void leave_default(bool entered) {
+  if (entered) scope_leave(current_thread, 0);
+}
+
+/* Where another process set a limit of address space, our reservation is what the thread's stack has no room for. */
+static COLD bool make_room(void) {
+  return process_has_started() && os_address_space_limit() != SIZE_MAX && pages_trim_reservation() != 0;
+}
+
+/* While a program of one thread is in fork, where signals wait: which were blocked before. NULL: it is not. */
+static const sigset_t *_Atomic before_lone_fork;
+static pthread_t lone_thread; /* written before that */
+static _Atomic bool has_made_threads;
+
+/* libc makes threads by other names, too: most of these have heaps. */
+bool interpose_had_threads(void) {
+  return atomic_load_explicit(&has_made_threads, memory_order_relaxed) || birth_had_two_heaps();
+}
+
+static int create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
+  create_function *next = NEXT(next_create, "pthread_create");
+  int error = next(thread, attributes, start, argument);
+  return UNLIKELY(error == EAGAIN) && make_room() ? next(thread, attributes, start, argument) : error;
+}
+
+/* A handler of fork may start a thread, which inherits the caller's signals: these are as they were before the fork,
+ * unless the handler blocked all of them for the thread's sake. */
+static COLD int create_in_fork(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
+                               void *argument, const sigset_t *signals) {
+  sigset_t here;
+  pthread_sigmask(SIG_SETMASK, NULL, &here);
+  if (sigismember(&here, SIGSEGV) != sigismember(signals, SIGSEGV)) return create(thread, attributes, start, argument);
+  pthread_sigmask(SIG_SETMASK, signals, NULL);
+  int error = create(thread, attributes, start, argument);
+  pthread_sigmask(SIG_SETMASK, &here, NULL);
+  return error;
+}
+
+static int create_for_program(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
+                              void *argument) {
+  atomic_store_explicit(&has_made_threads, true, memory_order_relaxed);
+  const sigset_t *signals = atomic_load_explicit(&before_lone_fork, memory_order_relaxed);
+  bool is_in_fork = UNLIKELY(signals != NULL) && pthread_equal(lone_thread, pthread_self());
+  return is_in_fork ? create_in_fork(thread, attributes, start, argument, signals)
+                    : create(thread, attributes, start, argument);
+}
+
+SHOWN int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
+  if (UNLIKELY(scavenger_is_made_here())) return create(thread, attributes, start, argument);
+  if (process_has_started()) scavenger_notice_thread();
+  if (LIKELY(!is_in_scope())) return create_for_program(thread, attributes, start, argument);
+  bool entered = enter_default();
+  int error = create_for_program(thread, attributes, start, argument);
+  leave_default(entered);
+  return error;
+}
+
+/* A library loaded with RTLD_DEEPBIND finds libc's malloc and free before ours, while libc itself calls ours: the first
+ * block that crosses, a strdup or one of the program's own, is freed by the wrong one. PHP loads all its modules so. */
+#ifdef RTLD_DEEPBIND
+enum { UNSAFE_MODES = RTLD_DEEPBIND };
+#else
+enum { UNSAFE_MODES = 0 };
+#endif
+
+SHOWN void *dlopen(const char *file, int mode) {
+  mode &= ~UNSAFE_MODES;
+  if (LIKELY(!is_in_scope())) return NEXT(next_open, "dlopen")(file, mode);
+  bool entered = enter_default();
+  void *library = NEXT(next_open, "dlopen")(file, mode);
+  leave_default(entered);
+  return library;
+}
+
+/* A signal handler may call fork. In a process of several threads glibc takes locks of its own in fork, which a fork in
+ * a handler that interrupted the first would wait for, and this library has a thread. So in a program of one thread
+ * signals wait until fork is done. A program of several gets libc's own fork, for one of its threads may wait for a
+ * handler in this one: a collector that stops threads by signals, whose lock a handler of fork wants. */
+SHOWN pid_t fork(void) {
+  fork_function *next = NEXT(next_fork, "fork");
+  if (interpose_had_threads()) return next();
+  sigset_t before = os_block_signals();
+  const sigset_t *outer = atomic_load_explicit(&before_lone_fork, memory_order_relaxed); /* a fault's handler forks */
+  lone_thread = pthread_self();
+  atomic_store_explicit(&before_lone_fork, &before, memory_order_relaxed);
+  pid_t child = next();
+  int kept = errno;
+  atomic_store_explicit(&before_lone_fork, outer, memory_order_relaxed);
+  os_restore_signals(&before);
+  errno = kept;
+  return child;
+}
+
+/* atexit and the destructors of C++ statics call this. */
+SHOWN int __cxa_atexit(void (*handler)(void *), void *argument, void *library) {
+  if (LIKELY(!is_in_scope())) return NEXT(next_exit, "__cxa_atexit")(handler, argument, library);
+  bool entered = enter_default();
+  int error = NEXT(next_exit, "__cxa_atexit")(handler, argument, library);
+  leave_default(entered);
+  return error;
+}
+
+/* ---- limits of address space ------------------------------------------------------------------------------------- */
+
+/* RLIMIT_AS counts reserved addresses. So these give back all that no block can lie in yet before the limit falls; what
+ * the heap needs later it maps then, as far as the limit lets it. A vfork child's limit is not its parent's, whose heap
+ * it sees. They make libc's one system call themselves: a signal handler and a fork child call them, where dlsym could
+ * wait for ever. */
+#if defined(__GLIBC__)
+typedef __rlimit_resource_t resource;
+#else
+typedef int resource;
+#endif
+static int set_limit(pid_t process, resource what, const struct rlimit *limit, struct rlimit *old) {
+  return (int)syscall(SYS_prlimit64, process, what, limit, old);
+}
+
+static void notice_limit(resource what, const struct rlimit *limit) {
+  if (what != RLIMIT_AS || !limit || limit->rlim_cur == RLIM_INFINITY) return;
+  if (process_has_started() && !process_is_visitor()) pages_trim_reservation();
+}
+
+SHOWN int setrlimit(resource what, const struct rlimit *limit) {
+  notice_limit(what, limit);
+  return set_limit(0, what, limit, NULL);
+}
+
+SHOWN int prlimit(pid_t process, resource what, const struct rlimit *limit, struct rlimit *old) {
+  if (process == 0 || process == getpid()) notice_limit(what, limit);
+  return set_limit(process, what, limit, old);
+}
+
+/* The same functions under the names that programs call which were compiled for large files. */
+#if defined(__GLIBC__)
+SHOWN int setrlimit64(resource, const struct rlimit64 *) __attribute__((alias("setrlimit")));
+SHOWN int prlimit64(pid_t, resource, const struct rlimit64 *, struct rlimit64 *) __attribute__((alias("prlimit")));
+#endif
+
+/* ---- whose malloc it is ------------------------------------------------------------------------------------------ */
+
+HIDDEN extern const char __ehdr_start[], _end[]; /* this library's first byte and last, from the linker */
+
+/* A malloc in the program itself, a sanitizer's for one, comes before that of a preloaded library. */
+bool libc_is_malloc(void) { return (uintptr_t)malloc - (uintptr_t)__ehdr_start < (uintptr_t)(_end - __ehdr_start); }
+
+/* ---- libc's own malloc ------------------------------------------------------------------------------------------- */
+
+/* glibc's second names of its malloc. Wrappers of malloc call them, and their blocks go to everybody's free. glibc
+ * keeps cfree for programs from before 2.26. No header declares these. They call our own names, because malloc itself
+ * may be the wrapper. */
+#if defined(__GLIBC__)
+#define NAME(type, name, parameters) \
+  SHOWN type name parameters;        \
+  type name parameters
+
+NAME(void *, __libc_malloc, (size_t size)) { return tslab_malloc(size); }
+NAME(void *, __libc_calloc, (size_t count, size_t size)) { return tslab_calloc(count, size); }
+NAME(void *, __libc_realloc, (void *p, size_t size)) { return tslab_realloc(p, size); }
+NAME(void *, __libc_memalign, (size_t alignment, size_t size)) { return tslab_memalign(alignment, size); }
+NAME(void *, __libc_valloc, (size_t size)) { return tslab_valloc(size); }
+NAME(void *, __libc_pvalloc, (size_t size)) { return tslab_pvalloc(size); }
+NAME(void, __libc_free, (void *p)) { tslab_free(p); }
+NAME(void, cfree, (void *p)) { tslab_free(p); }
+#endif

@@ -1,0 +1,611 @@
+/* scavenger: gives memory back without waiting for the next malloc.                                 floor: runtime
+ *
+ * A thread of its own, born when more than NOTICE bytes lie free for the first time, or, in a process of several
+ * threads, when it holds more than HELD_NOTICE; asleep when a second long nothing was to do. Every tick, for each heap
+ * that did something or has something to give (heap_notice): what its magazines held all the time since the last tick
+ * goes to the slabs, slabs that stood still are retired or their holes purged, and what a dead thread left is folded;
+ * then free runs older than AGE go back to the kernel. So what is not used again within about a second is returned, and
+ * threads at rest, dead threads and blank heaps of epochs cost nothing, however many they are. It takes the locks that
+ * slow paths take, one at a time and for a moment, and through a whole round one that only those take who collect all
+ * there is. Where no thread can be made, slow paths purge when more than INLINE_NOTICE lies free, and one of them tries
+ * again a minute later.
+ *
+ * It also publishes (stats/publish.h). Three rules make sure that a reader outside finds a heap of PUBLISH_LEAST bytes
+ * or more, whatever the program does next:
+ *   - The slow path that brings the heap to that size makes the thread, which publishes at its first tick. A smaller
+ *     program gets its thread from the first slow path after `due`, a second later: most programs have ended by then.
+ *     A heap that grew before the library's constructor is looked at there.
+ *   - While the thread is awake it publishes at every tick, and stays awake as long as slow paths run.
+ *   - Before it sleeps it says so (ASLEEP) and then publishes once more. A slow path that did not see ASLEEP is in
+ *     those statistics; one that sees it wakes the thread.
+ * For `due` slow paths read the time stamp counter, not libc's clocks, whose pages a small process has not touched. */
+#include "runtime/scavenger.h"
+
+#include "base/options.h"
+#include "epoch/cache.h"
+#include "epoch/close.h"
+#include "stats/publish.h"
+#include "heap/bump.h"
+#include "heap/chunk_cache.h"
+#include "heap/flush.h"
+#include "heap/large_cache.h"
+#include "heap/profile.h"
+#include "heap/registry.h"
+#include "heap/span.h"
+#include "heap/store.h"
+#include "os/os.h"
+#include "os/ticks.h"
+#include "slab/quarter.h"
+#include "process/process.h"
+#include "runtime/birth.h"
+#include "runtime/interpose.h"
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#if defined(__GLIBC__)
+#include <sys/single_threaded.h>
+#endif
+#include <unistd.h>
+
+#define NOTICE        (512 * KiB)
+#define MAGAZINE_NOTICE  (256 * KiB)
+#define DEAD_NOTICE   16        /* dead threads' heaps that wait for it, or */
+#define SLABS_NOTICE  (4 * MiB) /* what one has in slabs */
+#define INLINE_NOTICE (32 * MiB)
+#define HELD_NOTICE   (2 * MiB) /* what frees may leave behind where they start no scavenger */
+#define TICK_MS       250
+#define AGE           2 /* ticks */
+#define IDLE_TICKS    4
+#define PUBLISH_S     1  /* a smaller heap is published by the first slow path after so many seconds */
+#define PUBLISH_LEAST (1 * MiB)
+#define PUBLISH_SHARE 50 /* so many times as long as collecting took, nothing is collected: two parts of a hundred */
+#define RETRY_S       60 /* where it is not possible; for making the thread, too */
+#define STACK_BYTES   (256 * KiB) /* static TLS of every loaded library lies in it too */
+#define STACK_LEAST   (32 * KiB)  /* without it; some four times what was ever seen in use */
+
+/* ASKED: as BUSY, and a slow path wants memory ahead of need. */
+enum state { UNBORN, STARTING, BUSY, ASKED, ASLEEP, LEAVING, IMPOSSIBLE };
+static _Atomic uint32_t state;
+static pthread_t scavenger; /* written while STARTING */
+static _Atomic uint32_t maker; /* the id of the thread that is making it; 0: none */
+static bool is_left_alone;  /* the scavenger's: it leaves by itself */
+static uint64_t tick = 1;
+static bool visited; /* a thread came by a slow path since the last tick */
+static _Atomic uint64_t due; /* ticks; 0: not known yet; UINT64_MAX: never */
+static _Atomic uint64_t inherited; /* in a fork child: heap_bytes() at its birth, or less if it was less since */
+static _Atomic uint64_t try_again_ns; /* when IMPOSSIBLE, on the coarse clock; 0: never */
+
+/* Outermost of all. A round over all heaps has a slab, or blocks of a magazine, in its hands for moments, which
+ * another round at that time would miss: what is free would stay, or a call be refused. A fork does not wait for it. */
+static struct lock round_lock;
+
+static void look_for_visits(struct heap *heap) {
+  lock_take(&heap->lock);
+  uint64_t visits = __atomic_load_n(&heap->visits, __ATOMIC_RELAXED);
+  visited |= heap->live && visits != heap->seen_visits;
+  heap->seen_visits = visits;
+  lock_release(&heap->lock);
+}
+
+static bool is_dead(struct heap *heap) {
+  if (heap_is_nobodys(heap)) return false;
+  lock_take(&heap->lock);
+  bool dead = !heap->live;
+  lock_release(&heap->lock);
+  return dead;
+}
+
+static bool keeps_chunks(const struct heap_store *store) {
+  return store->chunks.claimed != 0 || store->chunks.cached_epoch != 0;
+}
+
+/* Notices a heap that the next round must look at again. */
+static void notice_again(struct heap *heap) {
+  if (LOAD_RACING(heap->folded)) return;
+  lock_take(&heap->lock);
+  const struct heap_store *store = heap->store;
+  bool dies = !heap->live && !heap->of_epochs && !heap_is_nobodys(heap);
+  if (dies || store->restless_slabs || heap->magazine_bytes || store->large.count || keeps_chunks(store))
+    heap_notice(heap);
+  lock_release(&heap->lock);
+}
+
+/* Tidies a heap of an epoch. The caller becomes the epoch's owner for that: a thread that counts its blocks, or
+ * destroys it, must find each on a list or in its slab, and the block that comes free last here ends the epoch. The
+ * heap, which had a store, may serve another epoch or none before this thread is the owner. */
+static size_t tidy_of_epoch(struct heap *heap, bool now) {
+  struct arena *arena = __atomic_load_n(&heap->arena, __ATOMIC_ACQUIRE); /* pairs with heap_take_blank */
+  struct epoch *e = (struct epoch *)(void *)arena;
+  size_t freed = 0;
+  if (!e) return 0;
+  struct lock *gate = epoch_take(e);
+  if (__atomic_load_n(&heap->arena, __ATOMIC_RELAXED) == arena && heap_has_store(heap)) {
+    if (!now) look_for_visits(heap);
+    freed += heap_flush_dead(heap);
+    freed += now ? heap_flush_magazines(heap, SIZE_MAX) : heap_flush_stale(heap);
+    freed += heap_trim(heap, now);
+    notice_again(heap);
+  }
+  epoch_finish_if_done(e, gate);
+  return freed;
+}
+
+static size_t tidy_of_thread(struct heap *heap, bool now) {
+  size_t freed = chunk_cache_flush(heap, now);
+  epoch_cache_update_claim(heap);
+  if (!now) look_for_visits(heap);
+  if (is_dead(heap)) return freed + heaps_fold_dead(heap);
+  if (heap_is_nobodys(heap)) freed += heap_flush_dead(heap);
+  freed += now ? heap_flush_magazines(heap, SIZE_MAX) : heap_flush_stale(heap);
+  freed += heap_trim(heap, now) + large_cache_flush(heap, now);
+  if (!options.scavenger && is_dead(heap)) freed += heaps_fold_dead(heap); /* which its thread could not beside us */
+  return freed;
+}
+
+static size_t tidy_noticed_one(struct heap *heap) {
+  if (heap->of_epochs) return tidy_of_epoch(heap, false);
+  size_t freed = LOAD_RACING(heap->folded) ? 0 : tidy_of_thread(heap, false);
+  notice_again(heap);
+  return freed;
+}
+
+/* Only the heaps that were noticed since the last round. */
+static size_t tidy_noticed(void) {
+  size_t freed = 0;
+  struct notice *notice = atomic_exchange_explicit(&notices, NULL, memory_order_acquire), *next;
+  for (; notice; notice = next) {
+    next = notice->next;
+    atomic_store_explicit(&notice->is_given, false, memory_order_release); /* pairs with heap_notice_first */
+    struct heap *heap = notice_heap(notice);
+    if (heap) freed += tidy_noticed_one(heap);
+  }
+  return freed;
+}
+
+/* Every heap that may hold something. */
+static size_t tidy_all(void) {
+  heap_begin_common();
+  size_t freed = tidy_of_thread(&common_heap, true);
+  for (struct stored *s = stored_first(); s; s = s->next) {
+    struct heap *heap = stored_heap(s);
+    if (heap) freed += tidy_of_epoch(heap, true);
+  }
+  for (struct heap *p = atomic_load_explicit(&all_heaps, memory_order_acquire); p; p = p->next_heap)
+    if (!LOAD_RACING(p->folded)) freed += tidy_of_thread(p, true);
+  if (profile_is_on()) freed += tidy_of_thread(&sampled_heap, true);
+  return freed + tidy_of_thread(&common_heap, true);
+}
+
+#define CHUNKS_A_TICK 64 /* of an epoch, whose lock is held meanwhile */
+
+/* An epoch owns nothing, or is at its place in the table: so this needs no lock of the epoch's. */
+static size_t purge_dead_pages(void) {
+  size_t freed = 0;
+  for (uint32_t i = 1, made = arenas_made(); i <= made; i++) {
+    struct arena *arena = arena_at(i);
+    if (atomic_load_explicit(&arena->own, memory_order_relaxed) > GRANULE)
+      freed += bump_purge_dead(arena, CHUNKS_A_TICK);
+  }
+  return freed;
+}
+
+static size_t tick_once(void) {
+  lock_take(&round_lock);
+  size_t freed = reserve_trim(++tick);
+  visited = false;
+  epoch_caches_age(false);
+  pages_set_tick(tick);
+  freed += tidy_noticed();
+  freed += heaps_trim(false) + stores_trim(false);
+  freed += purge_dead_pages();
+  freed += pages_purge(tick - AGE + 1, SIZE_MAX);
+  lock_release(&round_lock);
+  return freed;
+}
+
+/* In so many seconds; 0 as long as nobody knows how fast ticks are. */
+static uint64_t ticks_after(uint64_t now, uint64_t seconds) {
+  uint64_t scale = atomic_load_explicit(&ticks_scale, memory_order_relaxed);
+  return scale ? now + seconds * ((UINT64_C(1000000000) << 32) / scale) : 0;
+}
+
+/* Returns true if statistics were published. */
+static bool publish_and_time(uint64_t *not_before) {
+  uint64_t start = ticks_now();
+  bool done = publish_now();
+  uint64_t end = ticks_now();
+  *not_before = end + (end - start) * PUBLISH_SHARE; /* where there is much to collect */
+  atomic_store_explicit(&due, ticks_after(end, done ? PUBLISH_S : RETRY_S), memory_order_relaxed);
+  return done;
+}
+
+/* Returns true if a slow path may bring news before the next tick. */
+static bool publish(void) {
+  static uint64_t not_before;
+  static bool is_told; /* what was published last is of a quiet time */
+  if (ticks_now() < not_before && (visited || is_told)) return visited; /* the last look before a quiet time counts */
+  is_told = !visited;
+  return publish_and_time(&not_before) && visited;
+}
+
+/* A thread that ends by the system call alone runs no destructor, so nobody stops the scavenger when it was the last of
+ * the program's. A program under seccomp's strict mode can end in no other way. The kernel keeps the first thread as a
+ * zombie (Z) as long as the process has another, and counts the threads as links to a directory that has two more. */
+static bool is_alone(int *ended_with) {
+  struct os_file threads;
+  char first = thread_state(os_process_id(), ended_with);
+  return first == 'Z' && os_file_at("/proc/self/task", &threads) == 0 && threads.links == 4;
+}
+
+/* The process's status is that of its last thread, on newer kernels also where the first had another. */
+static void end_process_if_alone(void) {
+  int ended_with;
+  if (!is_alone(&ended_with)) return;
+  publish_end();
+  syscall(SYS_exit_group, ended_with >> 8 & 0xff);
+}
+
+/* Ends the scavenger from its own thread: nobody else stops it, or waits for its end. */
+static void leave(void) {
+  is_left_alone = true;
+  pthread_detach(scavenger);
+  atomic_store(&state, LEAVING);
+}
+
+#define LONGEST_PAUSE_MS (1u << 30)
+
+/* Each look comes after twice the time of the one before, so that a process at rest is as good as never woken. */
+static void wait_while_asleep(void) {
+  end_process_if_alone();
+  for (unsigned pause = IDLE_TICKS * TICK_MS; atomic_load(&state) == ASLEEP;) {
+    if (os_wait(&state, ASLEEP, pause)) continue;
+    if (pause < LONGEST_PAUSE_MS) pause *= 2;
+    end_process_if_alone();
+  }
+}
+
+static void sleep_until_woken(void) {
+  uint32_t busy = BUSY;
+  if (!atomic_compare_exchange_strong(&state, &busy, ASLEEP)) return;
+  if (publish_now()) atomic_store_explicit(&due, 1, memory_order_relaxed); /* any slow path from now on brings news */
+  publish_rest();
+  uint32_t asleep = ASLEEP; /* a notice given between the last look and the exchange was lost */
+  if (pages_free_dirty() + large_cache_total() > NOTICE) atomic_compare_exchange_strong(&state, &asleep, BUSY);
+  wait_while_asleep();
+}
+
+/* Until the next tick. Each time that a slow path asks, it makes memory resident ahead of need. */
+static void wait_for_tick(void) {
+  uint64_t now = os_now_coarse_ns(), end = now + TICK_MS * UINT64_C(1000000);
+  for (; now < end && atomic_load(&state) != LEAVING; now = os_now_coarse_ns()) {
+    uint32_t asked = ASKED;
+    if (atomic_compare_exchange_strong(&state, &asked, BUSY)) pages_populate();
+    else os_wait(&state, BUSY, (unsigned)divide_up(end - now, 1000000));
+  }
+}
+
+/* libc makes a thread also where static TLS leaves two kilobytes of its stack to it. Below the stack lies a guard, a
+ * page or more. */
+static bool has_stack(void) {
+  uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+  for (size_t depth = os_page_size; depth < STACK_LEAST + os_page_size; depth += os_page_size)
+    if (os_is_unreadable((const void *)(here - depth))) return false;
+  return true;
+}
+
+/* A thread that stops the scavenger at this time waits for its end. */
+static void give_up(void) {
+  uint32_t seen = atomic_load(&state);
+  while (seen != LEAVING) {
+    if (!atomic_compare_exchange_weak(&state, &seen, LEAVING)) continue;
+    pthread_detach(scavenger);
+    atomic_store(&try_again_ns, 0);
+    atomic_store(&state, IMPOSSIBLE);
+    return;
+  }
+}
+
+static void *run(void *unused) {
+  while (atomic_load(&state) == STARTING) os_rest();
+  if (!has_stack()) {
+    give_up();
+    return unused;
+  }
+  birth_keep_no_heap(); /* or the program's last heap would not be the process's last */
+  if (atomic_load_explicit(&live_heaps, memory_order_relaxed) == 0) scavenger_stop(); /* it was */
+  for (int idle = 0; atomic_load(&state) != LEAVING;) {
+    wait_for_tick();
+    bool freed = tick_once() != 0, seen = publish();
+    bool waits = pages_free_dirty() + large_cache_total() + reserve_bytes() != 0;
+    if (freed || seen || waits) idle = 0;
+    else idle++;
+    if (idle < IDLE_TICKS) continue;
+    sleep_until_woken();
+    idle = 0;
+  }
+  if (is_left_alone) {
+    is_left_alone = false;
+    publish_end();
+    atomic_store(&state, UNBORN);
+  }
+  return unused;
+}
+
+/* glibc ends the process when a new thread may not register for restartable sequences, which some seccomp filters
+ * forbid; so we ask first, in a way that changes nothing. */
+static bool may_create_thread(void) {
+  return syscall(SYS_rseq, NULL, 0, 0, 0) == 0 || errno == EINVAL || errno == ENOSYS;
+}
+
+/* Without signals, which are for the process's own threads. */
+static bool create_thread(void) {
+  if (!may_create_thread()) return false;
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0) return false;
+  pthread_attr_setstacksize(&attributes, STACK_BYTES);
+  struct counters *counters = counters_here(); /* a slow call is under way, and making a thread calls malloc, too */
+  uint32_t stages = counters->stages;
+  uint64_t waited = counters->waited;
+  atomic_store_explicit(&maker, os_thread_id(), memory_order_relaxed);
+  bool done = pthread_create(&scavenger, &attributes, run, NULL) == 0;
+  atomic_store_explicit(&maker, 0, memory_order_relaxed);
+  counters->stages = stages;
+  counters->waited = waited;
+  pthread_attr_destroy(&attributes);
+  return done;
+}
+
+bool scavenger_is_made_here(void) {
+  uint32_t by = atomic_load_explicit(&maker, memory_order_relaxed);
+  return UNLIKELY(by != 0) && by == os_thread_id();
+}
+
+/* A process that does little comes by here, too, so nothing else is touched. */
+static bool is_due(void) {
+  uint64_t when = atomic_load_explicit(&due, memory_order_relaxed);
+  if (when == UINT64_MAX) return false;
+  uint64_t now = ticks_now();
+  if (when == 0) atomic_store_explicit(&due, ticks_after(now, PUBLISH_S), memory_order_relaxed);
+  return when != 0 && now >= when;
+}
+
+static size_t slab_bytes_of(const struct heap *heap) {
+  return (size_t)atomic_load_explicit(&heap->slab_granules, memory_order_relaxed) << GRANULE_SHIFT;
+}
+
+/* Bytes that the program has, or could take without a slow path: of slabs, the blocks that ever left them. The granules
+ * of slabs alone say little: a program with one block of each of 20 sizes has 20 granules and uses 20 pages. */
+static size_t heap_bytes(void) {
+  struct pages_totals totals = pages_totals();
+  size_t bytes = totals.committed - totals.free_clean - totals.free_dirty;
+  size_t used = LOAD_RACING(stores_folded.first_use_bytes), slabs = slab_bytes_of(&common_heap);
+  for (struct heap *p = atomic_load_explicit(&all_heaps, memory_order_acquire); p; p = p->next_heap) {
+    slabs += slab_bytes_of(p);
+    used += LOAD_RACING(p->store->first_use_bytes);
+  }
+  for (struct stored *s = stored_first(); s; s = s->next) {
+    const struct heap *heap = stored_heap(s);
+    if (heap) slabs += slab_bytes_of(heap);
+    used += LOAD_RACING(s->store->first_use_bytes);
+  }
+  return bytes - min_size(slabs, bytes) + min_size(used, slabs);
+}
+
+/* Returns true once the heap is large enough to be published at once. A fork child counts only its own growth: most
+ * children execute another program soon, and should not make a thread for what their parent held. */
+static bool has_grown(void) {
+  if (atomic_load_explicit(&due, memory_order_relaxed) == UINT64_MAX) return false;
+  size_t bytes = heap_bytes(), before = atomic_load_explicit(&inherited, memory_order_relaxed);
+  if (bytes < before) atomic_store_explicit(&inherited, bytes, memory_order_relaxed);
+  return bytes >= before + PUBLISH_LEAST;
+}
+
+static COLD bool is_wanted(void) {
+  bool wanted = publish_is_wanted();
+  if (!wanted) atomic_store_explicit(&due, UINT64_MAX, memory_order_relaxed);
+  return wanted;
+}
+
+static void purge_inline(void) {
+  for (struct heap *p = atomic_load_explicit(&all_heaps, memory_order_acquire); p; p = p->next_heap)
+    if (!LOAD_RACING(p->folded)) large_cache_flush(p, true);
+  pages_purge(UINT64_MAX, pages_free_dirty());
+}
+
+/* STARTING before the thread exists: the creation itself allocates, and so comes to notice(). */
+static void start_now(uint32_t seen) {
+  struct heap *heap = current_heap;
+  if (!atomic_compare_exchange_strong(&state, &seen, STARTING)) return;
+  current_heap = current_thread->plain; /* the thread outlives every scope */
+  if (create_thread()) {
+    atomic_store(&state, BUSY);
+  } else {
+    atomic_store(&try_again_ns, os_now_coarse_ns() + RETRY_S * UINT64_C(1000000000));
+    atomic_store(&state, IMPOSSIBLE);
+  }
+  current_heap = heap;
+}
+
+/* Without signals: the child of a signal handler that forks is UNBORN, and goes on here when the handler returns. By a
+ * thread whose heap will end: that end, or a later one, stops the scavenger. */
+static void start(uint32_t seen) {
+  if (!birth_heap_will_end()) return;
+  if (!options.scavenger) {
+    atomic_compare_exchange_strong(&state, &seen, IMPOSSIBLE);
+    return;
+  }
+  sigset_t before = os_block_signals();
+  start_now(seen);
+  os_restore_signals(&before);
+}
+
+/* Where no thread could be made. Tries again after a while, unless the program's user wants none. */
+static void do_without(void) {
+  uint64_t now = ticks_now(), when = atomic_load_explicit(&try_again_ns, memory_order_relaxed);
+  atomic_store_explicit(&due, when ? ticks_after(now, RETRY_S) : UINT64_MAX, memory_order_relaxed);
+  if (atomic_load_explicit(&unfolded_heaps, memory_order_relaxed) >= DEAD_NOTICE && lock_try(&round_lock)) {
+    tidy_noticed(); /* else nobody would find what all but the last dead thread left */
+    lock_release(&round_lock);
+  }
+  if (pages_free_dirty() + large_cache_total() > INLINE_NOTICE) purge_inline();
+  uint32_t impossible = IMPOSSIBLE;
+  if (when == 0 || os_now_coarse_ns() < when) return;
+  atomic_store_explicit(&due, 1, memory_order_relaxed);
+  atomic_compare_exchange_strong(&state, &impossible, UNBORN);
+}
+
+static COLD void start_or_wake(uint32_t seen) {
+  int kept = errno;
+  if (seen == ASLEEP) {
+    if (atomic_compare_exchange_strong(&state, &seen, BUSY)) os_wake(&state, 1);
+  } else if (seen == UNBORN && !process_is_visitor()) {
+    start(seen);
+  } else if (seen == IMPOSSIBLE) {
+    do_without();
+  }
+  errno = kept;
+}
+
+/* glibc frees what a thread that ended had for its thread-local storage under a lock that making a thread takes too; so
+ * a free makes one only while the process has but one thread, which cannot be joining another; nor does what libc
+ * allocates while a thread is being born, perhaps by a free. With more threads, malloc's slow paths make it as soon as
+ * there is much to free. */
+#if defined(__GLIBC__)
+static bool may_be_under_stack_lock(void) { return !__libc_single_threaded; }
+static bool has_one_thread(void) { return __libc_single_threaded; }
+#else
+static bool may_be_under_stack_lock(void) { return false; }
+static bool has_one_thread(void) { return false; }
+#endif
+
+/* In a child: a thread of its parent's may have held that lock at the copy. The scavenger holds it only beside a thread
+ * that makes it or waits for its end. */
+static bool may_find_lock_held(void) {
+  return !has_one_thread() && (!interpose_had_threads || interpose_had_threads());
+}
+
+static bool holds_much(void) {
+  struct pages_totals totals = pages_totals();
+  return totals.committed - totals.free_clean > HELD_NOTICE;
+}
+
+enum caller { BY_FREE, BY_MALLOC };
+
+/* A malloc that makes a system call for those that come after it, once for each mebibyte or more. */
+static COLD void ask_for_memory(void) {
+  uint32_t busy = BUSY;
+  if (atomic_compare_exchange_strong(&state, &busy, ASKED)) os_wake(&state, 1);
+}
+
+static void notice(size_t magazine_bytes, enum caller caller) {
+  uint32_t seen = atomic_load_explicit(&state, memory_order_relaxed);
+  if (LIKELY(seen == BUSY) && caller == BY_MALLOC && UNLIKELY(pages_growth_is_foreseen())) ask_for_memory();
+  if (LIKELY(seen == BUSY) || seen == ASKED || seen == STARTING || thread_heap_state != HEAP_IS_KEPT) return;
+  bool is_locked = seen == UNBORN && may_be_under_stack_lock();
+  if (is_locked && (caller == BY_FREE || birth_is_under_way())) return;
+  bool publishes = seen == UNBORN ? caller == BY_MALLOC && (is_due() || has_grown()) : is_due();
+  publishes = publishes && is_wanted();
+  bool enough = magazine_bytes > MAGAZINE_NOTICE || pages_free_dirty() + large_cache_total() + reserve_bytes() > NOTICE;
+  if (!publishes && !enough && !(is_locked && holds_much())) return;
+  if (process_is_ready()) start_or_wake(seen);
+}
+
+static size_t magazine_bytes_of(const struct heap *heap) {
+  return __atomic_load_n(&heap->magazine_bytes, __ATOMIC_RELAXED);
+}
+
+void scavenger_notice(const struct heap *heap) { notice(magazine_bytes_of(heap), BY_FREE); }
+
+void scavenger_notice_malloc(const struct heap *heap) { notice(magazine_bytes_of(heap), BY_MALLOC); }
+
+/* Not where the heap is small: its second begins with its first slow path. */
+void scavenger_notice_start(void) {
+  if (has_grown()) notice(0, BY_MALLOC);
+}
+
+void scavenger_notice_death(const struct heap *heap) {
+  size_t slabs = slab_bytes_of(heap);
+  unsigned waiting = atomic_load_explicit(&unfolded_heaps, memory_order_relaxed);
+  bool much = waiting >= DEAD_NOTICE || slabs > SLABS_NOTICE;
+  notice(much ? SIZE_MAX : heap->granted_bytes + magazine_bytes_of(heap), BY_MALLOC);
+}
+
+void scavenger_notice_thread(void) {
+  if (atomic_load_explicit(&state, memory_order_relaxed) == UNBORN && holds_much()) notice(SIZE_MAX, BY_MALLOC);
+}
+
+static void stop(void) {
+  uint32_t seen = atomic_load(&state);
+  do {
+    while (seen == STARTING) { /* by a thread that was born meanwhile */
+      os_rest();
+      seen = atomic_load(&state);
+    }
+    if (seen != BUSY && seen != ASKED && seen != ASLEEP) return;
+  } while (!atomic_compare_exchange_weak(&state, &seen, LEAVING));
+  if (pthread_equal(scavenger, pthread_self())) { /* the heap that it gave up was the last */
+    leave();
+    return;
+  }
+  os_wake(&state, 1);
+  int before;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before); /* a birth that failed ends here, too, inside malloc */
+  pthread_join(scavenger, NULL);
+  pthread_setcancelstate(before, &before);
+  publish_end();
+  atomic_store(&state, UNBORN);
+}
+
+/* Without signals: the child of a signal handler that forks has no thread to join. */
+void scavenger_stop(void) {
+  uint32_t seen = atomic_load(&state);
+  if (seen == UNBORN || seen == IMPOSSIBLE) return;
+  sigset_t before = os_block_signals();
+  stop();
+  os_restore_signals(&before);
+}
+
+void scavenger_after_fork_child(void) {
+  lock_reset(&round_lock);
+  atomic_store_explicit(&maker, 0, memory_order_relaxed);
+  atomic_store(&due, 0);
+  atomic_store(&try_again_ns, 0);
+  atomic_store(&state, may_find_lock_held() ? IMPOSSIBLE : UNBORN);
+  atomic_store(&inherited, heap_bytes());
+}
+
+void scavenger_may_start(void) {
+  uint32_t impossible = IMPOSSIBLE;
+  atomic_store(&due, 0);
+  atomic_compare_exchange_strong(&state, &impossible, UNBORN);
+}
+
+/* Under round_lock. */
+static void collect_free(void) {
+  if (current_heap != &empty_heap) heap_flush_lists(current_heap);
+  for (int turn = 0; turn < 2; turn++) tidy_all(); /* what one heap held may be the last of another's slab */
+  epoch_caches_age(true);
+  reserve_empty();
+  heaps_trim(true);
+  stores_trim(true);
+}
+
+void scavenger_reclaim(size_t wanted) {
+  if (wanted <= large_cache_total()) large_cache_suspend(); /* else they are not why */
+  lock_take(&round_lock);
+  collect_free();
+  lock_release(&round_lock);
+}
+
+size_t scavenger_purge(void) {
+  if (!process_has_started()) return 0;
+  lock_take(&round_lock);
+  size_t before = pages_totals().returned;
+  collect_free();
+  pages_purge(UINT64_MAX, pages_free_dirty()); /* what others free meanwhile is theirs: they may go on for ever */
+  if (TSLAB_CHECK_LEVEL >= 2) pages_check(), quarters_check();
+  size_t returned = pages_totals().returned - before;
+  lock_release(&round_lock);
+  return returned;
+}

@@ -1,0 +1,135 @@
+/* thread: when a thread gets a heap and gives it up; the process's start and end.                   floor: runtime
+ *
+ * A thread gets its heap at its first malloc or at its FREES_BEFORE_BIRTH-th free, both of which take a slow path in a
+ * thread without one, and gives it up in the destructor of a pthread key. Destructors of other keys may run later, and
+ * allocate. libc calls destructors again for keys that were set again, but only in so many rounds: a heap that a thread
+ * got after the last round would stay for ever. So from then on a thread has a heap only as long as each malloc takes,
+ * and none for a free. A call of epochs gives it one that stays until the thread is in no scope, because a scope
+ * outlasts the call. The same where the program took the last pthread key before its first malloc. */
+#include "runtime/thread.h"
+
+#include "base/options.h"
+#include "heap/check.h"
+#include "heap/profile.h"
+#include "heap/sampled.h"
+#include "os/os.h"
+#include "os/ticks.h"
+#include "process/process.h"
+#include "runtime/birth.h"
+#include "runtime/fork.h"
+#include "runtime/interpose.h"
+#include "runtime/scavenger.h"
+#include "stats/publish.h"
+#include "stats/scope_misuse.h"
+#include "stats/stats.h"
+#include <errno.h>
+#include <pthread.h>
+#include <unistd.h>
+
+/* A thread whose only free is that of its argument is not worth a heap. A consumer, which goes on freeing, is: without
+ * a heap each of its frees is an atomic operation on a slab that other threads use. */
+#define FREES_BEFORE_BIRTH 16
+
+/* The last heap of the process ends here, and the scavenger with it: that may be the heap of one malloc in a
+ * destructor, for while it lives, no other thread's heap is the last. */
+static void end_heap(struct heap *heap) {
+  birth_end_heap(heap);
+  if (atomic_load_explicit(&live_heaps, memory_order_relaxed) == 0) scavenger_stop();
+}
+
+void thread_end_call(void) {
+  if (thread_heap_state == HEAP_ENDED && current_thread) end_heap(current_thread->plain);
+}
+
+void thread_end_epoch_call(void) {
+  if (thread_heap_state != HEAP_REVIVED || !current_thread || scope_is_in_any(current_thread)) return;
+  birth_drop_key();
+  thread_heap_state = HEAP_ENDED;
+  end_heap(current_thread->plain);
+}
+
+static void thread_dies(void *heap) {
+  lock_look(); /* what follows waits for the scavenger, which a child may not have */
+  scavenger_notice_death(heap);
+  if (UNLIKELY(current_thread && current_thread->depth != 0)) scope_misused_at_exit();
+  thread_heap_state = HEAP_ENDED;
+  end_heap(heap);
+}
+
+struct heap *thread_heap_to_free(void) {
+  if (current_heap != &empty_heap) return current_heap; /* setspecific came here */
+  birth_expect_no_end();
+  if (thread_heap_state != HEAP_IS_KEPT) return &empty_heap;
+  if (thread_frees_unborn < FREES_BEFORE_BIRTH - 1) {
+    thread_frees_unborn++;
+    return &empty_heap;
+  }
+  struct heap *heap = birth_give_heap();
+  return heap ? heap : &empty_heap;
+}
+
+struct heap *thread_own_heap(void) {
+  struct heap *heap = current_heap;
+  if (LIKELY(heap != &empty_heap)) return heap;
+  if (!process_start()) return NULL;
+  birth_make_key(thread_dies);
+  birth_expect_no_end();
+  heap = birth_give_heap();
+  if (LIKELY(heap != NULL)) return heap;
+  scavenger_reclaim(GRANULE); /* what others keep free may be all that is missing */
+  return birth_give_heap();
+}
+
+struct heap *thread_heap_to_keep(void) {
+  if (process_start()) {
+    birth_make_key(thread_dies);
+    birth_expect_no_end();
+  }
+  if (thread_heap_state == HEAP_ENDED) thread_heap_state = HEAP_REVIVED;
+  return thread_own_heap();
+}
+
+/* ---- the start and the end of the process ------------------------------------------------------------------------ */
+
+/* The process's, as a constructor finds it. glibc hands it to each, to ours before it knows of it itself; musl hands
+ * nothing to constructors, but has set environ before the first. */
+#if defined(__GLIBC__)
+#define ENVIRONMENT(given) (given)
+#else
+#define ENVIRONMENT(given) ((void)(given), environ)
+#endif
+
+/* A preloaded library may find that the program has a malloc of its own. It then reserves nothing unless an epoch is
+ * opened: a sanitizer's runtime, which starts after this constructor, needs the addresses for its shadow. */
+static void start_if_needed(void) {
+  if (!libc_is_malloc || libc_is_malloc()) thread_own_heap();
+}
+
+/* Runs before other libraries' constructors (-z initfirst), and those of the program that has us linked in (101, the
+ * first that it may have itself): fork handlers that were registered later run outside ours, and may allocate. */
+__attribute__((constructor(101))) static void process_starts(int count, char **arguments, char **environment) {
+  (void)count, (void)arguments;
+  if (!os_secure_mode()) options_read(ENVIRONMENT(environment));
+  lock_times = options.lock_times;
+  int kept = errno;
+  start_if_needed();
+  if (options.profile_bytes && process_start())
+    sampled_start((uint32_t)max_size(options.profile_bytes, PROFILE_LEAST_BYTES));
+  fork_start();
+  ticks_compare_at_start();
+  process_set_ready();
+  scavenger_notice_start();
+  errno = kept;
+}
+
+/* A thread whose cancellation is pending may call exit, and must not end here. */
+__attribute__((destructor)) static void process_ends(void) {
+  int before;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+  lock_look(); /* a child that took no lock does not know yet that it is one */
+  bool is_interrupted = locks_held != 0; /* a signal handler calls exit, and this thread has a lock itself */
+  publish_at_exit();
+  if (!is_interrupted && current_heap != &empty_heap) heap_tell_double(current_heap);
+  if (!is_interrupted && options.stats_at_exit) stats_write_file(options.stats_at_exit);
+  pthread_setcancelstate(before, &before);
+}

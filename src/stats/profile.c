@@ -1,0 +1,330 @@
+/* profile: see profile.h.                                                                           floor: stats */
+#include "stats/profile.h"
+
+#include "epoch/epoch.h"
+#include "heap/label.h"
+#include "heap/profile.h"
+#include "heap/sampled.h"
+#include "heap/timing.h"
+#include "os/os.h"
+#include "process/process.h"
+#include "tslab/tslab.h"
+#include <errno.h>
+#include <string.h>
+
+struct lock profile_reading;
+
+#if TSLAB_TELEMETRY
+
+/* ---- sums -------------------------------------------------------------------------------------------------------- */
+
+/* Sums over live samples. Each stands for `weight` blocks; the square of its error is weight * (weight - 1) *
+ * size^2. */
+struct sums {
+  uint64_t samples, blocks, bytes; /* the last two in heaps of PROFILE_WEIGHT_ONE */
+  unsigned __int128 squares;       /* and these in heaps of its square */
+};
+
+static void add(struct sums *to, const struct profile_sample *sample) {
+  uint64_t weight = sample->weight;
+  to->samples++;
+  to->blocks += weight;
+  to->bytes += weight * sample->size;
+  to->squares += (unsigned __int128)(weight * sample->size) * ((weight - PROFILE_WEIGHT_ONE) * sample->size);
+}
+
+static uint64_t whole(uint64_t weighted) { return (weighted + PROFILE_WEIGHT_ONE / 2) / PROFILE_WEIGHT_ONE; }
+
+static uint64_t root_of(unsigned __int128 square) {
+  uint64_t root = 0;
+  for (uint64_t bit = (uint64_t)1 << 63; bit; bit >>= 1)
+    if ((unsigned __int128)(root | bit) * (root | bit) <= square) root |= bit;
+  return root;
+}
+
+static uint64_t error_of(const struct sums *sums) { return whole(root_of(sums->squares)); }
+
+/* ---- walking ----------------------------------------------------------------------------------------------------- */
+
+#define SAMPLES_A_HOLD 64
+
+/* Calls `visit` for each live sample, profile_lock held. */
+static void each_sample(void (*visit)(uint32_t index, const struct profile_sample *sample)) {
+  lock_take(&profile_lock);
+  uint32_t most = profile_samples_most();
+  for (uint32_t i = 1; i <= most; i++) {
+    const struct profile_sample *sample = profile_sample_at(i);
+    if (sample) visit(i, sample);
+    if (i % SAMPLES_A_HOLD != 0) continue;
+    lock_release(&profile_lock);
+    lock_take(&profile_lock);
+  }
+  lock_release(&profile_lock);
+}
+
+/* ---- the profile ------------------------------------------------------------------------------------------------- */
+
+static size_t interval_bytes(void) {
+  uint32_t interval = profile_interval_now();
+  return interval == PROFILE_PAUSED ? 0 : interval;
+}
+
+size_t profile_collect(void *rows, size_t most) {
+  struct profile_row *row = rows;
+  if (most == 0 || !profile_is_on()) return 0;
+  *row = (struct profile_row){.interval_bytes = interval_bytes()};
+  lock_take(&profile_lock);
+  struct profile_totals totals = profile_totals();
+  lock_release(&profile_lock);
+  row->samples = totals.samples;
+  row->frees = totals.frees;
+  row->lost = totals.lost;
+  row->live_samples = totals.live;
+  row->sites = totals.sites;
+  row->memory_bytes = totals.bytes;
+  return 1;
+}
+
+/* ---- sites ------------------------------------------------------------------------------------------------------- */
+
+/* Under profile_reading. */
+static struct site_sums {
+  struct sums live;
+  uint64_t rank; /* by which the sites are chosen; 0: of nothing */
+} sums_of_sites[PROFILE_SITES + 1];
+
+static void add_to_site(uint32_t index, const struct profile_sample *sample) {
+  (void)index;
+  add(&sums_of_sites[sample->site].live, sample);
+}
+
+/* Under profile_reading. */
+static void sum_sites(void) {
+  memset(sums_of_sites, 0, sizeof sums_of_sites);
+  each_sample(add_to_site);
+}
+
+static void write_stack(char *to, const struct profile_site *site) {
+  static const char digits[] = "0123456789abcdef";
+  const uintptr_t *frames = profile_frames(site);
+  for (uint32_t i = 0; i < site->depth; i++) {
+    if (i) *to++ = ' ';
+    unsigned nibbles = log2_floor(frames[i] | 1) / 4 + 1;
+    while (nibbles-- > 0) *to++ = digits[frames[i] >> 4 * nibbles & 15];
+  }
+}
+
+/* A site that holds nothing comes after all that hold something. Returns how many sites there are. */
+static uint32_t rank_sites(void) {
+  lock_take(&profile_lock);
+  uint32_t sites = profile_sites();
+  for (uint32_t i = 1; i <= sites; i++) {
+    uint64_t live = sums_of_sites[i].live.bytes;
+    sums_of_sites[i].rank = live ? live | (uint64_t)1 << 63 : profile_site_at(i)->allocated_bytes >> 1;
+  }
+  lock_release(&profile_lock);
+  return sites;
+}
+
+/* The rank that at most `most` sites reach or exceed, to a factor of two. */
+static uint64_t least_rank(uint32_t sites, size_t most) {
+  uint32_t of_log[64] = {0};
+  for (uint32_t i = 1; i <= sites; i++) of_log[log2_floor(sums_of_sites[i].rank | 1)]++;
+  size_t count = 0;
+  for (unsigned log = 64; log-- > 0; count += of_log[log])
+    if (count + of_log[log] > most) return log == 63 ? UINT64_MAX : (uint64_t)2 << log;
+  return 1;
+}
+
+static void fill_site(struct site_row *row, uint32_t index) {
+  const struct profile_site *site = profile_site_at(index);
+  const struct sums *sums = &sums_of_sites[index].live;
+  *row = (struct site_row){
+      .site = index,
+      .allocated_samples = site->allocated_samples,
+      .allocated_blocks = whole(site->allocated_blocks),
+      .allocated_bytes = whole(site->allocated_bytes),
+      .live_samples = sums->samples,
+      .live_blocks = whole(sums->blocks),
+      .live_bytes = whole(sums->bytes),
+      .error_bytes = error_of(sums),
+  };
+  write_stack(row->stack, site);
+}
+
+static size_t fill_sites(struct site_row *rows, size_t most) {
+  size_t count = 0;
+  uint32_t sites = rank_sites();
+  uint64_t least = least_rank(sites, most);
+  for (int round = 0; round < 2; round++) /* the rows that are left go to some that are half as large */
+    for (uint32_t i = 1; i <= sites && count < most; i++) {
+      uint64_t rank = sums_of_sites[i].rank;
+      if (rank == 0 || (rank >= least) != (round == 0) || rank < least / 2) continue;
+      lock_take(&profile_lock);
+      fill_site(&rows[count++], i);
+      lock_release(&profile_lock);
+    }
+  return count;
+}
+
+size_t profile_collect_sites(void *rows, size_t most) {
+  if (!profile_is_on()) return 0;
+  lock_take(&profile_reading);
+  sum_sites();
+  size_t count = fill_sites(rows, most);
+  lock_release(&profile_reading);
+  return count;
+}
+
+/* ---- holders ----------------------------------------------------------------------------------------------------- */
+
+#define SLOTS (4 * TABLE_HOLDERS_MOST)
+
+/* Under profile_reading. A closing epoch is by itself; those of one label that are open are together. */
+static struct {
+  struct holder_row *rows;
+  size_t most, count;
+  struct sums sums[TABLE_HOLDERS_MOST];
+  uint32_t epochs[TABLE_HOLDERS_MOST]; /* index of the closing epoch, or the label */
+  uint16_t slots[SLOTS];               /* by hash: a row, from 1 on */
+} holders;
+
+static enum holder_state state_of(const struct profile_sample *sample) {
+  if (sample->epoch == 0) return HOLDER_PLAIN;
+  return arena_is_closing(arena_at(sample->epoch)) ? HOLDER_CLOSING : HOLDER_OPEN;
+}
+
+static void begin_row(struct holder_row *row, const struct profile_sample *sample, enum holder_state state) {
+  *row = (struct holder_row){.site = sample->site, .state = state, .oldest_ns = sample->born_ns};
+  if (state == HOLDER_CLOSING) row->epoch = epoch_id(epoch_at(sample->epoch));
+  if (state != HOLDER_PLAIN) memcpy(row->label, labels[sample->label].text, sizeof row->label);
+}
+
+/* The row of the sample's site and epochs. When all are in use the last one is for all others. */
+static size_t row_of(const struct profile_sample *sample) {
+  enum holder_state state = state_of(sample);
+  uint32_t epochs = state == HOLDER_CLOSING ? sample->epoch : sample->label;
+  uint64_t hash = (((uint64_t)sample->site << 32 | epochs) * 4 + state) * UINT64_C(0x9e3779b97f4a7c15);
+  for (size_t slot = hash >> 53;; slot = (slot + 1) % SLOTS) {
+    size_t row = holders.slots[slot];
+    if (row == 0) {
+      if (holders.count == holders.most) return holders.most - 1;
+      holders.epochs[holders.count] = epochs;
+      begin_row(&holders.rows[holders.count++], sample, state);
+      holders.slots[slot] = (uint16_t)holders.count;
+      return holders.count - 1;
+    }
+    const struct holder_row *found = &holders.rows[row - 1];
+    if (found->site == sample->site && found->state == state && holders.epochs[row - 1] == epochs) return row - 1;
+  }
+}
+_Static_assert(SLOTS == 1 << (64 - 53), "the hash has as many bits");
+
+static void add_to_holder(uint32_t index, const struct profile_sample *sample) {
+  size_t at = row_of(sample);
+  struct holder_row *row = &holders.rows[at];
+  if (holders.count == holders.most && at == holders.most - 1 && row->site != sample->site)
+    *row = (struct holder_row){.oldest_ns = sample->born_ns, .slabs = row->slabs};
+  add(&holders.sums[at], sample);
+  row->slabs += profile_is_first_in_run(index);
+  row->oldest_ns = min_size(row->oldest_ns, sample->born_ns);
+}
+
+size_t profile_collect_holders(void *rows, size_t most) {
+  if (!profile_is_on() || most == 0) return 0;
+  lock_take(&profile_reading);
+  memset(&holders, 0, sizeof holders);
+  holders.rows = rows;
+  holders.most = min_size(most, TABLE_HOLDERS_MOST);
+  each_sample(add_to_holder);
+  for (size_t i = 0; i < holders.count; i++) {
+    struct holder_row *row = &holders.rows[i];
+    row->live_samples = holders.sums[i].samples;
+    row->live_blocks = whole(holders.sums[i].blocks);
+    row->live_bytes = whole(holders.sums[i].bytes);
+    row->error_bytes = error_of(&holders.sums[i]);
+  }
+  size_t count = holders.count;
+  lock_release(&profile_reading);
+  return count;
+}
+
+/* ---- the C face -------------------------------------------------------------------------------------------------- */
+
+int tslab_profile_interval(size_t bytes, size_t *before) {
+  if (bytes > PROFILE_MOST_BYTES) return ERANGE;
+  if (!process_start()) return ENOMEM;
+  lock_take(&profile_reading);
+  size_t until_now = interval_bytes();
+  bool changed = (bytes == 0 && !profile_is_on()) ||
+                 sampled_start(bytes ? (uint32_t)max_size(bytes, PROFILE_LEAST_BYTES) : PROFILE_PAUSED);
+  lock_release(&profile_reading);
+  if (!changed) return ENOMEM;
+  if (before) *before = until_now;
+  return 0;
+}
+
+_Static_assert(sizeof(tslab_profile_site) % 128 == 0 && TSLAB_STACK == STACK_MOST, "a fixed multiple, and all of it");
+
+/* Under profile_lock. */
+static void fill_visited(tslab_profile_site *row, uint32_t index) {
+  const struct profile_site *site = profile_site_at(index);
+  const struct sums *sums = &sums_of_sites[index].live;
+  *row = (tslab_profile_site){
+      .allocated_samples = site->allocated_samples,
+      .allocated_blocks = whole(site->allocated_blocks),
+      .allocated_bytes = whole(site->allocated_bytes),
+      .live_samples = sums->samples,
+      .live_blocks = whole(sums->blocks),
+      .live_bytes = whole(sums->bytes),
+      .error_bytes = error_of(sums),
+      .depth = site->depth,
+  };
+  for (uint32_t i = 0; i < site->depth; i++) row->stack[i] = profile_frames(site)[i];
+}
+
+/* Pages for rows of all sites, which become resident as they are written. */
+static size_t rows_bytes(void) { return round_up(PROFILE_SITES * sizeof(tslab_profile_site), os_page_size); }
+
+static size_t copy_sites(tslab_profile_site *rows) {
+  size_t count = 0;
+  lock_take(&profile_reading);
+  sum_sites();
+  lock_take(&profile_lock);
+  uint32_t sites = profile_sites();
+  lock_release(&profile_lock);
+  for (uint32_t i = 1; i <= sites; i++) {
+    lock_take(&profile_lock);
+    if (profile_site_at(i)->allocated_samples) fill_visited(&rows[count++], i);
+    lock_release(&profile_lock);
+  }
+  lock_release(&profile_reading);
+  return count;
+}
+
+int tslab_profile_each(int (*visit)(const tslab_profile_site *, void *), void *arg) {
+  if (!visit) return EINVAL;
+  if (!profile_is_on()) return ENODATA;
+  size_t bytes = rows_bytes();
+  tslab_profile_site *rows = os_reserve(NULL, bytes);
+  if (!rows) return ENOMEM;
+  int result = os_commit(rows, bytes) ? 0 : ENOMEM;
+  size_t count = result ? 0 : copy_sites(rows);
+  for (size_t i = 0; i < count && result == 0; i++) result = visit(&rows[i], arg);
+  os_unreserve(rows, bytes);
+  return result;
+}
+
+#else
+
+int tslab_profile_interval(size_t bytes, size_t *before) { return (void)bytes, (void)before, ENOTSUP; }
+int tslab_profile_each(int (*visit)(const tslab_profile_site *, void *), void *arg) {
+  (void)arg;
+  return visit ? ENODATA : EINVAL;
+}
+
+size_t profile_collect(void *rows, size_t most) { return (void)rows, (void)most, 0; }
+size_t profile_collect_sites(void *rows, size_t most) { return (void)rows, (void)most, 0; }
+size_t profile_collect_holders(void *rows, size_t most) { return (void)rows, (void)most, 0; }
+
+#endif

@@ -1,0 +1,97 @@
+/* registry: heaps are made, released to the pool with their lists, and acquired again. One that holds nothing is
+ * folded: no walk meets it. */
+#include "unit.h"
+
+#include "heap/fast.h"
+#include "heap/flush.h"
+#include "heap/refill.h"
+#include "heap/registry.h"
+#include "heap/remote.h"
+
+enum { HEAPS = 20, CLASS = 4 };
+
+static struct heap *heaps[HEAPS];
+
+static void check_new(struct heap *heap, uint32_t index) {
+  CHECK(heap != NULL && heap != &empty_heap && heap->live);
+  CHECK_COUNT((uintptr_t)heap % HEAP_ALIGNMENT, ==, 0);
+  CHECK_COUNT(heap_class_of(heap, 0), >=, CLASSES);
+  CHECK_COUNT(heap->index, ==, index);
+  for (unsigned class = 0; class < CLASSES; class++) {
+    CHECK(heap->list[class] == CHAIN_END && heap->count[class].now == 0);
+    CHECK_COUNT(heap->inverse[class], ==, class_inverse(class));
+    CHECK_COUNT(heap_class_of(heap, heap_entry(heap, class)), ==, class);
+    CHECK_COUNT(heap_class_of(&empty_heap, heap_entry(heap, class)), >=, CLASSES);
+  }
+}
+
+static void all_of_them(void) {
+  for (unsigned i = 0; i < HEAPS; i++) {
+    heaps[i] = heap_acquire();
+    check_new(heaps[i], i + 1);
+    memset(heaps[i]->magazines, 0x11, sizeof heaps[i]->store->magazines); /* would show in a neighbour */
+  }
+  unsigned seen = 0;
+  for (struct heap *p = atomic_load(&all_heaps); p; p = p->next_heap) CHECK(p == heaps[HEAPS - ++seen]);
+  CHECK_COUNT(seen, ==, HEAPS);
+  CHECK_COUNT(live_heaps, ==, HEAPS);
+  CHECK_COUNT(unfolded_heaps, ==, 0);
+  for (unsigned i = 0; i < HEAPS; i++) memset(heaps[i]->magazines, 0, sizeof heaps[i]->store->magazines);
+}
+
+/* Also what waited to be handed to another heap does not stay behind. */
+static void pool(void) {
+  struct heap *const one = heaps[3], *const other = heaps[4];
+  void *const block = heap_refill(one, CLASS), *const remote = heap_refill(other, CLASS);
+  CHECK(block != NULL && remote != NULL);
+  void *const head = one->list[CLASS];
+  struct run *const slab = pages_run_of(remote);
+  const unsigned before = slab_count(atomic_load(&slab->word));
+  heap_free_remote(one, slab, remote);
+  heap_leave(one);
+  heap_release(one);
+  CHECK_COUNT(slab_count(atomic_load(&slab->word)), ==, before + 1);
+  CHECK(!one->live && one->list[CLASS] == head && one->store->remote.count == 0);
+  CHECK_COUNT(live_heaps, ==, HEAPS - 1);
+  CHECK_COUNT(unfolded_heaps, ==, 1);
+  CHECK(heap_acquire() == one && one->live && one->list[CLASS] == head);
+  CHECK_COUNT(live_heaps, ==, HEAPS);
+  CHECK_COUNT(unfolded_heaps, ==, 0);
+  check_new(heap_acquire(), HEAPS + 1);
+}
+
+static unsigned count_active(void) {
+  unsigned active = 0;
+  for (const struct heap *p = atomic_load(&active_heaps); p; p = p->next_active) active++;
+  return active;
+}
+
+/* A heap that waits in the pool with nothing leaves the list of active heaps, and comes back with its next thread; one
+ * that is in use, or holds something, stays. Heaps of epochs are in no such list. */
+static void settling(void) {
+  const unsigned before = count_active();
+  CHECK(!heap_fold(heaps[7]));
+  for (unsigned i = 10; i < HEAPS; i++) heap_release(heaps[i]);
+  for (unsigned i = 10; i < HEAPS; i++) CHECK(heap_fold(heaps[i]) && !heap_fold(heaps[i]));
+  CHECK_COUNT(count_active(), ==, before - (HEAPS - 10));
+  CHECK(heap_guard(heaps[10]) == &common_heap.lock && heap_guard(heaps[0]) == &heaps[0]->lock);
+  for (unsigned i = HEAPS; i-- > 10;) CHECK(heap_acquire() == heaps[i] && !heaps[i]->folded);
+  CHECK_COUNT(count_active(), ==, before);
+
+  CHECK(heap_refill(heaps[7], CLASS) != NULL);
+  heap_release(heaps[7]);
+  CHECK(!heap_fold(heaps[7])); /* its list holds blocks */
+  heaps_fold_dead(heaps[7]);
+  CHECK(heaps[7]->folded && heaps[7]->counters == NULL && count_active() == before - 1);
+  CHECK(heap_acquire() == heaps[7] && heaps[7]->counters != NULL && count_active() == before);
+  check_new(heaps[7], 8);
+}
+
+int main(void) {
+  start_floors();
+  CHECK(current_heap == &empty_heap);
+  all_of_them();
+  pool();
+  settling();
+  return 0;
+}

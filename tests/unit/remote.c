@@ -1,0 +1,59 @@
+/* remote: frees of another heap's blocks wait until their batch is complete, and a thread without a heap returns each
+ * at once. */
+#include "two_heaps.h"
+
+#include "base/options.h"
+#include "heap/check.h"
+#include "heap/misuse.h"
+#include "heap/quarantine.h"
+
+static unsigned free_in(struct run *slab) { return slab_count(atomic_load(&slab->word)); }
+
+static void remote_frees_wait_for_their_batch(void) {
+  enum { CLASS = 2 };
+  void *blocks[REMOTE_MOST];
+  be(0);
+  for (int i = 0; i < REMOTE_MOST; i++) blocks[i] = allocate(CLASS);
+  struct run *const slab = pages_run_of(blocks[0]);
+  const unsigned before = free_in(slab);
+  be(1);
+  for (int i = 0; i < REMOTE_MOST - 1; i++) release(blocks[i], CLASS);
+  CHECK_COUNT(free_in(slab), ==, before);
+  release(blocks[REMOTE_MOST - 1], CLASS);
+  if (TSLAB_HARDENED) quarantine_empty(heaps[1]);
+  CHECK_COUNT(free_in(slab), ==, before + REMOTE_MOST);
+
+  be(0);
+  void *const last = allocate(CLASS);
+  const unsigned now = free_in(pages_run_of(last));
+  current_heap = &empty_heap; /* a thread that never allocated, or is at its end */
+  heap_free_remote(&empty_heap, pages_run_of(last), last);
+  CHECK_COUNT(free_in(pages_run_of(last)), ==, now + 1);
+  CHECK_COUNT(unowned_frees_of(CLASS), ==, 1);
+}
+
+/* A second free in one batch is told when the batch goes, and what was counted at the call is taken back. */
+static void free_twice_in_a_batch(void) {
+  enum { CLASS = 3 };
+  be(0);
+  void *const block = allocate(CLASS), *const other = allocate(CLASS);
+  be(1);
+  release(block, CLASS);
+  release(other, CLASS);
+  release(block, CLASS);
+  options.on_misuse = MISUSE_REPORT;
+  CHECK(heap_find_double(heaps[1]) == block);
+  heap_flush_remote(heaps[1]);
+  options.on_misuse = MISUSE_ABORT;
+  CHECK_COUNT(misuse_count(), ==, 1);
+  frees[CLASS]--, remote[CLASS]--;
+  check_totals(CLASS);
+  CHECK_COUNT(heaps[1]->store->remote.count, ==, 0);
+}
+
+int main(void) {
+  start_two_heaps();
+  remote_frees_wait_for_their_batch();
+  if (!TSLAB_HARDENED) free_twice_in_a_batch(); /* there the call looks, which is not this test's */
+  return 0;
+}
