@@ -179,13 +179,16 @@ size_t profile_collect_sites(void *rows, size_t most) {
 /* ---- holders ----------------------------------------------------------------------------------------------------- */
 
 #define SLOTS (4 * TABLE_HOLDERS_MOST)
+#define ROWS_ALONE (TABLE_HOLDERS_MOST / 2) /* not of the room: who gets fewer rows than there are asks with more */
+#define CLOSING_TOGETHER ((uint32_t)1 << 31) /* with a label: its closing epochs beyond the rows for single ones */
 
-/* Under profile_reading. A closing epoch is by itself; those of one label that are open are together. */
+/* Under profile_reading. A closing epoch is by itself, while there is room; those of one label that are open are
+ * together. */
 static struct {
   struct holder_row *rows;
-  size_t most, count;
+  size_t most, count, alone; /* rows of one closing epoch: at most ROWS_ALONE */
   struct sums sums[TABLE_HOLDERS_MOST];
-  uint32_t epochs[TABLE_HOLDERS_MOST]; /* index of the closing epoch, or the label */
+  uint32_t epochs[TABLE_HOLDERS_MOST]; /* index of the closing epoch, or the label, perhaps CLOSING_TOGETHER */
   uint16_t slots[SLOTS];               /* by hash: a row, from 1 on */
 } holders;
 
@@ -194,29 +197,42 @@ static enum holder_state state_of(const struct profile_sample *sample) {
   return arena_is_closing(arena_at(sample->epoch)) ? HOLDER_CLOSING : HOLDER_OPEN;
 }
 
-static void begin_row(struct holder_row *row, const struct profile_sample *sample, enum holder_state state) {
+/* The slot where the row of that site and these epochs is, or would be. */
+static uint16_t *slot_of(uint32_t site, enum holder_state state, uint32_t epochs) {
+  uint64_t hash = (((uint64_t)site << 32 | epochs) * 4 + state) * UINT64_C(0x9e3779b97f4a7c15);
+  for (size_t slot = hash >> 53;; slot = (slot + 1) % SLOTS) {
+    size_t row = holders.slots[slot];
+    if (row == 0) return &holders.slots[slot];
+    const struct holder_row *found = &holders.rows[row - 1];
+    if (found->site == site && found->state == state && holders.epochs[row - 1] == epochs) return &holders.slots[slot];
+  }
+}
+
+static size_t begin_row(uint16_t *slot, const struct profile_sample *sample, enum holder_state state, bool alone) {
+  struct holder_row *row = &holders.rows[holders.count++];
   *row = (struct holder_row){.site = sample->site, .state = state, .oldest_ns = sample->born_ns};
-  if (state == HOLDER_CLOSING) row->epoch = epoch_id(epoch_at(sample->epoch));
+  if (alone) row->epoch = epoch_id(epoch_at(sample->epoch));
   if (state != HOLDER_PLAIN) memcpy(row->label, labels[sample->label].text, sizeof row->label);
+  holders.alone += alone;
+  *slot = (uint16_t)holders.count;
+  return holders.count - 1;
 }
 
 /* The row of the sample's site and epochs. When all are in use the last one is for all others. */
 static size_t row_of(const struct profile_sample *sample) {
   enum holder_state state = state_of(sample);
-  uint32_t epochs = state == HOLDER_CLOSING ? sample->epoch : sample->label;
-  uint64_t hash = (((uint64_t)sample->site << 32 | epochs) * 4 + state) * UINT64_C(0x9e3779b97f4a7c15);
-  for (size_t slot = hash >> 53;; slot = (slot + 1) % SLOTS) {
-    size_t row = holders.slots[slot];
-    if (row == 0) {
-      if (holders.count == holders.most) return holders.most - 1;
-      holders.epochs[holders.count] = epochs;
-      begin_row(&holders.rows[holders.count++], sample, state);
-      holders.slots[slot] = (uint16_t)holders.count;
-      return holders.count - 1;
-    }
-    const struct holder_row *found = &holders.rows[row - 1];
-    if (found->site == sample->site && found->state == state && holders.epochs[row - 1] == epochs) return row - 1;
+  bool alone = state == HOLDER_CLOSING;
+  uint32_t epochs = alone ? sample->epoch : sample->label;
+  uint16_t *slot = slot_of(sample->site, state, epochs);
+  if (alone && *slot == 0 && holders.alone >= ROWS_ALONE) {
+    alone = false;
+    epochs = sample->label | CLOSING_TOGETHER;
+    slot = slot_of(sample->site, state, epochs);
   }
+  if (*slot) return *slot - 1;
+  if (holders.count == holders.most) return holders.most - 1;
+  holders.epochs[holders.count] = epochs;
+  return begin_row(slot, sample, state, alone);
 }
 _Static_assert(SLOTS == 1 << (64 - 53), "the hash has as many bits");
 

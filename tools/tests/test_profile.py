@@ -26,7 +26,7 @@ from tslab.errors import LabError, Unreadable
 from tslab.figures import Source, document
 from tslab.reporters import flame
 from tslab.segment import of_bytes, read_layout, read_snapshot
-from tslab.sites import PLAIN, HeapProfile, Site, by_name, profile_of
+from tslab.sites import CLOSING, PLAIN, HeapProfile, Site, by_name, profile_of
 from tslab.symbolize import Symbolizer
 
 LIBRARY = Path(os.environ.get("LIBRARY_UNDER_TEST", REPOSITORY / "build" / "release" / "libtslab.so"))
@@ -69,13 +69,13 @@ def server(holding: Path) -> Iterator[int]:
         yield pid
 
 
-def _read(pid: int) -> HeapProfile:
+def _read(pid: int, least: int = ROWS * ROW) -> HeapProfile:
     """When all of it is published."""
     end = time.monotonic() + 60
     while True:
         try:
             found = Source(str(pid)).read()
-            if sum(row["live_bytes"] for row in found["sites"]) > ROWS * ROW // 2 and found["age_ns"] < 10**9:
+            if sum(row["live_bytes"] for row in found["sites"]) > least // 2 and found["age_ns"] < 10**9:
                 return profile_of(found)
         except LabError:
             pass
@@ -233,6 +233,34 @@ def test_no_name_ends_the_page_s_script() -> None:
     text = flame.page(profile, Symbolizer(None), "t", "a")
     assert text.count("</script>") == 2
     assert "0x7f0000001000" in text
+
+
+LEAKED = {"leak_session": 600 * 3000, "leak_header": 1200 * 1500, "leak_buffer": 600 * 5000}
+CACHED = 600 * 2000
+
+
+def test_three_leaks_and_a_cache_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = tmp_path / "leaks"
+    flags = ["-O1", "-g", "-fno-builtin", "-fno-omit-frame-pointer", f"-I{REPOSITORY / 'include'}"]
+    subprocess.run(["cc", *flags, "-o", str(program), str(DATA / "leaks.c")], check=True)
+    with _running(program, TSLAB_PROFILE="4K") as pid:
+        profile = _read(pid, round(1.7 * (sum(LEAKED.values()) + CACHED)))  # of which half must be there
+        symbolizer = Symbolizer(pid)
+        held: dict[tuple[int, str], int] = {}
+        for holder in profile.holders:
+            site = profile.site(holder.site)
+            assert site
+            places = symbolizer.callers(site.stack)
+            key = (holder.state, places[0].text.split(" ")[0] if places else "?")
+            held[key] = held.get(key, 0) + holder.bytes
+        assert main(["holders", str(pid), "--all"]) == 0
+    truth = {(CLOSING, name): size for name, size in LEAKED.items()} | {(PLAIN, "make_reply"): CACHED}
+    assert {key: round(held[key] / size, 3) for key, size in truth.items() if not 0.8 < held[key] / size < 1.2} == {}
+    assert held.keys() - truth.keys() <= {key for key in held if key[0] == PLAIN}
+    (closed,) = [block for block in capsys.readouterr().out.split("\n\n") if "closed, and" in block]
+    assert "epochs “request” are closed" in closed
+    assert all(name in closed for name in LEAKED)
+    assert "make_reply" not in closed
 
 
 def test_a_saved_profile_keeps_its_numbers(server: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
