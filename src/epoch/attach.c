@@ -1,10 +1,17 @@
-/* attach: see attach.h.                                                                             floor: epoch */
+/* attach: see attach.h.                                                                              floor: epoch */
 #include "epoch/attach.h"
 
+#include "heap/bump.h"
+#include "heap/fast.h"
+#include "heap/registry.h"
+#include "heap/teardown.h"
 #include "os/os.h"
 #include <string.h>
 
 struct lock threads_lock;
+struct thread *_Atomic all_threads;
+
+/* ---- tables ------------------------------------------------------------------------------------------------------ */
 
 /* Tables smaller than a granule are pieces; each size has a chain of those that were given up. */
 #define PIECE_LOGS 12
@@ -103,6 +110,83 @@ bool attach_make_room(struct attachments *table, const struct thread *thread) {
   give_up(before, log_before);
   return true;
 }
+
+/* ---- heaps ------------------------------------------------------------------------------------------------------- */
+
+static void unlink_heap(struct epoch *e, struct heap *heap) {
+  if (e->heaps == heap) {
+    STORE_RACING(e->heaps, heap->next_of_epoch);
+    return;
+  }
+  struct heap *before = e->heaps;
+  while (before->next_of_epoch != heap) before = before->next_of_epoch;
+  before->next_of_epoch = heap->next_of_epoch;
+}
+
+/* First, so that the slot leads its thread to it, unless it leads another thread to another heap. */
+static void link_heap(struct epoch *e, struct heap *heap) {
+  if (atomic_load_explicit(&e->owner, memory_order_relaxed)) {
+    heap->next_of_epoch = e->heaps->next_of_epoch;
+    e->heaps->next_of_epoch = heap;
+    return;
+  }
+  heap->next_of_epoch = e->heaps;
+  STORE_RACING(e->heaps, heap);
+  atomic_store_explicit(&e->owner, heap->thread, memory_order_relaxed); /* only that thread compares it with its own */
+}
+
+/* A heap that another thread left, so that its slabs are used up before new ones are made. */
+static struct heap *waiting_heap(struct epoch *e) {
+  for (struct heap *p = e->heaps; p; p = p->next_of_epoch) {
+    if (p->thread) continue;
+    lock_take(&p->lock); /* who flushes a heap that serves nobody holds it */
+    p->live = true;
+    STORE_RACING(p->thread, current_thread);
+    p->counters = current_heap->counters;
+    p->plain = current_heap->plain;
+    lock_release(&p->lock);
+    unlink_heap(e, p);
+    return p;
+  }
+  return NULL;
+}
+
+/* How many heaps of epochs serve the thread; whoever ends an epoch may count one down. */
+static void count_attached(const struct heap *heap, unsigned by) {
+  atomic_fetch_add_explicit(&heap->plain->store->chunks.attached, by, memory_order_relaxed);
+}
+
+struct heap *attach_heap(struct thread *thread, struct epoch *e) {
+  struct heap *heap = waiting_heap(e);
+  if (!heap) {
+    heap = heap_take_blank(&e->arena);
+    if (!heap) return NULL;
+    bump_start(heap);
+  }
+  link_heap(e, heap);
+  count_attached(heap, 1);
+  attach_put(&thread->attached, e->arena.index, heap);
+  return heap;
+}
+
+void attach_drop(struct epoch *e, struct heap *heap) {
+  if (heap_has_slabs(heap) && heap->thread == current_thread && !heap->closing) heap_rest(heap);
+  bump_leave(heap, true);
+  if (heap->thread) count_attached(heap, -1u);
+  if (e->heaps == heap) atomic_store_explicit(&e->owner, NULL, memory_order_relaxed);
+  if (heap_has_slabs(heap)) {
+    lock_take(&heap->lock);
+    heap->live = false;
+    STORE_RACING(heap->thread, NULL);
+    lock_release(&heap->lock);
+    return;
+  }
+  STORE_RACING(e->allocations, e->allocations + tcache_handed_out(heap) - heap->before);
+  unlink_heap(e, heap);
+  heap_give_back(heap);
+}
+
+/* ---- in a fork child --------------------------------------------------------------------------------------------- */
 
 void attach_freeze(void) {
   memset(state.free, 0, sizeof state.free);

@@ -1,7 +1,8 @@
-/* cached epoch: see cached epoch.h.                                                                 floor: epoch */
+/* cached epoch: see cache.h.                                                                         floor: epoch */
 #include "epoch/cache.h"
 
-#include "epoch/close.h"
+#include "epoch/finish.h"
+#include "epoch/teardown.h"
 #include "heap/bump.h"
 #include "heap/chunk_cache.h"
 #include "heap/flush.h"
@@ -9,10 +10,6 @@
 #include "os/os.h"
 
 #define EPOCH_CACHE_TICKS 4 /* a second */
-
-bool epoch_cache_is_plain(const struct epoch *e) {
-  return !e->arena.parent && !epoch_has_children(e) && e->arena.budget == SIZE_MAX;
-}
 
 /* Of what it took, nothing is elsewhere. */
 static bool is_whole(const struct epoch *e) {
@@ -65,7 +62,7 @@ void epoch_cache_drop_claim(struct epoch *e, struct heap *plain) {
 }
 
 bool epoch_cache_may_keep(const struct thread *thread, struct epoch *e) {
-  if (!epoch_cache_is_plain(e) || !is_whole(e)) return false;
+  if (!epoch_is_plain(e) || !is_whole(e)) return false;
   if (atomic_load_explicit(&thread->cached_epoch, memory_order_relaxed)) return false;
   struct heap *heap = e->heaps;
   if (heap_has_slabs(heap)) {
@@ -77,7 +74,7 @@ bool epoch_cache_may_keep(const struct thread *thread, struct epoch *e) {
 }
 
 /* Into the reserve, where there is room. */
-static void drop_chunk(struct epoch *e, struct heap *heap) {
+static NOINLINE void drop_chunk(struct epoch *e, struct heap *heap) {
   bump_leave(heap, false);
   arena_return_spilled(&e->arena, SIZE_MAX);
 }
@@ -87,13 +84,13 @@ void epoch_cache_keep(struct thread *thread, struct epoch *e, uint64_t handed_ou
   epoch_count_allocations(e, heap, handed_out);
   STORE_RACING(e->recycled_here,
                e->recycled_here + atomic_load_explicit(&e->arena.own, memory_order_relaxed));
-  heap->bump.off = epoch_cache_learned(e); /* now: once it is open, others may be looking */
+  heap->bump.off = epoch_has_learned(e); /* now: once it is open, others may be looking */
   unsigned chunks = heap->bump.chunk && !heap->bump.off;
   if (!heap_has_slabs(heap)) claim_chunk(thread, e, chunks);
   if (UNLIKELY(heap->bump.chunk && heap->bump.off)) drop_chunk(e, heap);
   atomic_store_explicit(&e->open_id, 0, memory_order_relaxed);
   atomic_store_explicit(&e->state, EPOCH_CACHED, memory_order_relaxed);
-  epoch_unlock(e); /* whoever takes it from another thread locks it */
+  /* Whoever takes it from another thread locks it, and so waits until it is whole. */
   atomic_store_explicit(&thread->cached_epoch, e, memory_order_relaxed);
 }
 
@@ -117,14 +114,16 @@ static void end(struct epoch *e, bool lists_are_lost, enum release_target late) 
   atomic_store_explicit(&e->arena.release_target, late, memory_order_relaxed);
   if (lists_are_lost && heap_has_slabs(heap)) {
     heap_forget(heap, true);
-    epoch_take_apart(e, NULL);
+    teardown_all(e, NULL);
   }
   epoch_cache_drop_claim(e, heap->plain);
   heap_close(heap, UINT64_MAX);
   arena_return_spilled(&e->arena, SIZE_MAX);
-  scope_detach(e, heap);
+  attach_drop(e, heap);
   atomic_store_explicit(&e->state, EPOCH_CLOSING, memory_order_seq_cst);
-  epoch_finish_if_done(e, gate);
+  bool ended = epoch_finish_locked(e);
+  epoch_release(e, gate);
+  if (ended) epoch_retire(e);
 }
 
 void epoch_cache_give_up(struct thread *thread, bool lists_are_lost) {

@@ -1,4 +1,4 @@
-/* cached epoch: an epoch that ended empty, kept by its thread for the next one that it opens.       floor: epoch
+/* cached epoch: an epoch that ended empty, kept by its thread for the next one that it opens.        floor: epoch
  *
  * So a request in its own epoch takes no lock but its epoch's and touches the memory that the last one left hot. The
  * cached epoch's chunk is part of the reserve, and its thread claims it (heap/chunk_cache.h). Once the epoch is open
@@ -13,13 +13,10 @@
 #ifndef TSLAB_EPOCH_CACHE_H
 #define TSLAB_EPOCH_CACHE_H
 
-#include "epoch/scope.h"
+#include "epoch/attach.h"
 
-/* Under the lock: nothing about it that the next incarnation would inherit. */
-HIDDEN bool epoch_cache_is_plain(const struct epoch *e);
-
-/* Under the lock: whether the epoch, whose one heap is attached to the thread, could become its cached epoch, and has
- * room in the reserve; and making it so once it is empty, which releases the lock. `handed_out`: the heap's
+/* Under the lock, or by the owner: whether the epoch, whose one heap is attached to the thread, could become its cached
+ * epoch, and has room in the reserve; and making it so once it is empty. `handed_out`: the heap's
  * tcache_handed_out(). */
 HIDDEN bool epoch_cache_may_keep(const struct thread *thread, struct epoch *e);
 HIDDEN void epoch_cache_keep(struct thread *thread, struct epoch *e, uint64_t handed_out);
@@ -47,26 +44,5 @@ INLINE bool epoch_cache_is(const struct thread *thread, uint64_t id) {
 /* From any thread; in a fork child, of a thread that it does not have, whose lists are lost. */
 HIDDEN void epoch_cache_give_up(struct thread *thread, bool lists_are_lost);
 HIDDEN void epoch_caches_age(bool now); /* each tick of the scavenger; all of them, when `now` */
-
-/* Ends in a row: some ten slabs are born after them, in a microsecond or two. Where invariants are checked it is so few
- * that tests come by it in whatever they do. */
-#define EPOCH_CACHE_DRAINS      (TSLAB_CHECK_LEVEL >= 2 ? 2 : 64)
-#define EPOCH_CACHE_DOUBTS_MOST (TSLAB_CHECK_LEVEL >= 2 ? 1 : 9)
-
-/* Under the lock, at an end or a reset of an epoch that was used: whether each block had been freed before. */
-INLINE void epoch_cache_learn(struct epoch *e, bool drained) {
-  if (drained) {
-    if (e->drained < UINT16_MAX) e->drained++;
-    return;
-  }
-  e->drained = 0;
-  if (LIKELY(!e->arena.by_slabs)) return;
-  e->arena.by_slabs = false;
-  if (e->doubts < EPOCH_CACHE_DOUBTS_MOST) e->doubts++;
-}
-INLINE bool epoch_cache_learned(const struct epoch *e) {
-  return e->drained >= (unsigned)EPOCH_CACHE_DRAINS << e->doubts;
-}
-_Static_assert(EPOCH_CACHE_DRAINS << EPOCH_CACHE_DOUBTS_MOST <= UINT16_MAX, "can be counted up to");
 
 #endif

@@ -6,7 +6,7 @@
  * closes with blocks alive, or children that are, stays closing until the last is gone; then its slot is free and the
  * id stale.
  *
- * Its heaps hang in a list. A heap is attached to the thread that it serves (epoch/scope.h), or waits for one with the
+ * Its heaps hang in a list. A heap is attached to the thread that it serves (epoch/attach.h), or waits for one with the
  * slabs that a thread left. Who ends an epoch takes open_id away, makes sure that every thread sees it, and then may
  * touch every heap whose thread is not inside.
  *
@@ -40,14 +40,14 @@ struct epoch {
   /* Enter and leave read this line. It is written when something begins or ends. */
   _Atomic uint64_t open_id;
   _Atomic uint64_t id; /* of this incarnation; while ended, of the last one */
-  struct thread *_Atomic owner; /* whose the first of the heaps is: epoch/scope.h */
+  struct thread *_Atomic owner; /* whose the first of the heaps is: epoch/attach.h */
   struct heap *heaps;
   _Atomic uint8_t state;
   _Atomic bool scope_ended; /* TSLAB_EPOCH_AUTO_CLOSE: a scope of it has ended, so the last thread to go closes it */
   uint8_t flags;
   bool stepping;     /* closing by close_step */
   bool descending;   /* who closes it has given up the lock for its children, and comes back: nobody else may end it */
-  uint8_t doubts;    /* times that it was taken wrongly for one that frees what it takes: epoch/cache.h */
+  uint8_t doubts;    /* times that it was taken wrongly for one that frees what it takes: epoch_learn */
   uint16_t drained;  /* closes of this label in a row at which each block had been freed */
   uint16_t kept_granules; /* granules of the reserve that it is while it is a cached epoch */
   uint16_t slab_granules; /* its slabs, at the most as many as can be told, */
@@ -95,7 +95,7 @@ INLINE int epoch_error(const struct epoch *e, uint64_t id) {
 #define EPOCH_LOCKS 64
 #define EPOCH_GATES 64
 extern HIDDEN struct lone_lock epoch_locks[EPOCH_LOCKS], epoch_gates[EPOCH_GATES];
-extern HIDDEN struct lock tree_lock, slots_lock;
+extern HIDDEN struct lock slots_lock;
 
 INLINE bool epoch_is_owned(const struct epoch *e) {
   return atomic_load_explicit(&e->arena.owned, memory_order_relaxed) != 0;
@@ -103,6 +103,8 @@ INLINE bool epoch_is_owned(const struct epoch *e) {
 INLINE struct lock *epoch_lock_of(const struct epoch *e) {
   return &epoch_locks[e->arena.index % EPOCH_LOCKS].lock;
 }
+
+/* Caller holds the lock, which this gives to others while it waits until the epoch has no owner. */
 HIDDEN COLD void epoch_wait(const struct epoch *e);
 
 /* Caller holds no lock but one of a round or publication. */
@@ -113,22 +115,14 @@ INLINE void epoch_lock(const struct epoch *e) {
 INLINE void epoch_unlock(const struct epoch *e) { lock_release(epoch_lock_of(e)); }
 
 /* For work on all that the epoch holds: locks an epoch that holds little, and returns NULL. Makes the caller the owner
- * of another, and returns the gate for epoch_give_back. Caller holds no lock, as for epoch_lock. */
+ * of another, and returns the owner's gate. Caller holds no lock, as for epoch_lock. */
 HIDDEN struct lock *epoch_take(struct epoch *e);
+HIDDEN struct lock *epoch_own(struct epoch *e); /* the same, always as the owner */
 
-/* The epoch is locked and has no owner from here on. Does nothing when `gate` is NULL. */
-INLINE void epoch_give_back(struct epoch *e, struct lock *gate) {
-  if (!gate) return;
-  lock_take(epoch_lock_of(e));
-  if (UNLIKELY(atomic_exchange_explicit(&e->arena.owned, 0, memory_order_relaxed) == 2))
-    os_wake(&e->arena.owned, INT_MAX);
-  lock_release(gate);
-}
+/* Ends what epoch_take or epoch_own began; `gate` is what that returned. "By the owner" means: between the two. */
+HIDDEN void epoch_release(struct epoch *e, struct lock *gate);
 
 #define EPOCH_DEPTH 64 /* parents above an epoch, at most: what walks the tree calls itself */
-
-/* The id of a new epoch, without heaps; `wanted` is checked but for its parent. 0 and *error. */
-HIDDEN uint64_t epoch_open(const tslab_epoch_options *wanted, int *error);
 
 /* Blocks handed out in it since it was opened. Under the lock. */
 HIDDEN uint64_t epoch_allocations(const struct epoch *e);
@@ -149,21 +143,52 @@ INLINE void epoch_count_allocations(struct epoch *e, struct heap *heap, uint64_t
 /* What it recycled and returned counts for its label, and is 0 again. */
 HIDDEN void epoch_count_bytes(struct epoch *e);
 
+/* Ends in a row at which each block had been freed before, until the label's next epochs fill slabs from the start:
+ * some ten slabs are born after them, in a microsecond or two. Where invariants are checked it is so few that tests
+ * reach it in whatever they do. */
+#define EPOCH_DRAINS      (TSLAB_CHECK_LEVEL >= 2 ? 2 : 64)
+#define EPOCH_DOUBTS_MOST (TSLAB_CHECK_LEVEL >= 2 ? 1 : 9)
+
+/* Under the lock, at an end or a reset of an epoch that was used: whether each block had been freed before. */
+INLINE void epoch_learn(struct epoch *e, bool drained) {
+  if (drained) {
+    if (e->drained < UINT16_MAX) e->drained++;
+    return;
+  }
+  e->drained = 0;
+  if (LIKELY(!e->arena.by_slabs)) return;
+  e->arena.by_slabs = false;
+  if (e->doubts < EPOCH_DOUBTS_MOST) e->doubts++;
+}
+INLINE bool epoch_has_learned(const struct epoch *e) {
+  return e->drained >= (unsigned)EPOCH_DRAINS << e->doubts;
+}
+_Static_assert(EPOCH_DRAINS << EPOCH_DOUBTS_MOST <= UINT16_MAX, "can be counted up to");
+
+/* Takes a slot, which is an ended epoch's or new; NULL when there is none. Gives one back. */
+HIDDEN struct epoch *epoch_slot_take(void);
+HIDDEN void epoch_slot_free(struct epoch *e);
+
 /* Sets what every incarnation starts with, its id last. */
 HIDDEN void epoch_begin(struct epoch *e, const char *label, uint32_t flags);
 
-/* The slot is free again: no heap, no run, no child, its id stale. Under its lock, which this releases. Its parent, or
- * NULL. */
-HIDDEN struct epoch *epoch_end(struct epoch *e);
+/* Counts the incarnation for its label and makes its id stale: no heap, no run, no child. Under the lock, or by the
+ * owner. Its place in the tree and its slot are given back without the lock: epoch/finish.h. */
+HIDDEN void epoch_end(struct epoch *e);
 
 INLINE bool epoch_has_children(const struct epoch *e) { return __atomic_load_n(&e->children, __ATOMIC_RELAXED) != 0; }
 
 HIDDEN void epoch_check(struct epoch *e);
 
-/* In a fork child: epochs that a thread had ended which is not there leave their parents. */
-HIDDEN void epochs_after_fork(void);
+/* Returns true if the next incarnation inherits nothing: no parent, no child, no budget. Under the lock. */
+HIDDEN bool epoch_is_plain(const struct epoch *e);
 
-/* In one that may have copied an epoch half written: all are closing, and never end. */
+/* Bytes of its runs. */
+INLINE size_t epoch_own_bytes(const struct epoch *e) {
+  return atomic_load_explicit(&e->arena.own, memory_order_relaxed);
+}
+
+/* In a fork child that may have copied an epoch half written: all are closing, and never end. */
 HIDDEN void epochs_freeze(void);
 
 #endif

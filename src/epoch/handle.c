@@ -1,4 +1,4 @@
-/* handle: see handle.h.                                                                             floor: epoch */
+/* handle: see handle.h.                                                                              floor: epoch */
 #include "epoch/handle.h"
 
 #include "os/os.h"
@@ -105,8 +105,7 @@ struct lock *handle_take_quiet(struct epoch *e) {
   for (;;) {
     struct lock *gate = epoch_take(e);
     if (LIKELY(is_quiet(e))) return gate;
-    epoch_give_back(e, gate);
-    epoch_unlock(e);
+    epoch_release(e, gate);
     os_rest();
   }
 }
@@ -125,24 +124,30 @@ static tslab_handle encode(uint32_t index, uint32_t generation) {
   return rest | check_of(rest);
 }
 
-/* The table and slot that the number names, its owner locked, when the handle is valid; else NULL
- * and nothing locked. */
-static struct slot *lock_slot(tslab_handle handle, struct table **table, uint32_t *owner) {
+/* Where a handle leads: the slot, and the owner that its table had when it was looked up. */
+struct place {
+  struct table *table;
+  uint32_t slot, generation, owner;
+};
+
+/* Returns false when the number is no handle. Takes no lock. */
+static bool find(tslab_handle handle, struct place *place) {
   uint64_t rest = handle & (((uint64_t)1 << (INDEX_BITS + GENERATION_BITS)) - 1);
-  if (handle == 0 || (rest | check_of(rest)) != handle) return NULL;
+  if (handle == 0 || (rest | check_of(rest)) != handle) return false;
   uint32_t index = (uint32_t)rest & (((uint32_t)1 << INDEX_BITS) - 1);
-  if (index / TABLE_SLOTS >= atomic_load_explicit(&state.made, memory_order_acquire)) return NULL;
-  *table = table_at(index / TABLE_SLOTS);
-  uint32_t seen = atomic_load_explicit(&(*table)->owner, memory_order_acquire);
-  if (seen == 0) return NULL;
-  *owner = seen - 1;
-  lock_owner(*owner);
-  struct slot *slot = &(*table)->slots[index % TABLE_SLOTS];
-  if (atomic_load_explicit(&(*table)->owner, memory_order_relaxed) == seen && slot->block &&
-      slot->generation == (uint32_t)(rest >> INDEX_BITS))
-    return slot;
-  unlock_owner(*owner);
-  return NULL;
+  if (index / TABLE_SLOTS >= atomic_load_explicit(&state.made, memory_order_acquire)) return false;
+  struct table *table = table_at(index / TABLE_SLOTS);
+  uint32_t seen = atomic_load_explicit(&table->owner, memory_order_acquire);
+  *place = (struct place){table, index % TABLE_SLOTS, (uint32_t)(rest >> INDEX_BITS), seen - 1};
+  return seen != 0;
+}
+
+/* Returns the slot, or NULL when the handle has ended. Caller holds the owner's lock. */
+static struct slot *slot_locked(const struct place *place) {
+  struct slot *slot = &place->table->slots[place->slot];
+  bool is_valid = atomic_load_explicit(&place->table->owner, memory_order_relaxed) == place->owner + 1 &&
+                  slot->block && slot->generation == place->generation;
+  return is_valid ? slot : NULL;
 }
 
 /* ---- making and ending ------------------------------------------------------------------------------------------- */
@@ -184,29 +189,38 @@ static void end_slot(struct table *table, struct slot *slot) {
 }
 
 void *handle_get(tslab_handle handle) {
-  struct table *table;
-  uint32_t owner;
-  struct slot *slot = lock_slot(handle, &table, &owner);
-  if (!slot) return NULL;
-  void *block = slot->block;
-  unlock_owner(owner);
+  struct place place;
+  if (!find(handle, &place)) return NULL;
+  lock_owner(place.owner);
+  const struct slot *slot = slot_locked(&place);
+  void *block = slot ? slot->block : NULL;
+  unlock_owner(place.owner);
   return block;
 }
 
-void *handle_claim(tslab_handle handle, uint32_t *index) {
-  struct table *table;
-  struct slot *slot = lock_slot(handle, &table, index);
+static void *claim_locked(const struct place *place, tslab_handle handle) {
+  struct slot *slot = slot_locked(place);
   if (!slot) return NULL;
+  struct table *table = place->table;
   void *block = slot->block;
   bool was_full = table->unused == 0;
   end_slot(table, slot);
   if (was_full && table->unused != 0) {
     uint64_t rest = handle & (((uint64_t)1 << INDEX_BITS) - 1);
-    table->next_roomy = *roomy_of(*index);
-    *roomy_of(*index) = (uint32_t)rest / TABLE_SLOTS + 1;
+    table->next_roomy = *roomy_of(place->owner);
+    *roomy_of(place->owner) = (uint32_t)rest / TABLE_SLOTS + 1;
   }
-  atomic_fetch_add_explicit(freeing_of(*index), 1, memory_order_relaxed);
-  unlock_owner(*index);
+  atomic_fetch_add_explicit(freeing_of(place->owner), 1, memory_order_relaxed);
+  return block;
+}
+
+void *handle_claim(tslab_handle handle, uint32_t *index) {
+  struct place place;
+  if (!find(handle, &place)) return NULL;
+  *index = place.owner;
+  lock_owner(place.owner);
+  void *block = claim_locked(&place, handle);
+  unlock_owner(place.owner);
   return block;
 }
 

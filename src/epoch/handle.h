@@ -1,4 +1,4 @@
-/* handle: numbers that stand for blocks and are checked at every use.                               floor: epoch
+/* handle: numbers that stand for blocks and are checked at every use.                                floor: epoch
  *
  *   handle = check 16 | generation 22 | index 26
  *
@@ -28,7 +28,7 @@ INLINE void handle_forget_all(struct epoch *e) {
   if (UNLIKELY(atomic_load_explicit(&e->handles, memory_order_relaxed) != 0)) handle_forget_tables(e);
 }
 
-/* epoch_lock, when no claimed block of the epoch is about to be freed. */
+/* epoch_lock, when no claimed block of the epoch is about to be freed; epoch_unlock and epoch_release end these. */
 HIDDEN void handle_lock_quiet(struct epoch *e);
 HIDDEN struct lock *handle_take_quiet(struct epoch *e); /* the same with epoch_take */
 

@@ -1,17 +1,14 @@
-/* scope: see scope.h.                                                                               floor: epoch */
+/* scope: see scope.h.                                                                                floor: epoch */
 #include "epoch/scope.h"
 
 #include "epoch/cache.h"
 #include "epoch/close.h"
+#include "epoch/finish.h"
 #include "heap/bump.h"
 #include "heap/chunk_cache.h"
 #include "heap/fast.h"
-#include "heap/registry.h"
-#include "heap/teardown.h"
 #include "os/os.h"
 #include <errno.h>
-
-struct thread *_Atomic all_threads;
 
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
 
@@ -73,10 +70,12 @@ static bool forget_attached(const struct thread *thread, struct epoch *e, struct
   struct lock *gate = epoch_take(e);
   bool is_mine = attach_is_valid(heap, thread, e); /* it may be another epoch's by now */
   if (is_mine && epoch_state(e) != EPOCH_CACHED) {
-    scope_detach(e, heap);
+    attach_drop(e, heap);
     is_mine = false;
   }
-  epoch_finish_if_done(e, gate);
+  bool ended = epoch_finish_locked(e);
+  epoch_release(e, gate);
+  if (ended) epoch_retire(e);
   return !is_mine;
 }
 
@@ -100,133 +99,11 @@ void thread_release(struct thread *thread) {
   lock_release(&threads_lock);
 }
 
-/* ---- the two sides of a barrier ---------------------------------------------------------------------------------- */
-
-_Atomic int scope_barrier;
-
-#if defined(__SANITIZE_THREAD__)
-static bool barrier_everywhere(void) { return false; } /* the detector does not know of the system call */
-#else
-static bool barrier_everywhere(void) { return os_barrier_everywhere(); }
-#endif
-
-static void decide_barrier(void) {
-  if (atomic_load_explicit(&scope_barrier, memory_order_relaxed) != BARRIER_UNKNOWN) return;
-  bool everywhere = barrier_everywhere();
-  int unknown = BARRIER_UNKNOWN;
-  atomic_compare_exchange_strong(&scope_barrier, &unknown, everywhere ? BARRIER_ONE_SIDED : BARRIER_TWO_SIDED);
-}
+/* ---- inside ------------------------------------------------------------------------------------------------------ */
 
 void scope_set_looking_fenced(struct thread *thread, uint64_t id) {
   atomic_exchange_explicit(&thread->looking, id, memory_order_seq_cst);
 }
-
-void scope_shut(struct epoch *e) {
-  atomic_exchange_explicit(&e->open_id, 0, memory_order_seq_cst);
-  for (struct heap *p = e->heaps; p; p = p->next_of_epoch) {
-    if (!p->thread || p->thread == current_thread) continue;
-    if (scope_is_one_sided()) os_barrier_everywhere();
-    else FENCE_ALL(); /* an exchange is less than that on arm64: what is looked at next could be looked at before */
-    return;
-  }
-}
-
-bool scope_is_inside(const struct heap *heap) {
-  const struct thread *thread = heap->thread;
-  if (!thread) return false;
-  uint64_t id = epoch_id((const struct epoch *)(const void *)heap->arena);
-  /* In this order: a thread is inside before it looks no longer. */
-  return atomic_load_explicit(&thread->looking, memory_order_acquire) == id ||
-         atomic_load_explicit(&heap->entered, memory_order_acquire) != 0;
-}
-
-unsigned scope_threads_inside(const struct epoch *e) {
-  unsigned inside = 0;
-  for (struct heap *p = e->heaps; p; p = p->next_of_epoch) inside += scope_is_inside(p);
-  return inside;
-}
-
-/* ---- attaching --------------------------------------------------------------------------------------------------- */
-
-static void unlink_heap(struct epoch *e, struct heap *heap) {
-  if (e->heaps == heap) {
-    STORE_RACING(e->heaps, heap->next_of_epoch);
-    return;
-  }
-  struct heap *before = e->heaps;
-  while (before->next_of_epoch != heap) before = before->next_of_epoch;
-  before->next_of_epoch = heap->next_of_epoch;
-}
-
-/* First, so that the slot leads its thread to it, unless it leads another thread to another heap. */
-static void link_heap(struct epoch *e, struct heap *heap) {
-  if (atomic_load_explicit(&e->owner, memory_order_relaxed)) {
-    heap->next_of_epoch = e->heaps->next_of_epoch;
-    e->heaps->next_of_epoch = heap;
-    return;
-  }
-  heap->next_of_epoch = e->heaps;
-  STORE_RACING(e->heaps, heap);
-  atomic_store_explicit(&e->owner, heap->thread, memory_order_relaxed); /* only that thread compares it with its own */
-}
-
-/* A heap that another thread left, so that its slabs are used up before new ones are made. */
-static struct heap *waiting_heap(struct epoch *e) {
-  for (struct heap *p = e->heaps; p; p = p->next_of_epoch) {
-    if (p->thread) continue;
-    lock_take(&p->lock); /* who flushes a heap that serves nobody holds it */
-    p->live = true;
-    STORE_RACING(p->thread, current_thread);
-    p->counters = current_heap->counters;
-    p->plain = current_heap->plain;
-    lock_release(&p->lock);
-    unlink_heap(e, p);
-    return p;
-  }
-  return NULL;
-}
-
-/* How many heaps of epochs serve the thread; whoever ends an epoch may count one down. */
-static void count_attached(const struct heap *heap, unsigned by) {
-  atomic_fetch_add_explicit(&heap->plain->store->chunks.attached, by, memory_order_relaxed);
-}
-
-struct heap *scope_attach(struct thread *thread, struct epoch *e) {
-  struct heap *heap = waiting_heap(e);
-  if (!heap) {
-    heap = heap_take_blank(&e->arena);
-    if (!heap) return NULL;
-    bump_start(heap);
-  }
-  link_heap(e, heap);
-  count_attached(heap, 1);
-  attach_put(&thread->attached, e->arena.index, heap);
-  return heap;
-}
-
-void scope_detach(struct epoch *e, struct heap *heap) {
-  if (heap_has_slabs(heap) && heap->thread == current_thread && !heap->closing) heap_rest(heap);
-  bump_leave(heap, true);
-  if (heap->thread) count_attached(heap, -1u);
-  if (e->heaps == heap) atomic_store_explicit(&e->owner, NULL, memory_order_relaxed);
-  if (heap_has_slabs(heap)) {
-    lock_take(&heap->lock);
-    heap->live = false;
-    STORE_RACING(heap->thread, NULL);
-    lock_release(&heap->lock);
-    return;
-  }
-  STORE_RACING(e->allocations, e->allocations + tcache_handed_out(heap) - heap->before);
-  unlink_heap(e, heap);
-  heap_give_back(heap);
-}
-
-void scope_check(const struct epoch *e) {
-  const struct thread *owner = atomic_load_explicit(&e->owner, memory_order_relaxed);
-  INVARIANT(0, !owner || (e->heaps && e->heaps->thread == owner));
-}
-
-/* ---- inside ------------------------------------------------------------------------------------------------------ */
 
 struct heap *scope_find_shared(const struct thread *thread, const struct epoch *e) {
   struct heap *heap = attach_find(&thread->attached, e->arena.index);
@@ -238,7 +115,7 @@ static COLD struct heap *hold_slow(struct thread *thread, uint64_t id, int *erro
   struct epoch *e = epoch_slot(id);
   struct heap *heap = NULL;
   if ((*error = epoch_error(e, id)) != 0) return NULL;
-  decide_barrier();
+  inside_decide_barrier();
   *error = ENOMEM;
   if (!attach_make_room(&thread->attached, thread)) return NULL;
   epoch_lock(e);
@@ -247,7 +124,7 @@ static COLD struct heap *hold_slow(struct thread *thread, uint64_t id, int *erro
     *error = closed;
   } else {
     heap = scope_find_shared(thread, e); /* a reset was on its way */
-    if (!heap) heap = scope_attach(thread, e);
+    if (!heap) heap = attach_heap(thread, e);
     if (heap) scope_stay(thread, heap);
   }
   epoch_unlock(e);
@@ -272,8 +149,8 @@ void scope_was_seen(struct epoch *e, uint64_t id) {
 }
 
 static void set_entered(struct heap *heap, uint32_t entered) {
-  if (scope_is_one_sided()) {
-    atomic_store_explicit(&heap->entered, entered, memory_order_release); /* pairs with scope_is_inside */
+  if (inside_is_one_sided()) {
+    atomic_store_explicit(&heap->entered, entered, memory_order_release); /* pairs with inside_is_busy */
     atomic_signal_fence(memory_order_seq_cst);
   } else {
     atomic_exchange_explicit(&heap->entered, entered, memory_order_seq_cst);

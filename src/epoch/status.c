@@ -1,7 +1,7 @@
-/* status: see status.h.                                                                             floor: epoch */
+/* status: see status.h.                                                                              floor: epoch */
 #include "epoch/status.h"
 
-#include "epoch/scope.h"
+#include "epoch/inside.h"
 #include "heap/bump.h"
 #include "heap/tcache.h"
 #include "os/os.h"
@@ -63,7 +63,7 @@ static size_t idle_bytes(const struct heap *heap) {
 }
 
 void status_of(struct epoch *e, tslab_epoch_status *out) {
-  unsigned inside = scope_threads_inside(e); /* first: one who leaves while blocks are counted may not be missed, too */
+  unsigned inside = inside_threads(e); /* first: one who leaves while blocks are counted may not be missed, too */
   struct live live = live_of(e);
   const struct arena *arena = &e->arena;
   const struct epoch *parent = (const struct epoch *)(const void *)arena->parent;
@@ -108,7 +108,6 @@ int status_read(uint64_t id, tslab_epoch_status *out) {
   struct lock *gate = epoch_take(e);
   bool stale = epoch_error(e, id) == ESTALE;
   if (!stale) status_of(e, out);
-  epoch_give_back(e, gate);
-  epoch_unlock(e);
+  epoch_release(e, gate);
   return stale ? ESTALE : 0;
 }

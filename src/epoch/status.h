@@ -1,4 +1,4 @@
-/* status: what an epoch holds, asked without stopping anybody.                                      floor: epoch */
+/* status: what an epoch holds, asked without stopping anybody.                                       floor: epoch */
 #ifndef TSLAB_EPOCH_STATUS_H
 #define TSLAB_EPOCH_STATUS_H
 

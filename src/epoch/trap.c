@@ -1,4 +1,4 @@
-/* trap: see trap.h.                                                                                 floor: epoch */
+/* trap: see trap.h.                                                                                  floor: epoch */
 #include "epoch/trap.h"
 
 #include "base/log.h"

@@ -1,4 +1,4 @@
-/* trap: TSLAB_ON_DESTROY=trap, memory of destroyed epochs that faults when it is used.              floor: epoch
+/* trap: TSLAB_ON_DESTROY=trap, memory of destroyed epochs that faults when it is used.               floor: epoch
  *
  * Its address space is never used again, and each stretch costs a mapping: for finding faults, not for serving. */
 #ifndef TSLAB_EPOCH_TRAP_H

@@ -1,5 +1,32 @@
-/* tree: see tree.h.                                                                                 floor: epoch */
+/* tree: see tree.h.                                                                                  floor: epoch */
 #include "epoch/tree.h"
+
+struct lock tree_lock;
+
+void tree_join(struct epoch *e, struct epoch *parent) {
+  e->arena.parent = &parent->arena;
+  e->previous_sibling = 0;
+  e->next_sibling = parent->children;
+  if (parent->children) epoch_at(parent->children)->previous_sibling = e->arena.index;
+  __atomic_store_n(&parent->children, e->arena.index, __ATOMIC_RELAXED);
+}
+
+struct epoch *tree_leave(struct epoch *e) {
+  if (!e->arena.parent) return NULL;
+  lock_take(&tree_lock);
+  struct epoch *parent = (struct epoch *)(void *)e->arena.parent;
+  if (parent) {
+    if (e->previous_sibling) epoch_at(e->previous_sibling)->next_sibling = e->next_sibling;
+    else __atomic_store_n(&parent->children, e->next_sibling, __ATOMIC_RELAXED);
+    if (e->next_sibling) epoch_at(e->next_sibling)->previous_sibling = e->previous_sibling;
+  }
+  e->arena.parent = NULL;
+  e->next_sibling = e->previous_sibling = 0;
+  lock_release(&tree_lock);
+  return parent;
+}
+
+/* ---- walks ------------------------------------------------------------------------------------------------------- */
 
 /* The epoch that follows in the walk, by index; 0 after the last. `skips`: what lies below `e` does not follow. Climbs
  * EPOCH_DEPTH steps at most. */
@@ -46,4 +73,15 @@ bool tree_look_on(struct tree_look *look) {
     lock_release(&tree_lock);
   }
   return look->count != 0;
+}
+
+int tree_each(struct epoch *root, uint64_t id, enum tree_what what, uint32_t mark, int (*visit)(uint64_t, void *),
+              void *arg) {
+  struct tree_look look = tree_look(root, id, what, mark);
+  while (tree_look_on(&look))
+    for (unsigned i = 0; i < look.count; i++) {
+      int result = visit(look.found[i], arg);
+      if (result != 0) return result;
+    }
+  return 0;
 }

@@ -1,4 +1,6 @@
-/* tree: walks over the epochs below an epoch.                                                       floor: epoch
+/* tree: an epoch's parent and children, and walks over the epochs below one.                         floor: epoch
+ *
+ * Children of one parent are a list through their siblings, under tree_lock, which comes before any epoch's lock.
  *
  * A tree may have any number of epochs, and every open and every end of a child wants tree_lock. So a walk holds it for
  * TREE_STEPS steps at a time, and hands out what it found without it:
@@ -15,6 +17,11 @@
 #define TSLAB_EPOCH_TREE_H
 
 #include "epoch/epoch.h"
+
+HIDDEN extern struct lock tree_lock;
+
+HIDDEN void tree_join(struct epoch *e, struct epoch *parent); /* under tree_lock */
+HIDDEN struct epoch *tree_leave(struct epoch *e);             /* its parent, or NULL */
 
 #define TREE_STEPS 64
 #define TREE_FOUND 32 /* what walks inside walks, one for each parent, have room for on the stack of any thread */
@@ -42,5 +49,10 @@ INLINE struct tree_look tree_look(struct epoch *root, uint64_t id, enum tree_wha
 
 /* Looks for more. Returns false, and has found none, at the end of the walk. Caller holds no lock. */
 HIDDEN bool tree_look_on(struct tree_look *look);
+
+/* Calls `visit` with the id of each epoch that the walk finds, until one call returns anything but 0. Returns that, or
+ * 0. Caller holds no lock. */
+HIDDEN int tree_each(struct epoch *root, uint64_t id, enum tree_what what, uint32_t mark,
+                     int (*visit)(uint64_t id, void *arg), void *arg);
 
 #endif

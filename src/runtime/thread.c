@@ -14,6 +14,7 @@
 #include "heap/sampled.h"
 #include "os/os.h"
 #include "os/ticks.h"
+#include "process/limits.h"
 #include "process/process.h"
 #include "runtime/birth.h"
 #include "runtime/fork.h"
@@ -113,6 +114,7 @@ __attribute__((constructor(101))) static void process_starts(int count, char **a
   lock_times = options.lock_times;
   int kept = errno;
   start_if_needed();
+  limits_start();
   if (options.profile_bytes && process_start())
     sampled_start((uint32_t)max_size(options.profile_bytes, PROFILE_LEAST_BYTES));
   fork_start();

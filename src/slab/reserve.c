@@ -38,11 +38,8 @@ static void link_newest(struct run *run) {
   state.count++;
 }
 
-/* A reader without the lock sees the state before or after a change, never one in between. */
-static void unlock(void) {
-  __atomic_store_n(&state.held, state.count + state.claims, __ATOMIC_RELAXED);
-  lock_release(&reserve_lock);
-}
+/* At the end of each change: a reader without the lock sees the state before or after it, never one in between. */
+static void show_held(void) { __atomic_store_n(&state.held, state.count + state.claims, __ATOMIC_RELAXED); }
 
 size_t reserve_most(void) { return options.reserve_bytes / GRANULE; }
 
@@ -59,7 +56,8 @@ struct run *reserve_take(enum run_kind kind) {
     unlink_run(run);
     pages_reuse(run, kind);
   }
-  unlock();
+  show_held();
+  lock_release(&reserve_lock);
   return run;
 }
 
@@ -72,7 +70,8 @@ bool reserve_put(struct run *run) {
     run->seen = state.tick;
     link_newest(run);
   }
-  unlock();
+  show_held();
+  lock_release(&reserve_lock);
   return room;
 }
 
@@ -100,14 +99,16 @@ struct run *reserve_claim(size_t before, size_t now) {
     run->next = excess ? (uint32_t)run_index(excess) : 0;
     excess = run;
   }
-  unlock();
+  show_held();
+  lock_release(&reserve_lock);
   return excess;
 }
 
 static struct run *take_older_than(uint64_t tick) {
   lock_take(&reserve_lock);
   struct run *run = state.oldest && run_at(state.oldest)->seen < tick ? unlink_oldest() : NULL;
-  unlock();
+  show_held();
+  lock_release(&reserve_lock);
   return run;
 }
 
@@ -121,7 +122,8 @@ static size_t return_older_than(uint64_t tick) {
 size_t reserve_trim(uint64_t tick) {
   lock_take(&reserve_lock);
   state.tick = tick;
-  unlock();
+  show_held();
+  lock_release(&reserve_lock);
   return tick > AGE ? return_older_than(tick - AGE) : 0;
 }
 
@@ -132,7 +134,8 @@ size_t reserve_bytes(void) { return __atomic_load_n(&state.held, __ATOMIC_RELAXE
 size_t reserve_ready_bytes(void) {
   lock_take(&reserve_lock);
   size_t count = state.count;
-  unlock();
+  show_held();
+  lock_release(&reserve_lock);
   return count * GRANULE;
 }
 

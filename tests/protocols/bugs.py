@@ -24,16 +24,16 @@ BUGS = [
     Bug("push_relaxed", "remote-free", "src/slab/slab.c",
         "new, memory_order_release, memory_order_relaxed))\n      return relist;",
         "new, memory_order_relaxed, memory_order_relaxed))\n      return relist;"),
-    Bug("no_barrier", "entering", "src/epoch/scope.c",
-        "if (scope_is_one_sided()) os_barrier_everywhere();", "if (scope_is_one_sided()) (void)0;"),
+    Bug("no_barrier", "entering", "src/epoch/inside.c",
+        "if (inside_is_one_sided()) os_barrier_everywhere();", "if (inside_is_one_sided()) (void)0;"),
     Bug("enter_unfenced", "entering-fenced", "src/epoch/scope.c",
         "atomic_exchange_explicit(&thread->looking, id, memory_order_seq_cst);",
         "atomic_store_explicit(&thread->looking, id, memory_order_release);"),
     Bug("no_fence_at_halt", "halting-fenced", "src/heap/bump.c", "  FENCE_ALL();\n", ""),
     Bug("no_invalidation", "publication", "src/stats/publish.c",
         "  atomic_store_explicit(&head->number, 0, memory_order_relaxed);\n", ""),
-    Bug("parent_left_alone", "parents", "src/epoch/close.c", "  e->descending = true;\n", ""),
-    Bug("no_shut_at_destroy", "destroy", "src/epoch/close.c", "if (!alone) scope_shut(e);", "(void)alone;"),
+    Bug("parent_left_alone", "parents", "src/epoch/close.c", "  e->descending = true;\n", "  (void)e;\n"),
+    Bug("no_shut_at_destroy", "destroy", "src/epoch/destroy.c", "if (!alone) inside_shut(e);", "(void)alone;"),
     Bug("served_late", "collecting", "src/heap/refill.c",
         "  counter_add(&heap->counters->refills[class].served[served_by(heap)], 1);\n  FENCE_STORES();\n"
         "  void *const block = fast_pop(heap, class, (uintptr_t)pages.base);\n",
@@ -46,7 +46,7 @@ BUGS = [
         "        atomic_compare_exchange_weak_explicit(&slab->word, &old, old & ~SLAB_PENDING,"),
     Bug("unlist_always", "slab-claim", "src/heap/bins.c",
         "if (slab_count(old) >= slab->threshold) return false;", ""),
-    Bug("adopted_meanwhile", "adoption", "src/heap/bins.c", "if (heap_of(slab) == heap) return heap;", "return heap;"),
+    Bug("adopted_meanwhile", "adoption", "src/heap/bins.c", "if (heap_of(slab) == *heap) return guard;", "return guard;"),
     Bug("folded_meanwhile", "folding", "src/heap/heap.c",
         "if (LIKELY(guard == heap_guard(heap))) return guard;", "return guard;"),
     Bug("folded_without_a_slab", "dying", "src/heap/registry.c", "return store->unlisted_slabs == 0 && ", "return "),
@@ -60,20 +60,20 @@ BUGS = [
         "if (e->owner == thread) heap = e->heaps;\n    if (LIKELY(heap != NULL)) {\n      scope_stay(thread, heap);"),
     Bug("stale_attachment", "slot-again", "src/epoch/scope.c",
         "return heap && attach_is_valid(heap, thread, e) ? heap : NULL;", "return heap;"),
-    Bug("looked_at_late", "entering", "src/epoch/scope.c",
+    Bug("looked_at_late", "entering", "src/epoch/inside.c",
         "  return atomic_load_explicit(&thread->looking, memory_order_acquire) == id ||\n"
         "         atomic_load_explicit(&heap->entered, memory_order_acquire) != 0;",
         "  return atomic_load_explicit(&heap->entered, memory_order_acquire) != 0 ||\n"
         "         atomic_load_explicit(&thread->looking, memory_order_acquire) == id;"),
     Bug("unseen_after_a_call", "by-id", "src/malloc/epochs.c",
         "  scope_was_seen(named->epoch, id);\n", ""),
-    Bug("owns_before_inside", "entering", "src/epoch/close.c",
-        "!e->descending && scope_threads_inside(e) == 0 &&\n"
+    Bug("owns_before_inside", "entering", "src/epoch/finish.c",
+        "!e->descending && inside_threads(e) == 0 &&\n"
         "              atomic_load_explicit(&e->arena.own, memory_order_seq_cst) == 0 &&",
         "!e->descending &&\n"
         "              atomic_load_explicit(&e->arena.own, memory_order_seq_cst) == 0 &&"
-        " !scope_threads_inside(e) &&"),
-    Bug("ended_meanwhile", "last-free", "src/epoch/close.c",
+        " !inside_threads(e) &&"),
+    Bug("ended_meanwhile", "last-free", "src/epoch/finish.c",
         "bool done = epoch_state(e) == EPOCH_CLOSING && !e->stepping", "bool done = !e->stepping"),
     Bug("left_unseen", "auto-close", "src/epoch/scope.c",
         "relies on it to complete the close. */\n"
@@ -103,12 +103,12 @@ BUGS = [
         "  bool whole = split->threshold == ALL;\n"
         "  if (whole && before) unlink_run(split);\n"),
     Bug("two_owners", "owners", "src/epoch/epoch.c",
-        "      atomic_store_explicit(&e->arena.owned, OWNED, memory_order_relaxed);\n", ""),
+        "    if (is_free) atomic_store_explicit(&e->arena.owned, OWNED, memory_order_relaxed);\n", ""),
     Bug("owner_forgotten_in_wait", "owners", "src/epoch/epoch.c",
         "    os_wait(owned, AWAITED, LOCK_PATIENCE_MS);\n    lock_take(epoch_lock_of(e));\n"
         "  } while (epoch_is_owned(e));\n",
         "    lock_take(epoch_lock_of(e));\n  } while (false);\n"),
-    Bug("child_of_an_owned_parent", "owned-parents", "src/epoch/epoch.c",
+    Bug("child_of_an_owned_parent", "owned-parents", "src/epoch/open.c",
         "  if (error == 0 && epoch_is_owned(parent)) error = EBUSY;\n", ""),
     # ---- an early return
     Bug("close_stops_at_a_guest", "detaching", "src/epoch/close.c", "      halt(p);\n      continue;\n",

@@ -6,6 +6,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import calltree
 import tidy
 
 SHORT = "int short_one(void) { return 1; }\n"
@@ -32,6 +33,10 @@ class Rules(unittest.TestCase):
         self.assertEqual(len(lines), len(patterns), "\n".join(lines))
         for line, pattern in zip(lines, patterns, strict=True):
             self.assertRegex(line, pattern)
+
+    def tree_told(self, *beside: str, files: int = 3, write: bool = False) -> list[str]:
+        route = calltree.Route("a path", "a", files, dict.fromkeys(beside, "rarely"))
+        return calltree.check(self.root, calltree.Calls(self.root, [self.root / "objects"]), [route], write)
 
     def compile(self, name: str, text: str) -> None:
         self.write(f"src/{name}.c", text)
@@ -72,6 +77,35 @@ class Rules(unittest.TestCase):
         self.write("src/os/b.h", '#include "os/a.h"\n')
         self.assert_told(r"^headers that include each other: os/a.h, os/b.h")
 
+    def test_modules_that_include_each_other(self) -> None:
+        self.write("src/epoch/a.c", '#include "epoch/a.h"\n#include "epoch/b.h"\n')
+        self.write("src/epoch/b.c", '#include "epoch/b.h"\n#include "epoch/a.h"\n')
+        self.write("src/epoch/a.h", "")
+        self.write("src/epoch/b.h", "")
+        self.assert_told(r"^modules that include each other: epoch/a, epoch/b$")
+
+    def test_a_lock_that_another_function_took(self) -> None:
+        self.write("src/epoch/two.c", "int a(void) {\n  b();\n  lock_release(&a->lock);\n}\n")
+        self.assert_told(r"^src/epoch/two.c:3: a releases &a->lock, which it did not take$")
+
+    def test_a_lock_that_is_taken_only_later(self) -> None:
+        self.write("src/epoch/two.c", "int a(void) {\n  epoch_unlock(e);\n  epoch_lock(e);\n}\n")
+        self.assert_told(r"^src/epoch/two.c:2: a releases e, which it did not take$")
+
+    def test_another_lock_than_was_taken(self) -> None:
+        self.write("src/epoch/two.c", "int a(void) {\n  gate = epoch_take(e);\n  epoch_release(f, gate);\n}\n")
+        self.assert_told(r"^src/epoch/two.c:3: a releases f, which it did not take$")
+
+    def test_locks_that_are_released_where_they_were_taken(self) -> None:
+        self.write(
+            "src/epoch/two.c",
+            "int a(struct epoch *e) {\n  struct lock *guard = heap_lock(h);\n  lock_take(&b[f(1, 2)].lock);\n"
+            "  handle_lock_quiet(e);\n  epoch_unlock(e); /* lock_release(it) */\n  lock_release(&b[f(1, 2)].lock);\n"
+            "  lock_release(guard);\n}\n"
+            "void epoch_unlock(int e) { lock_release(e); }\n",
+        )
+        self.assert_told()
+
     def test_a_rare_function_that_is_gone(self) -> None:
         self.write("cmake/rare.ld", "*(.text.gone .text.gone_too*)\n")
         self.assert_told(r"no function is named gone:", r"no function is named gone_too\*:")
@@ -102,6 +136,23 @@ class Rules(unittest.TestCase):
         self.compile("heap/b", "void c(void); void b(void) { c(); }")
         self.compile("heap/c", "void a(void); void c(void) { a(); }")
         self.assert_told(r"^modules that call each other: heap/a, heap/b, heap/c$", objects=self.root / "objects")
+
+    def test_a_call_tree_that_is_old_and_a_path_that_is_long(self) -> None:
+        self.compile("malloc/a", "void b(void); static void own(void) { b(); } void a(void) { own(); }")
+        self.compile("heap/b", "void c(void); void rare(void); void b(void) { c(); rare(); }")
+        self.compile("os/c", "void c(void) {}")
+        self.compile("slab/rare", "void c(void); void rare(void) { c(); }")
+        self.write("docs/design.md", "Above.\n<!-- call tree: a path -->\n<!-- end of call tree -->\nBelow.\n")
+        self.assertRegex("".join(self.tree_told("rare")), r"^docs/design.md: .* a path is of another state")
+        self.assertEqual(self.tree_told("rare", write=True), [])
+        self.assertEqual(self.tree_told("rare"), [])
+        text = (self.root / "docs" / "design.md").read_text()
+        self.assertIn("malloc/a.c: a\n  heap/b.c: b\n    os/c.c: c\n```", text)
+        self.assertIn("- rarely: `rare`\n", text)
+        self.assertTrue(text.startswith("Above.\n") and text.endswith("Below.\n"))
+        self.assertRegex(self.tree_told()[0], r"^a path: a path crosses 4 files, of at most 3: malloc/a.c heap/b.c ")
+        self.compile("heap/b", "void c(void); void b(void) { }")
+        self.assertEqual(len(self.tree_told("rare")), 1)
 
     def test_a_build_that_is_not_there(self) -> None:
         self.assert_told(r"no objects of src here: build the library first", objects=self.root / "nowhere")

@@ -4,9 +4,9 @@
 #include "unit.h"
 
 #include "base/options.h"
-#include "epoch/close.h"
 #include "epoch/handle.h"
 #include "epoch/scope.h"
+#include "epoch/tree.h"
 #include "heap/label.h"
 #include "heap/tcache.h"
 #include "slab/quarter.h"

@@ -6,6 +6,8 @@
 #include "base/options.h"
 #include "epoch/cache.h"
 #include "epoch/close.h"
+#include "epoch/destroy.h"
+#include "epoch/open.h"
 #include "heap/bump.h"
 #include "heap/chunk_cache.h"
 #include "runtime/scavenger.h"

@@ -2,6 +2,9 @@
 #include "unit.h"
 
 #include "epoch/close.h"
+#include "epoch/destroy.h"
+#include "epoch/finish.h"
+#include "epoch/open.h"
 #include "epoch/scope.h"
 #include "heap/bump.h"
 #include "runtime/thread.h"

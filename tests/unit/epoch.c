@@ -3,6 +3,8 @@
 #include "unit.h"
 
 #include "epoch/epoch.h"
+#include "epoch/finish.h"
+#include "epoch/open.h"
 #include <pthread.h>
 
 static struct epoch *slot(uint64_t id) { return epoch_slot(id); }
@@ -19,10 +21,12 @@ static uint64_t open_under(uint64_t parent, const char *label, uint32_t flags) {
 }
 
 static struct epoch *end(uint64_t id) {
-  struct epoch *const e = slot(id);
+  struct epoch *const e = slot(id), *const parent = (struct epoch *)(void *)e->arena.parent;
   epoch_lock(e);
   atomic_store(&e->open_id, 0);
-  struct epoch *const parent = epoch_end(e);
+  epoch_end(e);
+  epoch_unlock(e);
+  epoch_retire(e);
   CHECK_COUNT(epoch_error(e, id), ==, ESTALE);
   return parent;
 }
@@ -118,8 +122,7 @@ static void owners(void) {
   owned_id = open_under(0, "owned", 0);
   struct epoch *const e = slot(owned_id);
   CHECK(epoch_take(e) == NULL && !epoch_is_owned(e)); /* it holds nothing */
-  epoch_give_back(e, NULL);
-  epoch_unlock(e);
+  epoch_release(e, NULL);
 
   atomic_store(&e->arena.spilled, 3 * GRANULE);
   gate = epoch_take(e);
@@ -129,9 +132,8 @@ static void owners(void) {
   for (int i = 0; i < EPOCH_LOCKS; i++) others[i] = open_under(0, "another", 0); /* one of them with its lock */
   for (int i = 0; i < EPOCH_LOCKS; i++) CHECK(end(others[i]) == NULL);
   CHECK(!atomic_load(&got_it));
-  epoch_give_back(e, gate);
-  CHECK(gate->word == 0 && !epoch_is_owned(e) && epoch_lock_of(e)->word != 0);
-  epoch_unlock(e);
+  epoch_release(e, gate);
+  CHECK(gate->word == 0);
   CHECK(pthread_join(thread, NULL) == 0 && atomic_load(&got_it));
   atomic_store(&e->arena.spilled, 0);
   end(owned_id);

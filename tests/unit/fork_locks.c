@@ -5,6 +5,7 @@
 
 #include "base/options.h"
 #include "epoch/scope.h"
+#include "epoch/tree.h"
 #include "heap/misuse.h"
 #include "heap/registry.h"
 #include "process/process.h"

@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include "epoch/handle.h"
+#include "epoch/open.h"
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>

@@ -4,7 +4,7 @@
 #include "unit.h"
 
 #include "base/options.h"
-#include "epoch/close.h"
+#include "epoch/epoch.h"
 #include "heap/bump.h"
 #include "runtime/scavenger.h"
 #include "runtime/thread.h"

@@ -3,6 +3,7 @@
 
 #include "base/options.h"
 #include "epoch/close.h"
+#include "epoch/open.h"
 #include "epoch/scope.h"
 #include "heap/refill.h"
 #include "heap/span.h"
@@ -19,7 +20,7 @@ static uint64_t open_one(void) {
 static struct heap *heap_of(uint64_t id) { return epoch_slot(id)->heaps; }
 
 static void check_inside(uint64_t id, unsigned entered) {
-  CHECK_COUNT(scope_threads_inside(epoch_slot(id)), ==, entered > 0);
+  CHECK_COUNT(inside_threads(epoch_slot(id)), ==, entered > 0);
   if (heap_of(id)) CHECK_COUNT(heap_of(id)->entered, ==, entered);
 }
 
@@ -101,12 +102,12 @@ static void *holds(void *unused) {
   CHECK(heap != NULL);
   theirs = scope_hold(current_thread, shared, &error);
   CHECK(theirs != NULL && theirs->entered == 1 && theirs->thread == current_thread && current_heap == heap);
-  CHECK_COUNT(scope_threads_inside(epoch_slot(shared)), ==, 1);
+  CHECK_COUNT(inside_threads(epoch_slot(shared)), ==, 1);
   current_heap = theirs;
   CHECK(heap_refill(theirs, 5) != NULL); /* a slab, so that the heap waits with the epoch */
   current_heap = heap;
   scope_let_go(theirs, shared);
-  CHECK_COUNT(scope_threads_inside(epoch_slot(shared)), ==, 0);
+  CHECK_COUNT(inside_threads(epoch_slot(shared)), ==, 0);
   return unused;
 }
 
@@ -127,8 +128,8 @@ static void shut(void) {
   struct epoch *const e = epoch_slot(id);
   CHECK(scope_enter(current_thread, id) == 0);
   epoch_lock(e);
-  scope_shut(e);
-  CHECK(atomic_load(&e->open_id) == 0 && scope_threads_inside(e) == 1 && scope_is_inside(e->heaps));
+  inside_shut(e);
+  CHECK(atomic_load(&e->open_id) == 0 && inside_threads(e) == 1 && inside_is_busy(e->heaps));
   atomic_store(&e->open_id, id);
   epoch_unlock(e);
   CHECK(scope_enter(current_thread, id) == 0 && scope_leave(current_thread, id) == 0);

@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include "epoch/close.h"
+#include "epoch/open.h"
 #include "epoch/scope.h"
 #include "epoch/status.h"
 #include "runtime/thread.h"

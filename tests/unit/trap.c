@@ -2,6 +2,7 @@
  * other handlers are as before. */
 #include "unit.h"
 
+#include "epoch/open.h"
 #include "epoch/trap.h"
 
 static struct run *trapped;

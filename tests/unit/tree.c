@@ -3,6 +3,8 @@
 #include "unit.h"
 
 #include "epoch/close.h"
+#include "epoch/destroy.h"
+#include "epoch/open.h"
 #include "epoch/tree.h"
 #include "runtime/thread.h"
 

@@ -1,0 +1,41 @@
+/* finish: see finish.h.                                                                              floor: epoch */
+#include "epoch/finish.h"
+
+#include "base/options.h"
+#include "epoch/handle.h"
+#include "epoch/inside.h"
+#include "epoch/tree.h"
+
+bool epoch_finish_locked(struct epoch *e) {
+  /* Who is inside before what it owns: the last one inside may have taken a first chunk before it left. */
+  bool done = epoch_state(e) == EPOCH_CLOSING && !e->stepping && !e->descending && inside_threads(e) == 0 &&
+              atomic_load_explicit(&e->arena.own, memory_order_seq_cst) == 0 && !epoch_has_children(e);
+  if (!done) return false;
+  while (e->heaps) attach_drop(e, e->heaps);
+  handle_forget_all(e);
+  epoch_end(e);
+  return true;
+}
+
+static struct epoch *leave_for_good(struct epoch *e) {
+  struct epoch *parent = tree_leave(e);
+  if (options.on_destroy != DESTROY_TRAPS) epoch_slot_free(e); /* a trap may yet ask for its label */
+  return parent;
+}
+
+void epoch_retire(struct epoch *e) {
+  struct epoch *parent = leave_for_good(e);
+  if (parent) epoch_after_free(parent->arena.index); /* it may be closing, and have waited for its last child */
+}
+
+void epoch_finish(struct epoch *e) {
+  struct lock *gate = epoch_take(e);
+  bool ended = epoch_finish_locked(e);
+  epoch_release(e, gate);
+  if (ended) epoch_retire(e);
+}
+
+void epochs_after_fork(void) {
+  for (uint32_t i = 1; i <= arenas_made(); i++)
+    if (epoch_state(epoch_at(i)) == EPOCH_ENDED && epoch_at(i)->arena.parent) leave_for_good(epoch_at(i));
+}

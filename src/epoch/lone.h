@@ -1,0 +1,75 @@
+/* lone: the end of most requests: of an epoch that only the calling thread was in.                   floor: epoch
+ *
+ * The epoch's only heap is attached to this thread and holds nothing but its chunk, or slabs. Such an epoch does not
+ * close: it becomes the thread's cached epoch (epoch/cache.h), or is reset where it is.
+ *
+ * Threads: the caller holds the epoch's lock, or owns the epoch. */
+#ifndef TSLAB_EPOCH_LONE_H
+#define TSLAB_EPOCH_LONE_H
+
+#include "base/options.h"
+#include "epoch/cache.h"
+#include "epoch/handle.h"
+#include "epoch/inside.h"
+#include "heap/bump.h"
+#include "heap/fast.h"
+
+/* Returns false if the end is none of a lone epoch, as far as one can know without the lock. */
+INLINE bool lone_is_possible(const struct epoch *e, const tslab_epoch_report *out) {
+  return e && !out && !epoch_has_children(e) && options.on_destroy == DESTROY_DESTROYS;
+}
+
+/* Returns the epoch's only heap, or NULL where it is not alone. */
+INLINE struct heap *lone_heap(const struct epoch *e) {
+  struct heap *heap = e->heaps;
+  if (!heap || heap->next_of_epoch || !attach_is_mine(heap) || options.on_destroy == DESTROY_TRAPS) return NULL;
+  return bump_is_all(heap) ? heap : NULL;
+}
+
+/* Of a lone heap: whether each of its blocks was freed, by its thread where they lie in slabs. */
+INLINE bool lone_is_drained(struct heap *heap, uint64_t *handed_out) {
+  struct tcache_sums sums = {heap->served, heap->freed};
+  if (UNLIKELY(heap->opened)) sums = tcache_sums(heap);
+  *handed_out = heap->bump.allocations + heap->bump.sealed + heap->bump.count + sums.allocations;
+  return !bump_has_live(heap) && (!heap_has_slabs(heap) || tcache_unfreed(sums) == heap->lost);
+}
+
+INLINE void lone_empty(struct epoch *e, struct heap *heap, struct chunk_live *given_up) {
+  if (heap->bump.chunk && heap->bump.count > 0) {
+    if (given_up) *given_up = chunk_live(heap->bump.chunk);
+    bump_empty(heap);
+  }
+  handle_forget_all(e);
+}
+
+/* 0 when `id` may be destroyed and reset, else the error. */
+INLINE int epoch_destroyable(const struct epoch *e, uint64_t id) {
+  int error = epoch_error(e, id);
+  if (error == 0 && !(LOAD_RACING(e->flags) & TSLAB_EPOCH_DESTROYABLE)) error = EPERM;
+  return error;
+}
+
+/* Handles may be many. New slabs must be counted first, and trimmed. */
+INLINE bool lone_takes_long(const struct epoch *e, const struct heap *heap) {
+  return atomic_load_explicit(&e->handles, memory_order_relaxed) != 0 ||
+         (heap_has_slabs(heap) && e->kept_at != (uint32_t)heap->visits);
+}
+
+/* Returns the heap of a lone epoch that can end, or be reset, at once, and what it handed out; NULL where there is more
+ * to do. */
+enum ending { CLOSE, DESTROY, RESET };
+INLINE struct heap *lone_ready(struct epoch *e, uint64_t id, enum ending how, uint64_t *handed_out) {
+  int error = how == CLOSE ? epoch_error(e, id) : epoch_destroyable(e, id);
+  struct heap *heap = error == 0 ? lone_heap(e) : NULL;
+  if (heap && UNLIKELY(lone_takes_long(e, heap))) heap = NULL;
+  bool drained = heap && how != RESET && lone_is_drained(heap, handed_out);
+  if (heap && (how == CLOSE ? !drained : heap_has_slabs(heap))) heap = NULL;
+  bool stays = heap && (how == RESET || (!inside_is_busy(heap) && epoch_cache_may_keep(current_thread, e)));
+  return LIKELY(stays) ? heap : NULL;
+}
+
+/* By the owner, of any epoch. Returns true if it was a lone one, and is the thread's cached epoch now. `is_close`: a
+ * close, which gives no block up. */
+HIDDEN bool lone_ends_in_cache(struct epoch *e, struct chunk_live *given_up, bool is_close);
+
+#endif

@@ -1,0 +1,82 @@
+/* open: see open.h.                                                                                  floor: epoch */
+#include "epoch/open.h"
+
+#include "epoch/finish.h"
+#include "epoch/tree.h"
+#include <errno.h>
+
+/* Under tree_lock. A thread that closes the parent, or keeps it as a cached epoch, locks or owns it: so it sees the
+ * child, or was first. EBUSY: the parent is open and has an owner, for whom nobody waits under tree_lock. */
+static int join(struct epoch *e, uint64_t parent_id) {
+  struct epoch *parent = epoch_slot(parent_id);
+  if (!parent) return ESTALE;
+  lock_take(epoch_lock_of(parent));
+  int error = epoch_error(parent, parent_id);
+  unsigned depth = 1;
+  for (const struct arena *l = parent->arena.parent; l; l = l->parent) depth++;
+  if (error == 0 && epoch_is_owned(parent)) error = EBUSY;
+  if (error == 0 && depth > EPOCH_DEPTH) error = EOVERFLOW;
+  if (error == 0) tree_join(e, parent);
+  lock_release(epoch_lock_of(parent));
+  return error;
+}
+
+/* Makes it open and a child in one step, as a walk over the tree sees it, and whole before its lock is released.
+ * Returns an error, or 0 and its id. */
+static int try_to_begin(struct epoch *e, const tslab_epoch_options *wanted, uint64_t *id) {
+  if (wanted->parent) lock_take(&tree_lock);
+  int error = wanted->parent ? join(e, wanted->parent) : 0;
+  if (error == 0) {
+    epoch_lock(e);
+    epoch_begin(e, wanted->label, wanted->flags);
+    *id = epoch_id(e);
+    if (wanted->prefault_bytes) e->arena.first_of_label = false; /* so much will be used at once */
+    if (!epoch_is_plain(e) || wanted->prefault_bytes) e->arena.by_slabs = false; /* they could not be kept */
+    epoch_unlock(e);
+  }
+  if (wanted->parent) lock_release(&tree_lock);
+  return error;
+}
+
+static int begin(struct epoch *e, const tslab_epoch_options *wanted, uint64_t *id) {
+  int error;
+  while ((error = try_to_begin(e, wanted, id)) == EBUSY) {
+    const struct epoch *parent = epoch_slot(wanted->parent);
+    epoch_lock(parent);
+    epoch_unlock(parent);
+  }
+  return error;
+}
+
+/* Memory for the first chunks. Without it the epoch ends, and this returns false. */
+static bool prepare(struct epoch *e, uint64_t id, size_t bytes) {
+  struct lock *gate = epoch_own(e);
+  /* In between a close or destroy of its parent may have ended it; then the slot may be another's, or nobody's. */
+  bool done = epoch_error(e, id) != 0 || arena_prepare(&e->arena, bytes);
+  if (!done) {
+    atomic_store_explicit(&e->open_id, 0, memory_order_relaxed);
+    epoch_end(e);
+  }
+  epoch_release(e, gate);
+  return done;
+}
+
+uint64_t epoch_open(const tslab_epoch_options *wanted, int *error) {
+  struct epoch *e = epoch_slot_take();
+  uint64_t id = 0;
+  *error = ENOMEM;
+  if (!e) return 0;
+  struct arena *arena = &e->arena;
+  arena->budget = wanted->budget_bytes ? wanted->budget_bytes : SIZE_MAX;
+  atomic_store_explicit(&arena->refused, 0, memory_order_relaxed);
+  atomic_store_explicit(&arena->spilled, 0, memory_order_relaxed);
+  *error = begin(e, wanted, &id);
+  if (*error != 0) {
+    epoch_slot_free(e);
+    return 0;
+  }
+  if (wanted->prefault_bytes == 0 || prepare(e, id, wanted->prefault_bytes)) return id;
+  epoch_retire(e);
+  *error = ENOMEM;
+  return 0;
+}
