@@ -486,6 +486,43 @@ TSLAB_API int tslab_stats_epoch(tslab_epoch epoch, tslab_epoch_status *out, size
  * returns other than 0, and returns that. `write` may allocate. */
 TSLAB_API int tslab_stats_json(int (*write)(const char *piece, size_t length, void *arg), void *arg);
 
+/* ---- the heap profile -------------------------------------------------------------------------------------------
+ * Which call sites hold memory, from samples: docs/profile.md. TSLAB_PROFILE=BYTES starts it with the process, or
+ * tslab_profile_interval later. None of these calls allocates from the heap. */
+
+#define TSLAB_STACK 24
+
+/* One call site: all samples with the same stack. Blocks and bytes are estimates, in bytes as asked for. */
+typedef struct tslab_profile_site {
+  uint64_t allocated_samples;  /* blocks sampled since the profile started */
+  uint64_t allocated_blocks;   /* an estimate of the blocks allocated since then */
+  uint64_t allocated_bytes;
+  uint64_t live_samples;       /* sampled blocks in use: exact */
+  uint64_t live_blocks;        /* an estimate of the blocks in use */
+  uint64_t live_bytes;
+  uint64_t error_bytes;        /* the standard error of live_bytes */
+  uint64_t depth;              /* of the stack; 0: not known, or the table of stacks was full */
+  uint64_t stack[TSLAB_STACK]; /* return addresses, the innermost first; 0 beyond `depth` */
+  uint64_t reserved[16];
+} tslab_profile_site;
+
+/* Samples one block for about `bytes` that the process allocates, from now on; 0 samples none from now on. Samples that
+ * were taken keep their weights and are followed until they are freed. Less than 4096 counts as 4096. A chunk that an
+ * epoch has begun is sampled by the interval before. `before` receives the interval until now, and may be NULL.
+ * Where there is no profile this starts one: blocks allocated before that are no samples.
+ * ERANGE above 2^30, ENOMEM, ENOTSUP in a library without telemetry; then nothing changes. */
+TSLAB_API int tslab_profile_interval(size_t bytes, size_t *before);
+
+/* Visits every call site that was ever sampled, in no order; stops when `visit` returns other than 0 and returns that.
+ * All figures are of the call's beginning. `visit` may call anything, and `site` is valid until it returns.
+ * EINVAL when `visit` is NULL, ENODATA where there is no profile, ENOMEM. */
+TSLAB_API int tslab_profile_each(int (*visit)(const tslab_profile_site *site, void *arg), void *arg);
+
+/* Who keeps memory, and where, as one JSON object: the arrays profiles, sites, holders and epochs of tslab_stats_json
+ * (docs/observability.md has the schema). A holder is what one call site holds in plain malloc, in the open epochs of a
+ * label, or in one closing epoch. Pieces, results and EINVAL as there, ENODATA where there is no profile. */
+TSLAB_API int tslab_holders_json(int (*write)(const char *piece, size_t length, void *arg), void *arg);
+
 #ifdef __cplusplus
 }
 #endif

@@ -12,6 +12,7 @@
 #include "malloc/malloc.h"
 #include "malloc/malloc_inline.h"
 #include "process/process.h"
+#include "runtime/birth.h"
 #include "runtime/scavenger.h"
 #include "runtime/thread.h"
 #include "stats/collect.h"
