@@ -73,6 +73,16 @@ TSLAB_API bool tslab_owns(const void *p);
 /* malloc_trim(0) that says how much: bytes given back to the operating system by this call. */
 TSLAB_API size_t tslab_purge(void);
 
+/* Sets how much memory the library may hold, in bytes: see docs/limits.md for what counts. At `hard` everything that is
+ * free goes back first, then malloc fails with ENOMEM. Beyond `soft` free memory goes back at once, and nothing fails.
+ * Each is 0 for no limit, TSLAB_LIMIT_AUTO for what the control group allows (version 2: memory.max; memory.high, or a
+ * sixteenth below the hard limit), TSLAB_LIMIT_KEEP to leave it as it is, or at least 1 MiB. A limit may lie below what
+ * is held: then what is free goes back now, and nothing more is taken. Returns 0, or EINVAL, which changes nothing, or
+ * ENOMEM without address space. tslab_stats says what holds: limit_hard, limit_soft, limit_held, limit_refusals. */
+#define TSLAB_LIMIT_AUTO UINT64_MAX
+#define TSLAB_LIMIT_KEEP (UINT64_MAX - 1)
+TSLAB_API int tslab_memory_limit(uint64_t hard, uint64_t soft);
+
 /* "temporal-slab 0.1.0 (release, gcc 12.2.0)"; static storage. Async-signal-safe. */
 TSLAB_API const char *tslab_version(void);
 
@@ -285,7 +295,12 @@ typedef struct tslab_stats_global {
   uint64_t large_cached_bytes; /* that threads keep for their next large blocks; in use, by the statistics above */
   uint64_t scope_misuses;      /* calls on scopes and epochs that failed with ESTALE, ESHUTDOWN, EOVERFLOW or EINVAL,
                                   and threads that ended inside a scope: TSLAB_ON_SCOPE=report names them */
-  uint64_t reserved[6];
+  uint64_t limit_hard;         /* bytes that the library may hold, 0 for no limit */
+  uint64_t limit_soft;         /* bytes beyond which it gives free memory back at once, 0 for no limit */
+  uint64_t limit_held;         /* bytes that it holds, as the limits count: docs/limits.md */
+  uint64_t limit_refusals;     /* allocations that failed for the hard limit */
+  uint64_t limit_purged_bytes; /* given back by threads that asked for memory at a limit */
+  uint64_t reserved[1];
 } tslab_stats_global;
 
 /* One size class, in all epochs. Blocks in chunks, where an epoch's small blocks lie at first, are of none.

@@ -2,8 +2,11 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 struct cursor {
@@ -69,6 +72,40 @@ size_t log_format(char *out, size_t capacity, const char *format, ...) {
   return length;
 }
 
+/* The one that the kernel raised for this thread, which blocks it. */
+static void take_signal(int number) {
+  const struct timespec now = {0, 0};
+  sigset_t raised;
+  sigemptyset(&raised);
+  sigaddset(&raised, number);
+  syscall(SYS_rt_sigtimedwait, &raised, NULL, &now, sizeof(uint64_t)); /* sigtimedwait() is a cancellation point */
+}
+
+static int write_all(int descriptor, const char *from, size_t length) {
+  while (length > 0) {
+    long wrote = syscall(SYS_write, descriptor, from, length); /* write() is a cancellation point */
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) return wrote < 0 ? errno : EIO;
+    from += wrote;
+    length -= (size_t)wrote;
+  }
+  return 0;
+}
+
+/* A pipe that nobody reads raises SIGPIPE, and a limit of file sizes SIGXFSZ. */
+int log_write(int descriptor, const char *from, size_t length) {
+  sigset_t raised, before, waiting;
+  sigemptyset(&raised);
+  sigaddset(&raised, SIGPIPE);
+  sigaddset(&raised, SIGXFSZ);
+  pthread_sigmask(SIG_BLOCK, &raised, &before);
+  sigpending(&waiting);
+  int error = write_all(descriptor, from, length), number = error == EPIPE ? SIGPIPE : error == EFBIG ? SIGXFSZ : 0;
+  if (number != 0 && !sigismember(&waiting, number)) take_signal(number);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return error;
+}
+
 void log_line(const char *format, ...) {
   int kept = errno;
   char line[512];
@@ -81,11 +118,7 @@ void log_line(const char *format, ...) {
   for (size_t i = 0; i < length; i++)
     if ((unsigned char)line[i] < ' ' || line[i] == 127) line[i] = '?';
   line[length++] = '\n';
-  for (size_t done = 0; done < length;) {
-    long wrote = syscall(SYS_write, STDERR_FILENO, line + done, length - done); /* write() is a cancellation point */
-    if (wrote <= 0 && errno != EINTR) break; /* nobody can be told that nobody can be told */
-    if (wrote > 0) done += (size_t)wrote;
-  }
+  log_write(STDERR_FILENO, line, length); /* nobody can be told that nobody can be told */
   errno = kept;
 }
 

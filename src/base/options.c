@@ -20,10 +20,12 @@ struct options options = {
     .stats_at_exit = NULL,
     .sample = 1024,
     .lock_times = 0,
+    .memory_limit = 0,
+    .memory_soft_limit = 0,
 };
 
 /* OTHERS: a setting of another build, which does nothing here. */
-enum kind { BYTES, PATH, OTHERS, WORDS, SWITCH = WORDS, ON_MISUSE, ON_DESTROY, ON_SCOPE, KINDS };
+enum kind { BYTES, PATH, OTHERS, LIMIT, BUDGETS, WORDS, SWITCH = WORDS, ON_MISUSE, ON_DESTROY, ON_SCOPE, KINDS };
 
 #define CHOICES 3
 static const struct choice {
@@ -40,7 +42,7 @@ static const struct choice {
 
 /* Texts in the rows themselves, as in base/statistics.h: a pointer would have to be relocated at every start. */
 static const struct row {
-  char name[16]; /* after "TSLAB_" */
+  char name[20]; /* after "TSLAB_" */
   uint8_t kind;
   uint16_t offset; /* in options */
   uint32_t most;   /* BYTES */
@@ -65,21 +67,82 @@ static const struct row {
     {"PROFILE", BYTES, AT(profile_bytes), 1024 * MiB, "bytes up to 1024M, K or M after it if you like, 0 for none"},
     {"LOCK_TIMES", SWITCH, AT(lock_times), 0, "0 or 1"},
     {"STATS_AT_EXIT", PATH, AT(stats_at_exit), 0, "the path of a file"},
+    {"MEMORY_LIMIT", LIMIT, AT(memory_limit), 0, "at least 1M, with K, M or G after the number, auto, or 0"},
+    {"MEMORY_SOFT_LIMIT", LIMIT, AT(memory_soft_limit), 0, "at least 1M, with K, M or G after the number, auto, or 0"},
+    {"BUDGETS", BUDGETS, AT(budgets), 0, "up to 32 as request=64M,session=1G, each at least 64K"},
 };
 
-static bool read_bytes(const char *text, size_t most, size_t *out) {
-  size_t n = 0;
+/* Returns what follows the number, or NULL where there is none of at most `most`, which is at most PTRDIFF_MAX. */
+static const char *read_number(const char *text, size_t most, size_t *out) {
+  size_t n = 0, unit = 1;
   const char *at = text;
-  for (; *at >= '0' && *at <= '9'; at++) {
-    if (n > most) return false;
-    n = n * 10 + (size_t)(*at - '0');
-  }
-  if (at == text || n > most) return false;
-  if (*at == 'K') n *= KiB, at++;
-  else if (*at == 'M') n *= MiB, at++;
-  if (*at != 0 || n > most) return false;
-  *out = n;
+  for (; *at >= '0' && *at <= '9'; at++)
+    if (__builtin_mul_overflow(n, 10, &n) || __builtin_add_overflow(n, (size_t)(*at - '0'), &n)) return NULL;
+  if (at == text) return NULL;
+  if (*at == 'K') unit = KiB, at++;
+  else if (*at == 'M') unit = MiB, at++;
+  else if (*at == 'G') unit = GiB, at++;
+  return __builtin_mul_overflow(n, unit, out) || *out > most ? NULL : at;
+}
+
+static bool read_bytes(const char *text, size_t most, size_t *out) {
+  size_t bytes;
+  const char *end = read_number(text, most, &bytes);
+  if (!end || *end != 0) return false;
+  *out = bytes;
   return true;
+}
+
+/* Less than the library holds at its start would refuse everything, and is meant to be mebibytes. */
+static bool read_limit(const char *text, size_t *out) {
+  size_t bytes = LIMIT_AUTO;
+  bool is_auto = strcmp(text, "auto") == 0;
+  if (!is_auto && (!read_bytes(text, PTRDIFF_MAX, &bytes) || (bytes != 0 && bytes < MiB))) return false;
+  *out = bytes;
+  return true;
+}
+
+/* ---- budgets by label -------------------------------------------------------------------------------------------- */
+
+#define BUDGETS_MOST  32
+#define LABEL_MOST    63 /* bytes: longer labels are cut to this */
+#define LEAST_BUDGET  (64 * KiB)
+
+static struct budget {
+  char label[LABEL_MOST + 1];
+  size_t bytes;
+} budgets[BUDGETS_MOST];
+
+/* Returns what follows the pair, or NULL where `text` does not begin with one. */
+static const char *read_budget(const char *text, struct budget *out) {
+  const char *equals = strchr(text, '=');
+  size_t length = equals ? (size_t)(equals - text) : 0;
+  if (length == 0 || length > LABEL_MOST || memchr(text, ',', length)) return NULL;
+  memcpy(out->label, text, length);
+  out->label[length] = 0;
+  const char *end = read_number(equals + 1, PTRDIFF_MAX, &out->bytes);
+  return end && out->bytes >= LEAST_BUDGET && (*end == 0 || *end == ',') ? end : NULL;
+}
+
+static bool read_budgets(const char *text, size_t *count) {
+  size_t found = 0;
+  for (const char *at = text;; at++) {
+    if (found == BUDGETS_MOST || !(at = read_budget(at, &budgets[found]))) {
+      *count = 0; /* what an earlier setting said is overwritten */
+      return false;
+    }
+    found++;
+    if (*at == 0) break;
+  }
+  *count = found;
+  return true;
+}
+
+size_t options_budget(const char *label) {
+  if (LIKELY(options.budgets == 0) || !label) return 0;
+  for (size_t i = 0; i < options.budgets; i++)
+    if (strncmp(budgets[i].label, label, LABEL_MOST) == 0) return budgets[i].bytes;
+  return 0;
 }
 
 /* A copy: some servers write their title over the environment. */
@@ -95,6 +158,8 @@ static void *target_of(const struct row *row) { return (char *)&options + row->o
 static bool take(const struct row *row, const char *value) {
   if (row->kind == OTHERS) return false;
   if (row->kind == BYTES) return read_bytes(value, row->most, target_of(row));
+  if (row->kind == LIMIT) return read_limit(value, target_of(row));
+  if (row->kind == BUDGETS) return read_budgets(value, target_of(row));
   if (row->kind == PATH) return take_path(target_of(row), value);
   for (const struct choice *c = words[row->kind]; c < words[row->kind] + CHOICES && c->word[0]; c++)
     if (strcmp(c->word, value) == 0) {

@@ -26,12 +26,20 @@ struct options {
   size_t sample_cpu;         /* of one sample in about so many, the thread's time is taken too; 0: of none */
   size_t profile_bytes;      /* of the heap profile: bytes between samples, in the mean; 0: no profile */
   size_t lock_times;         /* whether locks count how long they are held */
+  size_t memory_limit;       /* bytes, 0: none, LIMIT_AUTO: what the control group says (process/limits.h) */
+  size_t memory_soft_limit;  /* the same */
+  size_t budgets;            /* labels that options_budget knows */
 };
+
+#define LIMIT_AUTO SIZE_MAX
 
 HIDDEN extern struct options options;
 
 /* Takes TSLAB_* from `environment` (NULL-terminated "NAME=value" strings). Reports on standard error the settings that
  * it could not use, unless the parent process has reported them (base/parent.h). */
 HIDDEN void options_read(char **environment);
+
+/* Returns the budget in bytes that TSLAB_BUDGETS gives epochs of this label, which may be NULL; 0 for none. */
+HIDDEN size_t options_budget(const char *label);
 
 #endif

@@ -84,15 +84,21 @@ static void count_take(const struct heap *heap, unsigned class, struct slab_how 
  * several faults should not meet in one call. */
 #define FRESH 8
 
+/* Returns true unless the slab's next pages went back to the kernel and the memory limit has no room for them. */
+static bool may_be_linked(const struct run *slab) {
+  return LIKELY(slab->moved != SLAB_HAS_HOLES) || pages_may_be_present(FRESH * class_size(slab->class));
+}
+
 /* Takes the free blocks of the list's first slab, or links one more unit of it if there are none. A slab that keeps
  * unlinked units stays in the list, behind those with free blocks, so that touched pages are used up first. */
-static struct chain take_from(struct heap *heap, struct bin *bin, struct run *slab, unsigned wanted) {
+static struct chain take_from(struct heap *heap, struct bin *bin, struct run *slab, unsigned wanted, bool *refused) {
   bool stays = slab->unlinked != 0;
   struct slab_how how = {0};
   struct chain chain = slab_take(slab, stays, &how);
   slab->seen = 0; /* its word may come to be what it was, with other blocks free */
   count_take(heap, slab->class, how);
-  if (chain.count == 0 && stays) {
+  *refused = chain.count == 0 && stays && !may_be_linked(slab);
+  if (chain.count == 0 && stays && !*refused) {
     counters_stage(heap->counters, PATH_FRESH);
     chain = slab_link(slab, (unsigned)min_size(wanted, FRESH));
     STORE_RACING(heap->store->first_use_bytes, heap->store->first_use_bytes + chain.count * class_size(slab->class));
@@ -106,7 +112,9 @@ static struct chain take_from(struct heap *heap, struct bin *bin, struct run *sl
 static struct chain take_own(struct heap *heap, unsigned class, unsigned wanted) {
   struct bin *bin = &heap->bins[class];
   struct chain chain = EMPTY_CHAIN;
-  while (chain.count == 0 && bin->first) chain = take_from(heap, bin, slab_at(bin->first), wanted);
+  bool refused = false; /* and so would be all behind it */
+  while (chain.count == 0 && bin->first && !refused)
+    chain = take_from(heap, bin, slab_at(bin->first), wanted, &refused);
   return chain;
 }
 

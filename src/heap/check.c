@@ -64,7 +64,7 @@ void heap_check(struct heap *heap) {
     unsigned length = 0, listed = 0, magazine = 0, expected = tcache_length(heap, class);
     void *b = heap->list[class];
     for (; (block_is_intact(b) || block_is_drawn(b)) && length < expected; b = block_next(b), length++)
-      INVARIANT(0, class_starts_block((uintptr_t)b, heap->inverse[class]));
+      INVARIANT(0, class_starts_block((uintptr_t)b, class_inverse(class)));
     if (b != CHAIN_END) break; /* freed twice, or written to: told by who takes the list apart */
     INVARIANT(0, length == expected);
     for (uint32_t g = bin->first; g; g = pages.runs[g].next, listed++) {

@@ -32,9 +32,12 @@ INLINE bool fast_count_push(struct heap *heap, size_t class) {
 }
 
 /* class_starts_block with both operands in memory and p's register lost: two instructions less than compilers find. */
-INLINE bool fast_starts_block(uintptr_t p, const uint64_t *inverse) {
+INLINE bool fast_starts_block(uintptr_t p, size_t class, uintptr_t base) {
   bool below;
-  __asm__("imulq %2, %0\n\tcmpq %2, %0" : "+r"(p), "=@ccb"(below) : "m"(*inverse));
+  __asm__("imulq %c4(%2, %3, 8), %0\n\tcmpq %c4(%2, %3, 8), %0"
+          : "+r"(p), "=@ccb"(below)
+          : "r"(base), "r"(class), "i"(offsetof(struct class_tables, inverse)),
+            "m"(((const struct class_tables *)base)->inverse));
   return below;
 }
 
@@ -47,7 +50,9 @@ INLINE bool fast_count_push(struct heap *heap, size_t class) {
   return (int32_t)heap->count[class].now < 0;
 }
 
-INLINE bool fast_starts_block(uintptr_t p, const uint64_t *inverse) { return class_starts_block(p, *inverse); }
+INLINE bool fast_starts_block(uintptr_t p, size_t class, uintptr_t base) {
+  return class_starts_block(p, ((const struct class_tables *)base)->inverse[class]);
+}
 
 #endif
 
@@ -74,7 +79,7 @@ enum fast_free { FREED, UNCLEAR, NOT_HERE, LIST_FULL, NOT_A_BLOCK };
 /* Looks at the block before anything happens to it. What is none, or free already, is named where all that is not here
  * goes. */
 INLINE enum fast_free fast_push_hardened(struct heap *heap, unsigned class, void *p) {
-  if (UNLIKELY(!class_starts_block((uintptr_t)p, heap->inverse[class]) || block_is_free(p))) return UNCLEAR;
+  if (UNLIKELY(!class_starts_block((uintptr_t)p, class_inverse(class)) || block_is_free(p))) return UNCLEAR;
   if (UNLIKELY(fast_count_push(heap, class))) return LIST_FULL;
   quarantine_enter(heap, class, p);
   return FREED;
@@ -88,7 +93,9 @@ INLINE enum fast_free fast_push(void *p, unsigned *in, struct heap **here) {
   size_t granule = ((uintptr_t)p - base) >> GRANULE_SHIFT;
   if (UNLIKELY(granule >= LOAD_RACING(pages.count))) return UNCLEAR;
   struct heap *heap = *here = current_heap;
-  uintptr_t class = heap_class_of(heap, LOAD_RACING(((pagemap_entry *)(base + PAGEMAP_OFFSET))[granule]));
+  pagemap_entry entry = LOAD_RACING(((pagemap_entry *)(base + PAGEMAP_OFFSET))[granule]);
+  KEEP_FOR_RETURN(entry); /* else compilers copy it there */
+  uintptr_t class = heap_class_of(heap, entry);
   if (UNLIKELY(class >= CLASSES)) return NOT_HERE;
   *in = (unsigned)class;
   if (TSLAB_HARDENED) return fast_push_hardened(heap, (unsigned)class, p);
@@ -97,7 +104,7 @@ INLINE enum fast_free fast_push(void *p, unsigned *in, struct heap **here) {
   fast_store(p, sizeof(void *), (uintptr_t)p + base);
   fast_store(p, 0, (uintptr_t)heap->list[class]);
   heap->list[class] = p;
-  if (UNLIKELY(!fast_starts_block((uintptr_t)p, &heap->inverse[class]))) return NOT_A_BLOCK;
+  if (UNLIKELY(!fast_starts_block((uintptr_t)p, class, base))) return NOT_A_BLOCK;
   return FREED;
 }
 

@@ -31,7 +31,6 @@ void heap_begin_lists(struct heap *heap) {
   heap->unused_magazine = 1;
   for (unsigned class = 0; class < CLASSES; class++) {
     heap->list[class] = CHAIN_END;
-    heap->inverse[class] = class_inverse(class);
   }
 }
 

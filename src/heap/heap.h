@@ -1,7 +1,7 @@
 /* heap: what one thread holds of one epoch.                                                         floor: heap
  *
  *   hot, read or written by every malloc and free             cold, under `lock`
- *   [ list[52] | count[52] | inverse[52] | bump ]              [ bins[52]: slabs, magazines, counters ]: store
+ *   [ list[52] | count[52] | bump ]                           [ bins[52]: slabs, magazines, counters ]: store
  *
  * For each class a heap keeps a LIFO of free blocks, `list`, so that malloc hands back what was freed last. When it is
  * full it becomes a magazine, in O(1); when it is empty a magazine comes back. What does not fit in the
@@ -15,8 +15,8 @@
  * so the visits count every call, and a reader can at any time, without one instruction on the fast path.
  *
  * Invariant: length(now) blocks on list; every block of list and magazines is used as its slab counts. heap_check()
- * Threads:   the hot arrays, caps, counters and visits belong to the thread whose current heap this is; inverse never
- *            changes; slabs and magazines are under `lock`, which others take to relist a slab, to trim and to read.
+ * Threads:   the hot arrays, caps, counters and visits belong to the thread whose current heap this is; slabs and
+ *            magazines are under `lock`, which others take to relist a slab, to trim and to read.
  * A dead thread's heap of epoch 0 waits in the pool, slabs and all, for the next thread; one of another epoch waits
  * with that epoch, and becomes blank with it.
  *
@@ -241,7 +241,6 @@ HIDDEN extern struct lock heaps_lock;
 struct heap {
   void *list[CLASSES]; /* first: an element's address then needs no addition of its own */
   struct count count[CLASSES];
-  uint64_t inverse[CLASSES];
   struct sampling sampling;
 
   struct bump { /* heap/bump.h; of an epoch's heap; its thread's alone, but for `end` */
@@ -298,7 +297,7 @@ struct heap {
   struct magazine *magazines;
   struct quarantine *quarantine; /* heap/quarantine.h; its thread's alone */
 } ALIGNED(HEAP_ALIGNMENT);
-_Static_assert(sizeof(struct heap) <= 1664, "one block's data page, its part and its chunk's tables: 2 KiB and a page");
+_Static_assert(sizeof(struct heap) <= 1280, "one block's data page, its heap and its chunk's tables: 2 KiB and a page");
 _Static_assert(CLASSES <= 64, "a bit for each");
 _Static_assert(CLASSES <= HEAP_ALIGNMENT, "a class fits into a part's low address bits");
 

@@ -20,7 +20,7 @@ INLINE bool heap_keep_remote(struct heap *heap, void *p) {
   pagemap_entry at = LOAD_RACING(pages_pagemap()[granule_of(p)]);
   unsigned class = at % HEAP_ALIGNMENT;
   struct heap_store *store = heap->store;
-  if (TSLAB_HARDENED || !store || at == 0 || !class_starts_block((uintptr_t)p, heap->inverse[class])) return false;
+  if (TSLAB_HARDENED || !store || at == 0 || !class_starts_block((uintptr_t)p, class_inverse(class))) return false;
   int32_t room = store->remote.room - (int32_t)max_size(class_size(class), REMOTE_LEAST);
   if (room <= 0 || pages_run_holding(p)->epoch != 0) return false;
   __builtin_prefetch(p, 1);

@@ -1,4 +1,5 @@
 /* api: calls that ask about all memory, or give some back.                                          floor: malloc */
+#include "process/limits.h"
 #include "process/process.h"
 #include "runtime/scavenger.h"
 #include "tslab/tslab.h"
@@ -9,6 +10,14 @@ bool tslab_owns(const void *p) {
 }
 
 size_t tslab_purge(void) { return scavenger_purge(); }
+
+int tslab_memory_limit(uint64_t hard, uint64_t soft) {
+  int error = limits_set(hard, soft);
+  if (error != 0) return error;
+  struct pages_totals totals = pages_totals();
+  if (totals.held > min_size(totals.hard_limit, totals.soft_limit)) scavenger_purge();
+  return 0;
+}
 
 int tslab_malloc_trim(size_t pad) {
   (void)pad; /* what may stay is what the next tick of the scavenger would take anyway */

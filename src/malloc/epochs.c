@@ -1,4 +1,5 @@
 /* epochs: the C face of epochs and handles.                                                         floor: malloc */
+#include "base/options.h"
 #include "epoch/cache.h"
 #include "epoch/close.h"
 #include "epoch/destroy.h"
@@ -47,24 +48,32 @@ INLINE int end_end_with(int error, const char *call, uint64_t id, const void *si
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
-static int check_options(const tslab_epoch_options *options) {
-  if (!options || options->struct_size != sizeof *options || (options->flags & ~KNOWN_FLAGS)) return EINVAL;
-  if (options->budget_bytes != 0 && options->budget_bytes < LEAST_BUDGET) return EINVAL;
+static int check_options(const tslab_epoch_options *given) {
+  if (!given || given->struct_size != sizeof *given || (given->flags & ~KNOWN_FLAGS)) return EINVAL;
+  if (given->budget_bytes != 0 && given->budget_bytes < LEAST_BUDGET) return EINVAL;
   return 0;
 }
 
-tslab_epoch tslab_epoch_open_with(const tslab_epoch_options *options) {
+static uint64_t open_as(struct thread *thread, const tslab_epoch_options *wanted, int *error) {
+  uint64_t id = 0;
+  bool plain = wanted->parent == 0 && wanted->budget_bytes == 0 && wanted->prefault_bytes == 0;
+  if (plain) id = epoch_cache_open(thread, wanted->label, wanted->flags);
+  if (!id) id = epoch_open(wanted, error);
+  if (!id && *error == ENOMEM && wanted->prefault_bytes == 0) { /* which a budget may refuse */
+    scavenger_reclaim(GRANULE);
+    id = epoch_open(wanted, error);
+  }
+  return id;
+}
+
+tslab_epoch tslab_epoch_open_with(const tslab_epoch_options *given) {
   struct thread *thread = self();
   uint64_t id = 0;
-  int error = thread ? check_options(options) : ENOMEM;
+  int error = thread ? check_options(given) : ENOMEM;
   if (error == 0) {
-    bool plain = options->parent == 0 && options->budget_bytes == 0 && options->prefault_bytes == 0;
-    if (plain) id = epoch_cache_open(thread, options->label, options->flags);
-    if (!id) id = epoch_open(options, &error);
-    if (!id && error == ENOMEM && options->prefault_bytes == 0) { /* which a budget may refuse */
-      scavenger_reclaim(GRANULE);
-      id = epoch_open(options, &error);
-    }
+    tslab_epoch_options wanted = *given;
+    if (wanted.budget_bytes == 0) wanted.budget_bytes = options_budget(wanted.label);
+    id = open_as(thread, &wanted, &error);
   }
   end_call();
   if (!id) errno = error;
@@ -72,10 +81,11 @@ tslab_epoch tslab_epoch_open_with(const tslab_epoch_options *options) {
 }
 
 tslab_epoch tslab_epoch_open(const char *label) {
-  uint64_t id = LIKELY(current_thread != NULL) ? epoch_cache_open(current_thread, label, 0) : 0;
+  bool may_be_cached = LIKELY(current_thread != NULL) && LIKELY(options_budget(label) == 0);
+  uint64_t id = may_be_cached ? epoch_cache_open(current_thread, label, 0) : 0;
   if (LIKELY(id != 0)) return id;
-  tslab_epoch_options options = {.struct_size = sizeof options, .label = label};
-  return tslab_epoch_open_with(&options);
+  tslab_epoch_options given = {.struct_size = sizeof given, .label = label};
+  return tslab_epoch_open_with(&given);
 }
 
 /* ---- scopes ------------------------------------------------------------------------------------------------------ */

@@ -80,7 +80,7 @@ NOINLINE void slow_free_unclear(void *p) {
  * and tell only when it hands it out; a block that is freed from outside its epoch is told at once. */
 static bool is_live_of(const struct heap *heap, void *p) {
   uintptr_t class = heap_class_of(heap, LOAD_RACING(pages_pagemap()[granule_of(p)]));
-  return class < CLASSES && class_starts_block((uintptr_t)p, heap->inverse[class]) && !block_has_key(p);
+  return class < CLASSES && class_starts_block((uintptr_t)p, class_inverse((unsigned)class)) && !block_has_key(p);
 }
 
 /* Returns the index of the epoch that holds p, a block in use. A granule that is split belongs to several. */

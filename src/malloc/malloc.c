@@ -26,6 +26,7 @@
 #include "heap/timing.h"
 #include "malloc/malloc_inline.h"
 #include "os/os.h"
+#include "process/limits.h"
 #include "process/process.h"
 #include "runtime/scavenger.h"
 #include "runtime/thread.h"
@@ -61,7 +62,9 @@ static void *refill_again(unsigned class) {
   /* Free memory of other sizes may be all that is missing. */
   counters_stage(counters_here(), PATH_PURGE);
   scavenger_reclaim(heap->arena ? SIZE_MAX : slab_bytes(class));
-  return heap_refill(heap, class);
+  block = heap_refill(heap, class);
+  if (!block) limits_note_failure(slab_bytes(class));
+  return block;
 }
 
 /* Returns a block that lay ready for a thread that was just born, or a sample. */
@@ -121,6 +124,7 @@ static void *large(size_t size, size_t alignment, bool *zero) {
     counters_stage(counters_here(), PATH_PURGE);
     scavenger_reclaim(heap->arena ? SIZE_MAX : large_run_bytes(size));
     block = heap_large_alloc(heap, size, alignment, zero);
+    if (!block) limits_note_failure(large_run_bytes(size));
   }
   if (block) scavenger_notice_malloc(heap);
   if (block && profile_is_on()) profile_large(heap, block, size);

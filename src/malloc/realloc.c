@@ -42,7 +42,7 @@ static bool fits_here(void *p, size_t size) {
   uintptr_t class = heap_class_of(current_heap, LOAD_RACING(pages_pagemap()[granule]));
   if (class >= CLASSES || block_is_free(p)) return false;
   return size - 1 < class_sizes[class] && size >= class_sizes[class] / 2u &&
-         class_starts_block((uintptr_t)p, current_heap->inverse[class]);
+         class_starts_block((uintptr_t)p, class_inverse(class));
 }
 
 static NOINLINE void *realloc_otherwise(void *p, size_t size) {

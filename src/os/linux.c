@@ -240,6 +240,7 @@ static size_t limit_of(int resource) {
 
 size_t os_address_space_limit(void) { return limit_of(RLIMIT_AS); }
 bool os_data_is_limited(void) { return limit_of(RLIMIT_DATA) != SIZE_MAX; }
+bool os_locking_is_limited(void) { return limit_of(RLIMIT_MEMLOCK) != SIZE_MAX; }
 
 void __asan_init(void) WEAK;
 void __tsan_init(void) WEAK;
@@ -420,6 +421,8 @@ bool os_barrier_everywhere(void) {
   return membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) ||
          (membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) && membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED));
 }
+
+bool os_has_sequences(void) { return call(SYS_rseq, 0, 0, 0, 0, 0, 0) == -EINVAL; }
 
 /* ---- time -------------------------------------------------------------------------------------------------------- */
 

@@ -47,7 +47,8 @@ HIDDEN bool os_heal(void *at, size_t length);
 
 /* Most address space that one reservation should take; SIZE_MAX without a limit. */
 HIDDEN size_t os_address_space_limit(void);
-HIDDEN bool os_data_is_limited(void); /* RLIMIT_DATA: pages that can be written */
+HIDDEN bool os_data_is_limited(void);    /* RLIMIT_DATA: pages that can be written */
+HIDDEN bool os_locking_is_limited(void); /* RLIMIT_MEMLOCK */
 
 /* Returns true if a sanitizer's runtime is in the process: it maps its shadow at fixed addresses, perhaps later. */
 HIDDEN bool os_has_sanitizer(void);
@@ -69,6 +70,9 @@ HIDDEN void os_wake(_Atomic uint32_t *word, int waiters);
 /* Blocks every signal of this thread but those that its own instructions raise. Returns what was blocked before. */
 HIDDEN sigset_t os_block_signals(void);
 HIDDEN void os_restore_signals(const sigset_t *before);
+
+/* Returns true if this thread may register for restartable sequences now. A system call that changes nothing. */
+HIDDEN bool os_has_sequences(void);
 
 /* A full barrier on every thread of the process, so that the others need none; false where the kernel has no such call:
  * then each must do its own. The first call may take milliseconds. */

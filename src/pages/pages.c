@@ -46,7 +46,7 @@ static struct {
   size_t coverage; /* granules that the tables have room for */
   size_t first;    /* first granule that is not a table */
   size_t frozen;   /* first granule that is not frozen either */
-  size_t free_clean, returned, purge_calls, purge_failures, moved_runs, populated;
+  size_t free_clean, returned, purge_calls, purge_failures, moved_runs, populated, limit_purged;
   uint64_t tick;
   bool reserves_on_demand; /* address space is scarce: nothing is mapped before it is needed */
   uint32_t bins[2][BINS]; /* [has a dirty granule][size] */
@@ -58,6 +58,11 @@ static struct {
 } state;
 static _Atomic size_t free_dirty; /* granules */
 static _Atomic bool is_limited;   /* address space, or pages that can be written */
+static _Atomic size_t absent;     /* bytes of runs in use that hold no memory: holes in slabs, guards, traps, and what a
+                                   * frozen child had free */
+static _Atomic size_t hard_limit = SIZE_MAX; /* bytes */
+static _Atomic size_t soft_limit = SIZE_MAX;
+_Atomic unsigned pages_pressure; /* enum pressure */
 
 static struct run *run_at(size_t granule) { return pages.runs + granule; }
 
@@ -310,10 +315,109 @@ static bool commit_granules(size_t granules) {
   return true;
 }
 
+/* ---- limits ------------------------------------------------------------------------------------------------------ */
+
+/* Caller holds pages_lock. Of the tables, the share that describes what is held. */
+static size_t held(void) {
+  size_t below = __atomic_load_n(&pages.count, __ATOMIC_RELAXED) - state.first, tables = 0;
+  size_t granules = below - state.free_clean, gone = atomic_load_explicit(&absent, memory_order_relaxed);
+  for (unsigned i = 0; i < TABLES; i++) tables += state.tables[i].ready;
+  size_t bytes = granules * (GRANULE + tables / max_size(below, 1));
+  return bytes > gone ? bytes - gone : 0;
+}
+
+/* Caller holds pages_lock. Returns by how many bytes the library would exceed the limit with `more` granules that are
+ * clean now, which is 0 where these need no memory. */
+static size_t beyond(size_t limit, size_t more) {
+  if (LIKELY(limit == SIZE_MAX) || more == 0) return 0;
+  size_t would = held() + (more << GRANULE_SHIFT);
+  return would > limit ? would - limit : 0;
+}
+
+static bool is_bounded(void) {
+  return UNLIKELY((atomic_load_explicit(&hard_limit, memory_order_relaxed) &
+                   atomic_load_explicit(&soft_limit, memory_order_relaxed)) != SIZE_MAX);
+}
+
+/* Our own tables are exempt: without them no memory could be freed either. */
+static size_t limit_for(enum run_kind kind) {
+  return kind == RUN_META ? SIZE_MAX : atomic_load_explicit(&hard_limit, memory_order_relaxed);
+}
+
+enum pressure { NOT_PRESSED, PRESSED_BY_LIMIT, PRESSED_FOR_ALL };
+
+static void press(unsigned by) {
+  if (atomic_load_explicit(&pages_pressure, memory_order_relaxed) < by)
+    atomic_store_explicit(&pages_pressure, by, memory_order_relaxed);
+}
+
+/* At the soft limit free memory goes back before clean memory is taken, and the scavenger is asked for what else there
+ * is. Caller holds pages_lock. */
+static bool should_purge_first(size_t more) {
+  if (LIKELY(beyond(atomic_load_explicit(&soft_limit, memory_order_relaxed), more) == 0)) return false;
+  press(PRESSED_BY_LIMIT);
+  return pages_free_dirty() != 0;
+}
+
+#define LIMIT_PIECE (1 * MiB) /* purged at least, so that a program at its limit makes fewer system calls */
+#define LIMIT_TURNS 16        /* other threads may take what was purged */
+
+/* Returns true if memory went back, so that it is worth another try. No lock held. */
+static bool purge_for(size_t granules) {
+  size_t purged = pages_purge(UINT64_MAX, max_size(granules << GRANULE_SHIFT, LIMIT_PIECE));
+  lock_take(&pages_lock);
+  state.limit_purged += purged;
+  lock_release(&pages_lock);
+  return purged != 0;
+}
+
+void pages_count_absent(size_t bytes) { atomic_fetch_add_explicit(&absent, bytes, memory_order_relaxed); }
+void pages_count_present(size_t bytes) { atomic_fetch_sub_explicit(&absent, bytes, memory_order_relaxed); }
+
+bool pages_may_be_present(size_t bytes) {
+  if (!is_bounded()) return true;
+  size_t granules = divide_up(bytes, GRANULE);
+  for (unsigned turn = 0; turn < LIMIT_TURNS && pages_limit_refuses(bytes); turn++)
+    if (!purge_for(granules)) return false;
+  return true;
+}
+
+void pages_set_limits(size_t hard, size_t soft) {
+  atomic_store_explicit(&hard_limit, hard, memory_order_relaxed);
+  atomic_store_explicit(&soft_limit, soft, memory_order_relaxed);
+}
+
+bool pages_limit_refuses(size_t bytes) {
+  lock_take(&pages_lock);
+  bool refuses = beyond(limit_for(RUN_LARGE), divide_up(bytes, GRANULE)) != 0;
+  lock_release(&pages_lock);
+  return refuses;
+}
+
+void pages_press(void) { press(PRESSED_FOR_ALL); }
+
+bool pages_is_far_beyond(void) {
+  lock_take(&pages_lock);
+  size_t limit = atomic_load_explicit(&soft_limit, memory_order_relaxed);
+  bool is = limit < SIZE_MAX / 2 && beyond(limit + limit / 64, 1) != 0;
+  lock_release(&pages_lock);
+  return is;
+}
+
+size_t pages_relieve(void) {
+  unsigned by = atomic_exchange_explicit(&pages_pressure, NOT_PRESSED, memory_order_relaxed);
+  lock_take(&pages_lock);
+  size_t limit = atomic_load_explicit(&soft_limit, memory_order_relaxed);
+  size_t bytes = by == PRESSED_FOR_ALL ? pages_free_dirty() : beyond(limit - limit / 64, 1);
+  lock_release(&pages_lock);
+  return bytes ? pages_purge(UINT64_MAX, bytes) : 0;
+}
+
 static bool advance_frontier(size_t granules) {
   size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
   size_t step = min_size(max_size((count - state.first) / 16, COMMIT_STEP), COMMIT_STEP_MOST);
   size_t generous = round_up(max_size(granules, step), COMMIT_STEP);
+  if (beyond(limit_for(RUN_LARGE), generous)) generous = granules; /* locked memory is resident at once */
   /* A limit that another process set has told us nothing. Reserved pages become writable in spite of it. */
   if (!state.reserves_on_demand && !os_can_reserve(os_page_size)) trim_reservation();
   if (commit_granules(generous) || commit_granules(granules)) return true;
@@ -372,6 +476,7 @@ static struct run *describe(size_t g, size_t granules, enum run_kind kind) {
 void pages_reuse(struct run *run, enum run_kind kind) {
   lock_take(&pages_lock); /* neighbours look at its kind */
   describe(run_index(run), run->granules, kind);
+  if (kind == RUN_TRAP) pages_count_absent((size_t)run->granules << GRANULE_SHIFT); /* of a quarter: nothing */
   lock_release(&pages_lock);
 }
 
@@ -404,10 +509,27 @@ static size_t cut(struct run *run, size_t at, size_t granules) {
   return taken;
 }
 
+/* What pages_alloc is asked for, and whether the limits were in the way. */
+struct asked {
+  size_t granules, alignment, moves_in;
+  enum run_kind kind;
+  bool minds_soft_limit, is_over;
+};
+
+/* Returns true if the limits let the caller take `more` granules that are clean now. */
+static bool admits(struct asked *asked, size_t more) {
+  more -= min_size(more, asked->moves_in);
+  asked->is_over =
+      beyond(limit_for(asked->kind), more) != 0 || (asked->minds_soft_limit && should_purge_first(more));
+  return !asked->is_over;
+}
+
 /* Every free run in the request's own bin is looked at before memory is refused. */
-static size_t find_or_make_place(size_t granules, size_t alignment, struct run **found, struct pages_how *how) {
+static size_t find_or_make_place(struct asked *asked, struct run **found, struct pages_how *how) {
+  size_t granules = asked->granules, alignment = asked->alignment;
   size_t at = find_place(granules, alignment, LOOKS, found);
-  if (at || granules >= state.coverage) return at;
+  if (at) return !is_bounded() || admits(asked, granules - dirty_count(at, at + granules)) ? at : 0;
+  if (granules >= state.coverage || !admits(asked, granules)) return 0;
   how->mapped = advance_frontier(granules + (alignment >> GRANULE_SHIFT) - 1);
   return find_place(granules, alignment, how->mapped ? LOOKS : SIZE_MAX, found);
 }
@@ -483,16 +605,16 @@ static bool may_make_window(size_t window) {
 
 /* ---- runs in use ------------------------------------------------------------------------------------------------- */
 
-struct run *pages_alloc(size_t granules, size_t alignment, enum run_kind kind, bool *zero, struct pages_how *how) {
+static struct run *take(struct asked *asked, bool *zero, struct pages_how *how) {
   struct pages_how here = {.waited = lock_take(&pages_lock)};
   struct run *found = NULL, *run = NULL;
-  size_t at = find_or_make_place(granules, alignment, &found, &here);
-  if (UNLIKELY(!at) && rooms_expire(UINT64_MAX, UINT32_MAX) != 0)
-    at = find_place(granules, alignment, SIZE_MAX, &found);
+  size_t at = find_or_make_place(asked, &found, &here);
+  if (UNLIKELY(!at) && !asked->is_over && rooms_expire(UINT64_MAX, UINT32_MAX) != 0)
+    at = find_place(asked->granules, asked->alignment, SIZE_MAX, &found);
   if (at) {
     bin_remove(found);
-    *zero = cut(found, at, granules) == 0;
-    run = describe(at, granules, kind);
+    *zero = cut(found, at, asked->granules) == 0;
+    run = describe(at, asked->granules, asked->kind);
   }
   lock_release(&pages_lock);
   if (how) {
@@ -502,12 +624,29 @@ struct run *pages_alloc(size_t granules, size_t alignment, enum run_kind kind, b
   return run;
 }
 
+static COLD struct run *take_after_purge(struct asked *asked, bool *zero, struct pages_how *how) {
+  struct run *run = NULL;
+  for (unsigned turn = 0; !run && asked->is_over && turn < LIMIT_TURNS; turn++) {
+    if (!purge_for(asked->granules) && !asked->minds_soft_limit) return NULL;
+    asked->minds_soft_limit = false;
+    run = take(asked, zero, how);
+  }
+  return run;
+}
+
+struct run *pages_alloc(size_t granules, size_t alignment, enum run_kind kind, bool *zero, struct pages_how *how) {
+  struct asked asked = {granules, alignment, how ? how->moves_in : 0, kind, true, false};
+  struct run *run = take(&asked, zero, how);
+  return UNLIKELY(asked.is_over) ? take_after_purge(&asked, zero, how) : run;
+}
+
 struct run *pages_alloc_in_window(size_t granules, size_t window, enum run_kind kind, bool *zero) {
   struct run *found = NULL, *run = NULL;
   size_t alignment = window << GRANULE_SHIFT;
   lock_take(&pages_lock);
-  size_t at = find_place(window, alignment, LOOKS, &found);
-  if (!at && may_make_window(window) && advance_frontier(2 * window - 1))
+  bool fits = beyond(limit_for(kind), granules) == 0 && !should_purge_first(granules);
+  size_t at = fits ? find_place(window, alignment, LOOKS, &found) : 0;
+  if (!at && fits && may_make_window(window) && advance_frontier(2 * window - 1))
     at = find_place(window, alignment, LOOKS, &found);
   if (at) {
     bin_remove(found);
@@ -617,21 +756,33 @@ static bool grow_in_place(struct run *run, size_t granules) {
   return true;
 }
 
+static bool grow(struct run *run, size_t granules) {
+  struct asked asked = {granules - run->granules, GRANULE, 0, RUN_LARGE, true, false};
+  bool done = false;
+  for (unsigned turn = 0; !done && turn < LIMIT_TURNS; turn++) {
+    lock_take(&pages_lock);
+    done = admits(&asked, asked.granules) && grow_in_place(run, granules);
+    lock_release(&pages_lock);
+    if (!asked.is_over || (!purge_for(asked.granules) && !asked.minds_soft_limit)) break;
+    asked.minds_soft_limit = false;
+  }
+  return done;
+}
+
 bool pages_resize(struct run *run, size_t granules) {
-  bool done = true, clean = false;
+  bool clean = false;
   size_t kept = granules << GRANULE_SHIFT;
   if (UNLIKELY(pages_is_frozen(run))) return granules <= run->granules;
   if (run->moved && granules < run->granules) clean = os_heal(run_start(run) + kept, run_bytes(run) - kept);
+  if (granules > run->granules) return grow(run, granules);
   lock_take(&pages_lock);
-  if (granules > run->granules) {
-    done = grow_in_place(run, granules);
-  } else if (granules < run->granules) {
+  if (granules < run->granules) {
     struct run *rest = describe(run_index(run) + granules, run->granules - granules, RUN_NONE);
     run->granules = (uint32_t)granules;
     free_locked(rest, clean);
   }
   lock_release(&pages_lock);
-  return done;
+  return true;
 }
 
 /* ---- guards ------------------------------------------------------------------------------------------------------ */
@@ -649,7 +800,7 @@ bool pages_wants_guard(bool many) {
 
 static char *guarded(const struct run *guard) { return run_start(guard) - guard->size; }
 
-static enum guard arm(const struct run *guard) {
+static enum guard arm_as(const struct run *guard) {
   if (os_guard(guarded(guard), guard->size + GRANULE)) return GUARD_LIGHT;
   atomic_store_explicit(&has_heavy_guards, true, memory_order_relaxed);
   if (atomic_fetch_add_explicit(&mapped_guards, 1, memory_order_relaxed) < GUARDS_MOST &&
@@ -659,12 +810,24 @@ static enum guard arm(const struct run *guard) {
   return GUARD_APART;
 }
 
-static bool disarm(const struct run *guard) {
+static enum guard arm(const struct run *guard) {
+  enum guard how = arm_as(guard);
+  if (how != GUARD_APART) pages_count_absent(GRANULE);
+  return how;
+}
+
+static bool disarm_as(const struct run *guard) {
   if (guard->class == GUARD_LIGHT) return os_unguard(guarded(guard), guard->size + GRANULE);
   if (guard->class != GUARD_MAPPED) return true;
   if (!os_commit(guarded(guard), guard->size + GRANULE)) return false;
   atomic_fetch_sub_explicit(&mapped_guards, 1, memory_order_relaxed);
   return true;
+}
+
+static bool disarm(const struct run *guard) {
+  bool done = disarm_as(guard);
+  if (done && (guard->class == GUARD_LIGHT || guard->class == GUARD_MAPPED)) pages_count_present(GRANULE);
+  return done;
 }
 
 /* Under the lock, for what is there instead of a guard may be changing. */
@@ -829,7 +992,8 @@ size_t pages_populate(void) {
   atomic_store_explicit(&grown, 0, memory_order_relaxed);
   lock_take(&pages_lock);
   size_t ahead = wanted_ahead(), dirty = atomic_load_explicit(&free_dirty, memory_order_relaxed);
-  struct run *run = dirty < ahead ? take_clean(ahead - dirty) : NULL;
+  bool fits = beyond(limit_for(RUN_LARGE), ahead) == 0 && !should_purge_first(ahead);
+  struct run *run = dirty < ahead && fits ? take_clean(ahead - dirty) : NULL;
   lock_release(&pages_lock);
   if (!run) return 0;
   size_t bytes = run_bytes(run);
@@ -958,6 +1122,7 @@ bool pages_start(void) {
 
 size_t pages_freeze(void) {
   state.frozen = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
+  pages_count_absent(state.free_clean << GRANULE_SHIFT);
   state.free_clean = 0;
   atomic_store_explicit(&free_dirty, 0, memory_order_relaxed);
   memset(state.bins, 0, sizeof state.bins);
@@ -1007,6 +1172,10 @@ struct pages_totals pages_totals(void) {
       .purge_failures = state.purge_failures,
       .moved_runs = state.moved_runs,
       .populated = state.populated,
+      .held = held(),
+      .limit_purged = state.limit_purged,
+      .hard_limit = atomic_load_explicit(&hard_limit, memory_order_relaxed),
+      .soft_limit = atomic_load_explicit(&soft_limit, memory_order_relaxed),
       .looks = state.looks,
   };
   lock_release(&pages_lock);

@@ -66,8 +66,8 @@ struct run {
   uint8_t class;      /* slab: size class; chunk: CHUNK_HAS_GAPS or 0; RUN_META: enum guard; split: quarters that
                          may be resident, one bit each */
   uint8_t was;        /* what lay here last, for a better word about a late free: class + 1, or LARGE_WAS, CHUNK_WAS */
-  bool moved;         /* large block: has a mapping of its own since os_move; slab: what is unlinked holds no memory;
-                       * chunk: has samples of the heap profile */
+  uint8_t moved;      /* large block: has a mapping of its own since os_move; slab: what is unlinked holds no memory,
+                       * see enum slab_memory; chunk: has samples of the heap profile */
 };
 _Static_assert(sizeof(struct run) == CACHE_LINE, "one run, one line");
 
@@ -92,6 +92,8 @@ HIDDEN extern struct lock pages_lock;
 struct pages_totals {
   size_t reserved, committed, free_dirty, free_clean, returned, purge_calls, purge_failures, moved_runs;
   size_t populated; /* bytes, ahead of need */
+  size_t held, hard_limit, soft_limit; /* bytes; see pages_set_limits */
+  size_t limit_purged; /* bytes, by threads that asked for memory at a limit */
   size_t looks; /* at free runs, to find one to cut or to purge; tests bound it */
 };
 
@@ -108,6 +110,7 @@ HIDDEN size_t pages_trim_reservation(void);
 struct pages_how {
   bool ready;      /* it came out of the reserve */
   bool mapped;     /* the frontier moved */
+  size_t moves_in; /* asked for: granules whose memory comes from another run by os_move, and counts there until then */
   uint64_t waited; /* ticks, for locks */
 };
 
@@ -157,6 +160,26 @@ HIDDEN size_t pages_purge(uint64_t tick, size_t most);
 HIDDEN void pages_note_growth(size_t granules);
 HIDDEN bool pages_growth_is_foreseen(void);
 HIDDEN size_t pages_populate(void);
+
+/* Limits, in bytes; SIZE_MAX: none. What is limited, `held`: granules in use or free and dirty, without what is absent,
+ * and their share of the tables. Clean granules are taken, by pages_alloc and pages_resize, only within the hard limit;
+ * at either limit both purge what is free first, and at the hard one they fail when nothing is. RUN_META is exempt. The
+ * check is made under pages_lock, so threads do not pass it together: docs/decisions/0051. */
+HIDDEN void pages_set_limits(size_t hard, size_t soft);
+HIDDEN bool pages_limit_refuses(size_t bytes); /* the hard limit is why pages_alloc fails */
+
+/* Memory of runs in use that went back is absent, until it is touched again, for which the caller asks first. */
+HIDDEN void pages_count_absent(size_t bytes);
+HIDDEN void pages_count_present(size_t bytes);
+HIDDEN bool pages_may_be_present(size_t bytes);
+
+/* Memory was asked for beyond the soft limit, or pages_press was called, since the last pages_relieve. This purges free
+ * memory until the heap is a little below the soft limit, or all of it after pages_press. Returns bytes. */
+HIDDEN void pages_press(void);
+HIDDEN extern _Atomic unsigned pages_pressure; /* 0: none */
+INLINE bool pages_is_pressed(void) { return atomic_load_explicit(&pages_pressure, memory_order_relaxed) != 0; }
+HIDDEN size_t pages_relieve(void);
+HIDDEN bool pages_is_far_beyond(void); /* the soft limit: by a part of 64 */
 
 /* The scavenger's clock; a run that becomes free is stamped with it. */
 HIDDEN void pages_set_tick(uint64_t tick);

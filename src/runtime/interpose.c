@@ -1,6 +1,6 @@
-/* interpose: calls of libc whose memory outlives every scope are made in epoch 0; a limit of address space finds
- * nothing reserved that is not used; and nobody is bound to libc's own malloc, by another of its names or by a way of
- * loading libraries.                                                                                 floor: front
+/* interpose: calls of libc whose memory outlives every scope are made in epoch 0; limits of address space and of locked
+ * memory find nothing reserved that is not used; calls for a process of one thread do not find the scavenger; nobody is
+ * bound to libc's own malloc, by another of its names or by a way of loading libraries.             floor: runtime
  *
  * A thread's stack and its thread-local storage are kept for later threads, a loaded library and a list of exit
  * handlers for the process: in a request's epoch they would pin it, or dangle after its destroy. Outside a scope these
@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -29,6 +30,7 @@ typedef void *open_function(const char *, int);
 typedef int exit_function(void (*)(void *), void *, void *);
 typedef pid_t fork_function(void);
 exit_function __cxa_atexit; /* no header of libc declares it */
+int capset(void *header, const void *data); /* libcap's does */
 
 static create_function *_Atomic next_create;
 static open_function *_Atomic next_open;
@@ -153,7 +155,7 @@ SHOWN int __cxa_atexit(void (*handler)(void *), void *argument, void *library) {
   return error;
 }
 
-/* ---- limits of address space ------------------------------------------------------------------------------------- */
+/* ---- limits ------------------------------------------------------------------------------------------------------ */
 
 /* RLIMIT_AS counts reserved addresses. So these give back all that no block can lie in yet before the limit falls; what
  * the heap needs later it maps then, as far as the limit lets it. A vfork child's limit is not its parent's, whose heap
@@ -188,6 +190,54 @@ SHOWN int prlimit(pid_t process, resource what, const struct rlimit *limit, stru
 SHOWN int setrlimit64(resource, const struct rlimit64 *) __attribute__((alias("setrlimit")));
 SHOWN int prlimit64(pid_t, resource, const struct rlimit64 *, struct rlimit64 *) __attribute__((alias("prlimit")));
 #endif
+
+/* The kernel counts reserved addresses as locked memory, too. It would refuse to lock them all, or, where a superuser
+ * did that and then becomes another user, refuse that user every mapping. */
+SHOWN int mlockall(int flags) {
+  if ((flags & MCL_CURRENT) && process_has_started() && os_locking_is_limited()) pages_trim_reservation();
+  return (int)syscall(SYS_mlockall, flags);
+}
+
+/* ---- calls for a process of one thread --------------------------------------------------------------------------- */
+
+/* A later slow path makes a new one. A vfork child has no scavenger, and a signal handler that interrupted malloc must
+ * not wait for one. */
+static COLD bool end_scavenger(void) {
+  if (locks_held != 0 || !scavenger_is_there() || process_is_visitor()) return false;
+  scavenger_stop();
+  return true;
+}
+
+/* Capabilities are a thread's own. glibc's setuid and its kin ask the kernel for each thread, and abort where one may
+ * and another may not. So in a program of one thread the scavenger ends here, and the next one has the capabilities of
+ * the thread that makes it. A program of several minds this for its own threads, and may call capset often. */
+SHOWN int capset(void *header, const void *data) {
+  if (!interpose_had_threads()) end_scavenger();
+  return (int)syscall(SYS_capset, header, data);
+}
+
+/* The kernel lets a process into some namespaces only while it has a single thread. Where it refuses, the scavenger may
+ * be why. So these end it and ask again. */
+#define ALONE_TRIES 100 /* of a millisecond: a thread that was joined is gone a moment later */
+
+static COLD bool may_succeed_alone(int tries) {
+  if (errno != EINVAL && errno != EUSERS) return false;
+  if (tries == 0) return end_scavenger();
+  os_rest();
+  return tries < ALONE_TRIES;
+}
+
+SHOWN int unshare(int what) {
+  int done;
+  for (int tries = 0; (done = (int)syscall(SYS_unshare, what)) != 0 && may_succeed_alone(tries); tries++) {}
+  return done;
+}
+
+SHOWN int setns(int file, int kind) {
+  int done;
+  for (int tries = 0; (done = (int)syscall(SYS_setns, file, kind)) != 0 && may_succeed_alone(tries); tries++) {}
+  return done;
+}
 
 /* ---- whose malloc it is ------------------------------------------------------------------------------------------ */
 

@@ -24,6 +24,7 @@
 #include "base/options.h"
 #include "epoch/cache.h"
 #include "epoch/finish.h"
+#include "process/limits.h"
 #include "stats/publish.h"
 #include "heap/bump.h"
 #include "heap/chunk_cache.h"
@@ -60,6 +61,8 @@
 #define PUBLISH_S     1  /* a smaller heap is published by the first slow path after so many seconds */
 #define PUBLISH_LEAST (1 * MiB)
 #define PUBLISH_SHARE 50 /* so many times as long as collecting took, nothing is collected: two parts of a hundred */
+#define RELIEF_SHARE  20
+#define RELIEF_LEAST  (1 * MiB)
 #define RETRY_S       60 /* where it is not possible; for making the thread, too */
 #define STACK_BYTES   (256 * KiB) /* static TLS of every loaded library lies in it too */
 #define STACK_LEAST   (32 * KiB)  /* without it; some four times what was ever seen in use */
@@ -206,6 +209,38 @@ static size_t tick_once(void) {
   return freed;
 }
 
+/* A malloc that makes a system call for those that come after it, once for each mebibyte or more, or at a limit. */
+static COLD void ask(void) {
+  uint32_t busy = BUSY;
+  if (atomic_compare_exchange_strong(&state, &busy, ASKED)) os_wake(&state, 1);
+}
+
+static void collect_free(void);
+
+/* At the soft limit, or when the control group is short of memory: takes back what threads keep that is free. Where
+ * that is little, a program stays beyond its limit, and this takes one part of RELIEF_SHARE of the time. */
+static void relieve(void) {
+  static uint64_t not_before;
+  lock_take(&round_lock);
+  uint64_t start = ticks_now();
+  if (pages_is_pressed() && start >= not_before) {
+    size_t before = pages_totals().returned;
+    collect_free();
+    pages_relieve();
+    uint64_t end = ticks_now();
+    bool is_worth_it = pages_totals().returned - before >= RELIEF_LEAST;
+    not_before = is_worth_it ? end : end + (end - start) * RELIEF_SHARE;
+  }
+  lock_release(&round_lock);
+}
+
+/* Where the scavenger does not keep up, the threads that take memory beyond the soft limit wait for a round, or make
+ * it. */
+static COLD void press(void) {
+  ask();
+  if (pages_is_far_beyond() && process_is_ready()) relieve();
+}
+
 /* In so many seconds; 0 as long as nobody knows how fast ticks are. */
 static uint64_t ticks_after(uint64_t now, uint64_t seconds) {
   uint64_t scale = atomic_load_explicit(&ticks_scale, memory_order_relaxed);
@@ -282,7 +317,7 @@ static void wait_for_tick(void) {
   uint64_t now = os_now_coarse_ns(), end = now + TICK_MS * UINT64_C(1000000);
   for (; now < end && atomic_load(&state) != LEAVING; now = os_now_coarse_ns()) {
     uint32_t asked = ASKED;
-    if (atomic_compare_exchange_strong(&state, &asked, BUSY)) pages_populate();
+    if (atomic_compare_exchange_strong(&state, &asked, BUSY)) relieve(), pages_populate();
     else os_wait(&state, BUSY, (unsigned)divide_up(end - now, 1000000));
   }
 }
@@ -318,6 +353,8 @@ static void *run(void *unused) {
   if (atomic_load_explicit(&live_heaps, memory_order_relaxed) == 0) scavenger_stop(); /* it was */
   for (int idle = 0; atomic_load(&state) != LEAVING;) {
     wait_for_tick();
+    limits_tick(tick);
+    if (pages_is_pressed()) relieve();
     bool freed = tick_once() != 0, seen = publish();
     bool waits = pages_free_dirty() + large_cache_total() + reserve_bytes() != 0;
     if (freed || seen || waits) idle = 0;
@@ -334,11 +371,11 @@ static void *run(void *unused) {
   return unused;
 }
 
-/* glibc ends the process when a new thread may not register for restartable sequences, which some seccomp filters
- * forbid; so we ask first, in a way that changes nothing. */
-static bool may_create_thread(void) {
-  return syscall(SYS_rseq, NULL, 0, 0, 0) == 0 || errno == EINVAL || errno == ENOSYS;
-}
+static bool had_sequences; /* as the process began */
+
+/* glibc registers the process's first thread for restartable sequences, where it may, and then ends the process when
+ * another thread may not: a seccomp filter forbids it since then. So we ask first. */
+static bool may_create_thread(void) { return !had_sequences || os_has_sequences(); }
 
 /* Without signals, which are for the process's own threads. */
 static bool create_thread(void) {
@@ -413,6 +450,7 @@ static void purge_inline(void) {
   for (struct heap *p = atomic_load_explicit(&all_heaps, memory_order_acquire); p; p = p->next_heap)
     if (!LOAD_RACING(p->folded)) large_cache_flush(p, true);
   pages_purge(UINT64_MAX, pages_free_dirty());
+  pages_relieve();
 }
 
 /* STARTING before the thread exists: the creation itself allocates, and so comes to notice(). */
@@ -450,7 +488,7 @@ static void do_without(void) {
     tidy_noticed(); /* else nobody would find what all but the last dead thread left */
     lock_release(&round_lock);
   }
-  if (pages_free_dirty() + large_cache_total() > INLINE_NOTICE) purge_inline();
+  if (pages_free_dirty() + large_cache_total() > INLINE_NOTICE || pages_is_pressed()) purge_inline();
   uint32_t impossible = IMPOSSIBLE;
   if (when == 0 || os_now_coarse_ns() < when) return;
   atomic_store_explicit(&due, 1, memory_order_relaxed);
@@ -494,21 +532,17 @@ static bool holds_much(void) {
 
 enum caller { BY_FREE, BY_MALLOC };
 
-/* A malloc that makes a system call for those that come after it, once for each mebibyte or more. */
-static COLD void ask_for_memory(void) {
-  uint32_t busy = BUSY;
-  if (atomic_compare_exchange_strong(&state, &busy, ASKED)) os_wake(&state, 1);
-}
-
 static void notice(size_t magazine_bytes, enum caller caller) {
+  if (UNLIKELY(pages_is_pressed()) && caller == BY_MALLOC) press();
   uint32_t seen = atomic_load_explicit(&state, memory_order_relaxed);
-  if (LIKELY(seen == BUSY) && caller == BY_MALLOC && UNLIKELY(pages_growth_is_foreseen())) ask_for_memory();
+  if (LIKELY(seen == BUSY) && caller == BY_MALLOC && UNLIKELY(pages_growth_is_foreseen())) ask();
   if (LIKELY(seen == BUSY) || seen == ASKED || seen == STARTING || thread_heap_state != HEAP_IS_KEPT) return;
   bool is_locked = seen == UNBORN && may_be_under_stack_lock();
   if (is_locked && (caller == BY_FREE || birth_is_under_way())) return;
   bool publishes = seen == UNBORN ? caller == BY_MALLOC && (is_due() || has_grown()) : is_due();
   publishes = publishes && is_wanted();
-  bool enough = magazine_bytes > MAGAZINE_NOTICE || pages_free_dirty() + large_cache_total() + reserve_bytes() > NOTICE;
+  bool enough = magazine_bytes > MAGAZINE_NOTICE || pages_is_pressed() ||
+                pages_free_dirty() + large_cache_total() + reserve_bytes() > NOTICE;
   if (!publishes && !enough && !(is_locked && holds_much())) return;
   if (process_is_ready()) start_or_wake(seen);
 }
@@ -523,6 +557,7 @@ void scavenger_notice_malloc(const struct heap *heap) { notice(magazine_bytes_of
 
 /* Not where the heap is small: its second begins with its first slow path. */
 void scavenger_notice_start(void) {
+  if (options.scavenger) had_sequences = os_has_sequences();
   if (has_grown()) notice(0, BY_MALLOC);
 }
 
@@ -559,10 +594,14 @@ static void stop(void) {
   atomic_store(&state, UNBORN);
 }
 
+bool scavenger_is_there(void) {
+  uint32_t seen = atomic_load(&state);
+  return seen != UNBORN && seen != IMPOSSIBLE;
+}
+
 /* Without signals: the child of a signal handler that forks has no thread to join. */
 void scavenger_stop(void) {
-  uint32_t seen = atomic_load(&state);
-  if (seen == UNBORN || seen == IMPOSSIBLE) return;
+  if (!scavenger_is_there()) return;
   sigset_t before = os_block_signals();
   stop();
   os_restore_signals(&before);
@@ -570,6 +609,7 @@ void scavenger_stop(void) {
 
 void scavenger_after_fork_child(void) {
   lock_reset(&round_lock);
+  limits_after_fork_child();
   atomic_store_explicit(&maker, 0, memory_order_relaxed);
   atomic_store(&due, 0);
   atomic_store(&try_again_ns, 0);

@@ -15,6 +15,7 @@ HIDDEN void scavenger_notice_death(const struct heap *heap); /* the lists, too, 
 /* When the last thread that allocated ends: waits until the scavenger is gone, for a process whose main thread left by
  * pthread_exit ends with its last thread, and the scavenger must not be it. */
 HIDDEN void scavenger_stop(void);
+HIDDEN bool scavenger_is_there(void);
 
 /* After the first, a child in which libc may hold the lock of its threads' stacks, of a thread that is not there, makes
  * no scavenger. It does after the second: libc's fork, whose handler calls it, released that lock. */

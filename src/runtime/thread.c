@@ -13,6 +13,7 @@
 #include "heap/sampled.h"
 #include "os/os.h"
 #include "os/ticks.h"
+#include "process/limits.h"
 #include "process/process.h"
 #include "runtime/birth.h"
 #include "runtime/fork.h"
@@ -112,6 +113,7 @@ __attribute__((constructor(101))) static void process_starts(int count, char **a
   lock_times = options.lock_times;
   int kept = errno;
   start_if_needed();
+  limits_start();
   if (options.profile_bytes && process_start()) sampled_start(options.profile_bytes);
   fork_start();
   ticks_compare_at_start();

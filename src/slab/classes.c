@@ -9,11 +9,9 @@
       FOUR(of, 288, 320, 352, 384), FOUR(of, 416, 448, 480, 512), FOUR(of, 576, 640, 704, 768),                        \
       FOUR(of, 832, 896, 960, 1024), FOUR(of, 1280, 1536, 1792, 2048), FOUR(of, 2560, 3072, 3584, 4096),               \
       FOUR(of, 5120, 6144, 7168, 8192), FOUR(of, 10240, 12288, 14336, 16384), FOUR(of, 20480, 24576, 28672, 32768)
-#define SIZE(size)    size
-#define INVERSE(size) UINT64_MAX / size + 1
+#define SIZE(size) size
 
 const uint16_t class_sizes[CLASSES] = {ALL(SIZE)};
-const uint64_t class_inverses[CLASSES] = {ALL(INVERSE)};
 
 void classes_start(void) {
   if (TSLAB_HARDENED) secret_start();
@@ -28,6 +26,7 @@ void classes_start(void) {
     while (class_sizes[class] < step << 8) class++;
     tables->coarse[step] = (uint8_t)class;
   }
+  for (class = 0; class < CLASSES; class++) tables->inverse[class] = UINT64_MAX / class_sizes[class] + 1;
 }
 
 unsigned class_of_aligned(size_t size, size_t alignment) {

@@ -18,14 +18,14 @@
 #define DIRECT_MAX 1280
 
 HIDDEN extern const uint16_t class_sizes[CLASSES];
-HIDDEN extern const uint64_t class_inverses[CLASSES];
 
-/* In the page at pages.base, whose address malloc needs in a register anyway. */
+/* In the page at pages.base, whose address malloc and free need in a register anyway. */
 struct class_tables {
   uint8_t direct[DIRECT_MAX + 1];       /* by size */
   uint8_t coarse[(SMALL_MAX >> 8) + 1]; /* by (size + 255) / 256, from DIRECT_MAX + 1 on */
+  uint64_t inverse[CLASSES];
 };
-_Static_assert(sizeof(struct class_tables) <= PAGEMAP_OFFSET, "in the page before the homes");
+_Static_assert(sizeof(struct class_tables) <= PAGEMAP_OFFSET, "in the page before the pagemap");
 
 /* After pages_start. */
 HIDDEN void classes_start(void);
@@ -42,7 +42,7 @@ INLINE unsigned class_of(size_t size) {
  * none. */
 HIDDEN unsigned class_of_aligned(size_t size, size_t alignment);
 
-INLINE uint64_t class_inverse(unsigned class) { return class_inverses[class]; }
+INLINE uint64_t class_inverse(unsigned class) { return class_tables()->inverse[class]; }
 INLINE bool class_starts_block(uintptr_t p, uint64_t inverse) { return p * inverse < inverse; }
 
 #endif

@@ -76,19 +76,34 @@ static bool is_copied(size_t bytes, bool target_is_resident, bool has_room) {
   return bytes < MOVE_LEAST || (target_is_resident && !has_room && bytes < MOVE_ALWAYS);
 }
 
+/* At the memory limit there may be no place for both, but for one whose pages come from the other. */
+static struct run *alloc_to_move_in(const struct run *run, size_t size, bool *zero) {
+  struct pages_how how = {.moves_in = run->granules};
+  if (TSLAB_HARDENED || run->size < MOVE_LEAST || size < run->size) return NULL;
+  return alloc_run(size, GRANULE, zero, &how);
+}
+
 static void *move(struct run *run, size_t size, struct large_counts *counts) {
-  bool zero;
+  bool zero, must_move = false;
   struct run *target = size > run->size ? alloc_with_room(size, &zero) : NULL;
   bool has_room = target != NULL;
   if (!has_room) target = alloc_run(size, GRANULE, &zero, NULL);
+  if (UNLIKELY(!target)) {
+    target = alloc_to_move_in(run, size, &zero);
+    must_move = true;
+  }
   if (!target) return NULL;
   size_t used = min_size(run->size, target->size);
   size_t all = TSLAB_HARDENED ? used : min_size(run_bytes(run), run_bytes(target)); /* hardened, the rest is guarded */
   enum os_moved how = NOT_MOVED;
-  if (!is_copied(used, !zero, has_room) && !os_is_locked(run_start(target)) && pages_may_move(target))
+  if ((must_move || !is_copied(used, !zero, has_room)) && !os_is_locked(run_start(target)) && pages_may_move(target))
     how = os_move(run_start(run), run_start(target), all); /* what is behind the block, too: the run is clean then */
   if (how == LOST) { /* the target's granules stay in use for ever, by nobody */
     target->kind = RUN_META;
+    return NULL;
+  }
+  if (UNLIKELY(must_move) && how == NOT_MOVED) {
+    pages_free(target, false);
     return NULL;
   }
   if (how == NOT_MOVED) memcpy(run_start(target), run_start(run), used);

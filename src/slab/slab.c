@@ -132,11 +132,37 @@ static unsigned pick_unit(uint64_t unlinked, uint64_t *sequence) {
   return lowest_bit(unlinked);
 }
 
+/* Units that a linked block touches. Of a block that is longer than a unit, only the unit where it starts has a bit. */
+static uint64_t units_of_linked(const struct run *slab) {
+  size_t size = class_size(slab->class);
+  uint64_t linked = ~slab->unlinked, touched = 0;
+  if (size <= slab_unit_bytes(slab)) return linked | linked << 1;
+  char *first = first_block(slab);
+  for (size_t i = 0; i < slab->capacity; i++) {
+    unsigned from = slab_unit_of(slab, first + i * size), to = slab_unit_of(slab, first + (i + 1) * size - 1);
+    if (linked >> from & 1) touched |= (~0ull >> (63 - (to - from))) << from;
+  }
+  return touched;
+}
+
+static size_t absent_bytes(const struct run *slab) {
+  if (LIKELY(slab->moved != SLAB_HAS_HOLES)) return 0;
+  uint64_t all = ~0ull >> (SLAB_UNITS - run_bytes(slab) / slab_unit_bytes(slab));
+  return (size_t)__builtin_popcountll(all & ~units_of_linked(slab)) * slab_unit_bytes(slab);
+}
+
+static void count_absent(const struct run *slab, size_t before) {
+  size_t now = absent_bytes(slab);
+  if (now > before) pages_count_absent(now - before);
+  else if (now < before) pages_count_present(before - now);
+}
+
 struct chain slab_link(struct run *slab, unsigned wanted) {
   size_t size = class_size(slab->class), unit_size = slab_unit_bytes(slab);
   char *end = first_block(slab) + slab->capacity * size;
   struct growing growing = {EMPTY_CHAIN, NULL};
   uint64_t sequence = TSLAB_HARDENED ? secret_draw() : 0;
+  size_t absent = absent_bytes(slab);
   do {
     unsigned unit = pick_unit(slab->unlinked, &sequence);
     STORE_RACING(slab->unlinked, slab->unlinked & ~((uint64_t)1 << unit));
@@ -147,6 +173,7 @@ struct chain slab_link(struct run *slab, unsigned wanted) {
     else
       for (char *block = first; block < unit_end; block += size) append(&growing, block);
   } while (slab->unlinked && growing.chain.count < wanted);
+  if (UNLIKELY(absent)) count_absent(slab, absent);
   struct chain chain = growing.chain;
   if (chain.count > 0) block_link(growing.tail, CHAIN_END);
   atomic_fetch_add_explicit(&slab->word, (uint64_t)chain.count << 32, memory_order_relaxed);
@@ -172,6 +199,8 @@ bool slab_retire(struct run *slab) {
   if (TSLAB_HARDENED) pages_free_guard(slab);
   for (size_t i = 0; i < slab->granules; i++) slab[i].was = (uint8_t)(slab->class + 1);
   bool clean = slab_linked(atomic_load_explicit(&slab->word, memory_order_relaxed)) == 0 && slab->moved;
+  size_t absent = absent_bytes(slab);
+  if (absent) pages_count_present(absent);
   slab->moved = false; /* for a run that is freed it would mean a mapping of its own */
   return clean;
 }
@@ -246,6 +275,7 @@ struct slab_purge slab_purge_holes(struct run *slab) {
   uint64_t holes = all & ~units_in_use(slab, chain), touched = units_touched(slab);
   void *kept = NULL, *kept_tail = NULL;
   unsigned dropped = 0;
+  size_t absent = absent_bytes(slab);
   for (void *b = chain.head, *next; b != CHAIN_END; b = next) {
     if (TSLAB_HARDENED && !block_is_intact(b)) {
       purge.damaged = b;
@@ -264,6 +294,8 @@ struct slab_purge slab_purge_holes(struct run *slab) {
   }
   atomic_fetch_sub_explicit(&slab->word, (uint64_t)dropped << 32, memory_order_relaxed);
   purge.bytes = purge_units(slab, holes & touched);
+  if (slab->moved) slab->moved = SLAB_HAS_HOLES;
+  count_absent(slab, absent);
   if (kept) slab_push(slab, kept, kept_tail, purge.kept, &how); /* PENDING is set: this never asks to relist */
   return purge;
 }

@@ -142,4 +142,8 @@ HIDDEN void slab_each_used(const struct run *slab, void (*visit)(void *block, si
  * zero. */
 HIDDEN bool slab_retire(struct run *slab);
 
+/* What a slab's `moved` says of its unlinked units: they may hold memory; they hold none; they hold none, and count as
+ * absent, since holes were purged. */
+enum slab_memory { SLAB_MAY_HOLD, SLAB_HOLDS_NONE, SLAB_HAS_HOLES };
+
 #endif

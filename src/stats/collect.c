@@ -17,6 +17,7 @@
 #include "heap/timing.h"
 #include "heap/totals.h"
 #include "os/os.h"
+#include "process/limits.h"
 #include "process/process.h"
 #include "slab/quarter.h"
 #include "stats/scope_misuse.h"
@@ -317,6 +318,11 @@ void collect_global(tslab_stats_global *out) {
   out->clock_ns = os_now_ns();
   out->clock_raw_ns = os_now_raw_ns();
   out->free_clean_bytes = totals.free_clean;
+  out->limit_hard = totals.hard_limit == SIZE_MAX ? 0 : totals.hard_limit;
+  out->limit_soft = totals.soft_limit == SIZE_MAX ? 0 : totals.soft_limit;
+  out->limit_held = totals.held;
+  out->limit_refusals = limits_refusals();
+  out->limit_purged_bytes = totals.limit_purged;
   out->reserve_bytes = epoch_caches_reserve_bytes();
   add_paths(out);
   add_epochs(out);

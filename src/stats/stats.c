@@ -99,14 +99,7 @@ struct sink {
 };
 
 static int write_piece(const char *piece, size_t length, void *sink) {
-  while (length > 0) {
-    ssize_t written = write(((const struct sink *)sink)->descriptor, piece, length);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return errno;
-    piece += written;
-    length -= (size_t)written;
-  }
-  return 0;
+  return log_write(((const struct sink *)sink)->descriptor, piece, length);
 }
 
 static __attribute__((format(printf, 2, 3))) void print(struct sink *to, const char *format, ...) {

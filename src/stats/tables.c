@@ -57,6 +57,11 @@ static const struct statistic process[] = {
     P(frozen_bytes, GAUGE, BYTES, "memory that a child which no fork handler saw left as it was"),
     P(large_cached_bytes, GAUGE, BYTES, "kept by threads for their next large blocks, part of in_use_bytes"),
     P(scope_misuses, COUNTER, NONE, "failed calls on scopes and epochs, which TSLAB_ON_SCOPE=report names"),
+    P(limit_hard, GAUGE, BYTES, "how much the library may hold before malloc fails, 0 for no limit"),
+    P(limit_soft, GAUGE, BYTES, "how much it may hold before free memory goes back at once, 0 for no limit"),
+    P(limit_held, GAUGE, BYTES, "what it holds, as these limits count: docs/limits.md"),
+    P(limit_refusals, COUNTER, NONE, "allocations that failed for the hard limit"),
+    P(limit_purged_bytes, COUNTER, BYTES, "given back by threads that asked for memory at a limit"),
 };
 
 #define C(name, kind, unit, help) FIELD(tslab_class_stats, name, kind, unit, help)

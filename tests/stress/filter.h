@@ -37,12 +37,13 @@ static inline bool install_filter(unsigned flags, const int more[FILTER_MORE]) {
   return true;
 }
 
-/* From now on the system call `number` does nothing, and says that it is done. False: not allowed here. */
-static inline bool pretend_to(uint32_t number) {
+/* From now on the system call `number` does nothing, and fails with `error`; 0: it says that it is done. Returns false
+ * if this machine does not allow filters. */
+static inline bool answer_with(uint32_t number, uint32_t error) {
   struct sock_filter rules[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 0),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
   const struct sock_fprog program = {sizeof rules / sizeof *rules, rules};

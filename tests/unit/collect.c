@@ -439,6 +439,19 @@ static void without_purge(void) {
   look();
 }
 
+static void limited(void) {
+  look();
+  CHECK(tslab_memory_limit(64 * MiB, 32 * MiB) == 0);
+  void *const block = tslab_malloc(8 * MiB);
+  memset(block, 1, 8 * MiB);
+  tslab_free(block);
+  void *const larger = tslab_malloc(30 * MiB);
+  CHECK(larger != NULL && tslab_malloc(80 * MiB) == NULL);
+  look();
+  tslab_free(larger);
+  CHECK(tslab_memory_limit(0, 0) == 0);
+}
+
 /* In a process of its own, for a profile does not end. */
 static void profiled(void) {
   CHECK(sampled_start(PROFILE_LEAST_BYTES));
@@ -501,6 +514,7 @@ int main(void) {
   options.on_misuse = MISUSE_REPORT;
   misuses();
   forked();
+  limited();
   if (TSLAB_TELEMETRY) CHECK(in_child(profiled) == 0);
   if (refusals()) {
     CHECK(in_child(without_memory) == 0);

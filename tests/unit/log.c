@@ -59,6 +59,53 @@ static void lines(void) {
   CHECK(errno == 4711);
 }
 
+/* ---- signals that a write raises --------------------------------------------------------------------------------- */
+
+static bool is_waiting(int number) {
+  sigset_t waiting;
+  CHECK(sigpending(&waiting) == 0);
+  return sigismember(&waiting, number) == 1;
+}
+
+static void block(int number) {
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, number);
+  CHECK(sigprocmask(SIG_BLOCK, &one, NULL) == 0);
+}
+
+/* A signal that the program has not had yet is still for it. */
+static void write_and_find(int number, int error) {
+  log_line("nobody hears this");
+  CHECK_COUNT(log_write(2, "x", 1), ==, error);
+  block(number);
+  CHECK_COUNT(log_write(2, "x", 1), ==, error);
+  CHECK(!is_waiting(number));
+  raise(number);
+  CHECK_COUNT(log_write(2, "x", 1), ==, error);
+  CHECK(is_waiting(number));
+}
+
+static void write_to_nobody(void) {
+  int pipe_ends[2];
+  CHECK(signal(SIGPIPE, SIG_DFL) != SIG_ERR && pipe(pipe_ends) == 0);
+  CHECK(dup2(pipe_ends[1], 2) == 2 && close(pipe_ends[0]) == 0);
+  write_and_find(SIGPIPE, EPIPE);
+}
+
+static void write_past_a_limit(void) {
+  const struct rlimit none = {0, 0};
+  FILE *const file = tmpfile();
+  CHECK(file != NULL && signal(SIGXFSZ, SIG_DFL) != SIG_ERR && setrlimit(RLIMIT_FSIZE, &none) == 0);
+  CHECK(dup2(fileno(file), 2) == 2);
+  write_and_find(SIGXFSZ, EFBIG);
+}
+
+static void writes_raise_no_signal(void) {
+  CHECK_COUNT(in_child(write_to_nobody), ==, 0);
+  CHECK_COUNT(in_child(write_past_a_limit), ==, 0);
+}
+
 static int status;
 static void break_an_invariant(void) { check_failed("1 == 2", "file.c", 7); }
 static void watch_it_break(void) { status = in_child(break_an_invariant); }
@@ -73,6 +120,7 @@ static void broken_invariants_abort(void) {
 int main(void) {
   formats_as_printf();
   lines();
+  writes_raise_no_signal();
   broken_invariants_abort();
   return 0;
 }

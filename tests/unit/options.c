@@ -79,6 +79,53 @@ static void paths(void) {
   CHECK_COUNT(strlen(options.stats_at_exit), ==, 4095);
 }
 
+#define LIMIT_WANTS   "at least 1M, with K, M or G after the number, auto, or 0; using the default"
+#define BUDGETS_WANTS "up to 32 as request=64M,session=1G, each at least 64K; using the default"
+
+static void limits(void) {
+  takes("TSLAB_MEMORY_LIMIT=1M", &options.memory_limit, MiB);
+  takes("TSLAB_MEMORY_LIMIT=0", &options.memory_limit, 0);
+  takes("TSLAB_MEMORY_LIMIT=auto", &options.memory_limit, LIMIT_AUTO);
+  takes("TSLAB_MEMORY_LIMIT=48G", &options.memory_limit, 48 * GiB);
+  takes("TSLAB_MEMORY_SOFT_LIMIT=1234567890123", &options.memory_soft_limit, 1234567890123);
+  const char *const wrong[] = {"256", "1023K", "Auto", "automatic", "", "max", "-1", "1T", "99999999999G"};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    char setting[64];
+    snprintf(setting, sizeof setting, "TSLAB_MEMORY_LIMIT=%s", wrong[i]);
+    refuses(setting, LIMIT_WANTS);
+    snprintf(setting, sizeof setting, "TSLAB_MEMORY_SOFT_LIMIT=%s", wrong[i]);
+    refuses(setting, LIMIT_WANTS);
+  }
+}
+
+static void budgets(void) {
+  takes("TSLAB_BUDGETS=request=64M,session=1G", &options.budgets, 2);
+  CHECK_COUNT(options_budget("request"), ==, 64 * MiB);
+  CHECK_COUNT(options_budget("session"), ==, GiB);
+  CHECK(options_budget("sessions") == 0 && options_budget("") == 0 && options_budget(NULL) == 0);
+  takes("TSLAB_BUDGETS=a b=64K", &options.budgets, 1);
+  CHECK_COUNT(options_budget("a b"), ==, 64 * KiB);
+  const char *const wrong[] = {"", "request", "request=", "=64M", "request=63K", "request=64M,", "request=64M,,b=1M",
+                               "request=64Mb", "request=64M session=1M", "a,b=64M", "request=auto"};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    char setting[64];
+    snprintf(setting, sizeof setting, "TSLAB_BUDGETS=%s", wrong[i]);
+    refuses(setting, BUDGETS_WANTS);
+    CHECK(options_budget("request") == 0);
+  }
+  char many[16 + 33 * 8] = "TSLAB_BUDGETS=a=64K", label[70];
+  for (int i = 1; i < 32; i++) strcat(many, ",b=64K");
+  takes(many, &options.budgets, 32);
+  strcat(many, ",c=1M");
+  char setting[128], line[256];
+  snprintf(line, sizeof line, "%.77s: expected " BUDGETS_WANTS, many);
+  read_setting(many, line);
+  memset(label, 'l', 69), label[69] = 0; /* longer than a label may be, so it is cut as epochs cut it */
+  snprintf(setting, sizeof setting, "TSLAB_BUDGETS=%.63s=64K", label);
+  takes(setting, &options.budgets, 1);
+  CHECK_COUNT(options_budget(label), ==, 64 * KiB);
+}
+
 static void names(void) {
   read_setting("TSLAB_FOO=1", "unknown setting TSLAB_FOO (see docs/settings.md)");
   read_setting("TSLAB_CACH=1", "unknown setting TSLAB_CACH: did you mean TSLAB_CACHE? (see docs/settings.md)");
@@ -116,6 +163,8 @@ int main(void) {
   words_and_bytes();
   long_values();
   paths();
+  limits();
+  budgets();
   names();
   all_at_once();
   return 0;

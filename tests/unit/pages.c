@@ -603,7 +603,7 @@ static void a_small_limit(void) {
 
 /* Under an emulator that says that it purged: what was freed stays dirty, so nobody takes it for zeros. */
 static void purges_that_do_nothing(void) {
-  if (!pretend_to(SYS_madvise)) return;
+  if (!answer_with(SYS_madvise, 0)) return;
   start_floors();
   struct run *const run = take(4);
   memset(run_start(run), 0x77, run_bytes(run));
@@ -624,6 +624,62 @@ static void in_children(void) {
   CHECK(in_child(purges_that_do_nothing) == 0);
 }
 
+static struct run *large(size_t granules) {
+  bool zero;
+  return pages_alloc(granules, GRANULE, RUN_LARGE, &zero, NULL);
+}
+
+/* Free memory goes back first, then nothing more is had; our own tables are exempt, and what is absent counts not. */
+static void a_hard_limit_holds(void) {
+  bool zero;
+  pages_purge(UINT64_MAX, SIZE_MAX);
+  const size_t held = pages_totals().held;
+  pages_set_limits(held + 64 * GRANULE, SIZE_MAX);
+  struct run *first = large(40), *second = large(20);
+  CHECK(first && second && !pages_limit_refuses(GRANULE));
+  CHECK(large(20) == NULL && pages_limit_refuses(20 * GRANULE));
+  pages_free(first, false); /* dirty: held until it is purged */
+  CHECK_COUNT(pages_totals().held, >=, held + 60 * GRANULE);
+  first = large(41);
+  CHECK(first != NULL);
+  CHECK_COUNT(pages_totals().limit_purged, >, 0);
+  CHECK(!pages_resize(first, 60) && first->granules == 41);
+  struct run *table = pages_alloc(16, GRANULE, RUN_META, &zero, NULL);
+  CHECK(table != NULL && large(8) == NULL);
+  pages_free(table, zero);
+  pages_purge(UINT64_MAX, SIZE_MAX);
+  CHECK(!pages_may_be_present(32 * GRANULE));
+  pages_count_absent(32 * GRANULE);
+  CHECK(pages_may_be_present(32 * GRANULE));
+  struct pages_how how = {.moves_in = 41};
+  pages_count_present(32 * GRANULE);
+  struct run *moved = pages_alloc(41, GRANULE, RUN_LARGE, &zero, &how); /* whose pages come from another */
+  CHECK(moved != NULL);
+  pages_free(moved, true);
+  pages_free(first, false), pages_free(second, false);
+  pages_set_limits(SIZE_MAX, SIZE_MAX);
+}
+
+/* Nothing fails, free memory goes back first, and the scavenger is asked. */
+static void a_soft_limit_asks(void) {
+  pages_purge(UINT64_MAX, SIZE_MAX);
+  CHECK(!pages_is_pressed());
+  pages_set_limits(SIZE_MAX, pages_totals().held + 64 * GRANULE);
+  struct run *first = large(40), *second = large(60);
+  CHECK(first && second && pages_is_pressed() && pages_is_far_beyond());
+  pages_relieve();
+  CHECK(!pages_is_pressed());
+  pages_free(first, false);
+  struct run *third = large(41);
+  CHECK(third != NULL && pages_free_dirty() < 40 * GRANULE);
+  pages_free(second, false), pages_free(third, false);
+  pages_press();
+  pages_relieve();
+  CHECK_COUNT(pages_free_dirty(), ==, 0);
+  CHECK(!pages_is_far_beyond());
+  pages_set_limits(SIZE_MAX, SIZE_MAX);
+}
+
 int main(void) {
   if (!SANITIZED && !emulated()) in_children();
   start_floors();
@@ -636,6 +692,8 @@ int main(void) {
   windows_are_few();
   frontier_is_last_resort();
   few_runs_may_move();
+  a_hard_limit_holds();
+  a_soft_limit_asks();
   searches_are_bounded();
   purges_are_bounded();
   if (!SANITIZED && !emulated()) guards(); /* a sanitizer locks nothing, and lives on */

@@ -153,10 +153,35 @@ static void retired_pages_are_dirty_if_used(void) {
   CHECK_COUNT(pages_free_dirty(), ==, GRANULE);
 }
 
+/* What is purged is absent until it is linked again or the slab is gone, in classes below and above a unit. */
+static void holes_are_absent(unsigned class) {
+  slab = slab_new(class, 0, NULL);
+  const size_t held = pages_totals().held;
+  struct slab_how how = {0};
+  struct chain chain = slab_link(slab, 1000000);
+  CHECK(slab->unlinked == 0 && pages_totals().held == held);
+  void *tail = chain.head;
+  for (void *b = chain.head; b != CHAIN_END; b = block_next(b)) tail = b;
+  slab_push(slab, chain.head, tail, chain.count, &how);
+  const struct slab_purge purge = slab_purge_holes(slab);
+  const size_t purged = held - pages_totals().held;
+  CHECK_COUNT(purged, <=, purge.bytes);
+  CHECK_COUNT(purged, >=, purge.bytes / 10 * 9);
+  slab_link(slab, 1);
+  CHECK_COUNT(pages_totals().held, >, held - purged);
+  slab_link(slab, 1000000);
+  CHECK_COUNT(pages_totals().held, <=, held);
+  CHECK_COUNT(pages_totals().held + 2 * class_size(class) + os_page_size, >=, held); /* the gap and the rest */
+  pages_free(slab, slab_retire(slab));
+  pages_purge(UINT64_MAX, SIZE_MAX);
+  CHECK_COUNT(pages_totals().held, <, GRANULE); /* the tables */
+}
+
 int main(void) {
   start_floors();
   for (unsigned class = 0; class < CLASSES; class++) live_and_die(class);
   retired_pages_are_dirty_if_used();
+  for (unsigned class = 0; class < CLASSES; class++) holes_are_absent(class);
   pages_check();
   return 0;
 }

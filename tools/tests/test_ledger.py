@@ -80,20 +80,20 @@ def test_the_repository_s_ledger_is_what_the_program_writes() -> None:
         assert entry.verdict in ("GO", "NO-GO", "NEUTRAL", "UNDECIDED", "KEPT", "LEFT"), entry
 
 
-def older_rows() -> list[tuple[Entry, Path]]:
-    """The rows of choices that are older than the ledger, with the records that they name."""
+def recorded_rows() -> list[tuple[Entry, Path]]:
+    """The rows that come from decision records, with these records."""
     rows = [entry for entry in ledger.read(LEDGER) if entry.verdict in ("KEPT", "LEFT")]
     return [
         (row, DECISIONS / re.findall(r"^\[\d{4}\]\(\.\./docs/decisions/([\w-]+\.md)\) ", row.what)[0]) for row in rows
     ]
 
 
-def test_choices_older_than_the_ledger_have_rows() -> None:
-    assert len({record for _, record in older_rows()}) >= 33
+def test_decision_records_have_rows() -> None:
+    assert len({record for _, record in recorded_rows()}) >= 33
 
 
-def test_figures_of_older_rows_stand_in_their_records() -> None:
-    for row, record in older_rows():
+def test_figures_of_their_rows_stand_in_the_records() -> None:
+    for row, record in recorded_rows():
         text = record.read_text(encoding="utf-8")
         figures = re.findall(r"\d[\d,.]*\d|\d", f"{row.measured} {row.interval} {row.instructions}")
         missing = [figure for figure in figures if not re.search(rf"(?<![\d.]){re.escape(figure)}(?!\d)", text)]

@@ -331,9 +331,7 @@ def derive(found: Document) -> None:
             **_contention(row),
             "bitmap_alloc_retry_rate": ratio(row.get("slab_take_cas_retries"), row.get("slab_take_attempts")),
             "bitmap_free_retry_rate": ratio(row.get("slab_push_cas_retries"), row.get("slab_push_attempts")),
-            "current_partial_failure_rate": ratio(
-                row.get("slab_adopt_failures"), row.get("slab_adopt_attempts")
-            ),
+            "current_partial_failure_rate": ratio(row.get("slab_adopt_failures"), row.get("slab_adopt_attempts")),
             **_requested(row),
         }
     for row in found["paths"]:

@@ -373,6 +373,10 @@ def limits(case: Case) -> Iterator[Finding]:
         budget, charged = row.get("budget_bytes", 0), row.get("charged_bytes", 0)
         if budget and case.throughout(partial(_near_its_budget, row)):
             yield _near(f"epoch {row['epoch']} ({_label(row)})", "its budget", charged, budget)
+    process = case.found["process"]
+    hard, held = process.get("limit_hard", 0), process.get("limit_held", 0)
+    if hard and case.throughout(_near_its_limit):
+        yield _near("The library", "TSLAB_MEMORY_LIMIT or tslab_memory_limit", held, hard)
     for limit in case.system.limits if case.system else ():
         if limit.used >= LIMIT_NEAR * limit.most:
             yield _near("The process", limit.name, limit.used, limit.most)
@@ -381,6 +385,11 @@ def limits(case: Case) -> Iterator[Finding]:
 def _near_its_budget(row: Document, document: Document) -> bool:
     found = _epoch_of(row, document)
     return bool(found and found.get("charged_bytes", 0) >= LIMIT_NEAR * row["budget_bytes"])
+
+
+def _near_its_limit(document: Document) -> bool:
+    process = document["process"]
+    return bool(process.get("limit_held", 0) >= LIMIT_NEAR * process.get("limit_hard", 0))
 
 
 def _near(who: str, limit: str, used: int, most: int) -> Finding:

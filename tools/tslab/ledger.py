@@ -18,10 +18,10 @@ HEAD = """# Ledger of comparisons
 Written by `tslab ab --record`, one row per comparison, rejected ones included. Positive is better. The compounded
 gains at the end are computed from the rows that were GO, per workload and metric; they are never typed.
 
-Rows with the verdict KEPT or LEFT (not taken) are older than this file: their figures are those of the decision record
-that they name, in its units, copied by hand as before to now; a dash stands for what the record does not say, the
-commit brought the record, and no compounded gain counts them. Rows of HAKMEM are its own published runs as `tslab
-verdict` judges them.
+Rows with the verdict KEPT or LEFT (not taken) come from a decision record, not from `tslab ab`: their figures are those
+of the record that they name, in its units, copied by hand as before to now; a dash stands for what the record does not
+say, the commit brought the record, and no compounded gain counts them. Rows of HAKMEM are its own published runs as
+`tslab verdict` judges them.
 """
 COMPOUNDED = "## Compounded gains\n"
 

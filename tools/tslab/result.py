@@ -199,7 +199,7 @@ def load(path: Path, baseline: str) -> Result:
 
 
 def merge(results: list[Result]) -> Result:
-    """Several files of one machine and suite as one result: their rounds follow each other."""
+    """Several files of one machine, commit and suite as one result: their rounds follow each other."""
     first = results[0]
     if len(results) == 1:
         return first
@@ -210,6 +210,8 @@ def merge(results: list[Result]) -> Result:
     for result in results:
         if result.data["machine"]["cpu"] != first.data["machine"]["cpu"]:
             raise LabError("these results come from different machines: report them apart")
+        if result.data["machine"]["commit"] != first.data["machine"]["commit"]:
+            raise LabError("these results come from different commits: report them apart")
         data["runs"] += [run | {"round": run["round"] + offset} for run in result.data["runs"]]
         offset += result.data["rounds"]
     data |= {"rounds": offset, "cases": list(cases.values()), "allocators": list(allocators.values())}

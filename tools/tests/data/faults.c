@@ -6,6 +6,7 @@
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,6 +66,15 @@ static void never_leaves(void) {
   for (;; rest(10)) a_few_calls();
 }
 
+static void never_drains(void) {
+  for (unsigned i = 0; i < 20; i++) {
+    tslab_epoch epoch = tslab_epoch_open("session");
+    keep = tslab_epoch_malloc(epoch, 100);
+    tslab_epoch_close(epoch, NULL);
+  }
+  for (;; rest(10)) a_few_calls();
+}
+
 static void forgotten_close(void) {
   for (;; rest(20)) {
     tslab_epoch epoch = tslab_epoch_open("request");
@@ -111,6 +121,37 @@ static void *hog(void *) {
 static void lock_hog(void) {
   start(hog, 8);
   pause();
+}
+
+static void *trim(void *) {
+  for (;;) tslab_purge();
+  return NULL;
+}
+
+/* Each purge walks over these slabs under the lock of their heap, which every slow call of this thread wants. The thread
+ * rests after each call, so that it meets the lock at any moment of a walk, whether or not both have a processor. */
+static void trim_hog(void) {
+  for (size_t size = 64; size <= 1024; size *= 2) scattered(size, 16 * MiB, 2);
+  start(trim, 1);
+  for (;;) {
+    void *blocks[64];
+    for (unsigned i = 0; i < 64; i++, usleep(20)) keep = blocks[i] = malloc(32 * KiB);
+    for (unsigned i = 0; i < 64; i++, usleep(20)) free(blocks[i]);
+  }
+}
+
+/* Every two milliseconds the process stops for fifty, as under a freezer or with a small share of the processor. */
+static void frozen(void) {
+  pid_t process = getpid();
+  if (fork() == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;; rest(50)) {
+      kill(process, SIGCONT);
+      rest(2);
+      kill(process, SIGSTOP);
+    }
+  }
+  trim_hog(); /* whose slow calls wait, so that most stops meet one */
 }
 
 static void *spin(void *) {
@@ -288,11 +329,13 @@ static const struct {
     {"leak-in-epoch", leak_in_epoch},   {"never-leaves", never_leaves},     {"forgotten-close", forgotten_close},
     {"deep-scopes", deep_scopes},       {"wasted-class", wasted_class},     {"burst", burst},
     {"lock-hog", lock_hog},             {"starved", starved},               {"failing-madvise", failing_madvise},
-    {"remote-storm", remote_storm},     {"unbounded-epoch", unbounded_epoch}, {"limit-near", limit_near},
-    {"refused", refused},               {"leak", leak},                     {"slow-leak", leak_of_1_mib_a_minute},
-    {"requests", requests},             {"sessions", sessions},             {"idle", idle},
-    {"workers", workers},               {"burst-in-epoch", burst_in_epoch}, {"within-budget", within_budget},
-    {"pipeline", pipeline},             {"cache", cache},
+    {"trim-hog", trim_hog},             {"frozen", frozen},                 {"never-drains", never_drains},
+    {"remote-storm", remote_storm},
+    {"unbounded-epoch", unbounded_epoch}, {"limit-near", limit_near},       {"refused", refused},
+    {"leak", leak},                     {"slow-leak", leak_of_1_mib_a_minute}, {"requests", requests},
+    {"sessions", sessions},             {"idle", idle},                     {"workers", workers},
+    {"burst-in-epoch", burst_in_epoch}, {"within-budget", within_budget},   {"pipeline", pipeline},
+    {"cache", cache},
 };
 
 int main(int count, char **words) {

@@ -2,6 +2,7 @@
 
 tslab report build/lab/bench-….json -o report.html
 tslab report build/lab/cliffs.json --scale --into docs/scale.md
+tslab report build/lab/bench.json --page docs
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from rich.console import Console
 from tslab import given
 from tslab import result as results
 from tslab.arms import GLIBC
-from tslab.reporters import html, scales, sections, tables
+from tslab.reporters import html, page, scales, sections, tables
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -29,13 +30,23 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--into",
         type=Path,
         metavar="DOCUMENT",
-        help="write the Markdown tables between the marks of a document, as in docs/benchmarking.md",
+        help="write the Markdown tables between the marks of a document, as in docs/scale.md",
+    )
+    parser.add_argument(
+        "--page",
+        type=Path,
+        metavar="FOLDER",
+        help=f"write {page.PAGE}, {page.TABLES} and the pictures in {page.PICTURES}/, in a folder such as docs",
     )
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     merged = results.merge([results.load(path, arguments.baseline) for path in arguments.files])
     section, write = ("scale", scales.markdown) if arguments.scale else ("table", tables.markdown)
+    if arguments.page:
+        page.write(merged, arguments.page)
+        console.print(f"{arguments.page / page.PAGE} and {arguments.page / page.TABLES} are of this result")
+        return 0
     if arguments.into:
         sections.replace(arguments.into, section, write(merged))
         console.print(f"tables in {arguments.into}")

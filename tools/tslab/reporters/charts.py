@@ -18,6 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator, SymmetricalLogLocator
 
+from tslab.reporters.families import Family
 from tslab.reporters.quantities import quantity
 from tslab.result import Key, Result
 from tslab.scale import EPOCHS, MEMORY, THREADS, Cost, Kind
@@ -61,12 +62,23 @@ NINES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999, "p99.
 MIB = 2**20
 LEGEND_COLUMNS = 7
 GRID_COLUMNS = 3
+ROW_NAME, MOST_ROWS = 64, 16
 
 
 @dataclass(frozen=True)
 class Chart:
     svg: str
     table: tuple[list[str], list[list[str]]]
+
+    @property
+    def alone(self) -> str:
+        """For a file of its own: no page lends it its colours, so it brings paper and ink."""
+        head, body = self.svg.split(">", 1)
+        size = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', head)
+        wide, tall = size.groups() if size else ("100%", "100%")
+        head = head.replace('width="100%"', f'width="{wide}" height="{tall}"')
+        paper = f'<rect width="{wide}" height="{tall}" fill="#ffffff"/>'
+        return f"{head}>{paper}{body}".replace("currentColor", "#24292f").replace("var(--grid)", "#d0d7de")
 
 
 @dataclass(frozen=True)
@@ -256,6 +268,43 @@ def slab_lifecycle(result: Result) -> Chart | None:
     return _finish(
         figure, axes, ["workload", "allocated", "recycled", "returned, MiB", "cache hits"], rows, legend=False
     )
+
+
+def family(result: Result, whose: Family) -> Chart | None:
+    """A line for each row of the family, on it a mark for each allocator: its ratio to the baseline."""
+    keys = [key for key in whose.keys(result) if result.ratio(key, result.ours, result.baseline)]
+    if len(keys) > MOST_ROWS:  # then one figure a case is enough
+        keys = list({key.case: key for key in reversed(keys)}.values())[::-1]
+    if not keys:
+        return None
+    figure = Figure(figsize=(10.5, 1.5 + 0.24 * len(keys)), layout="constrained")
+    axis = figure.subplots()
+    rows = []
+    for name in result.measured:
+        points = [(result.ratio(key, name, result.baseline), place) for place, key in enumerate(keys)]
+        known = [(ratio.point, place) for ratio, place in points if ratio and 0 < ratio.point < math.inf]
+        if known:
+            axis.plot(*zip(*known, strict=True), **(_line(result, name) | {"linestyle": "none"}))
+            rows += [[keys[place].name, keys[place].metric, name, f"{ratio:.2f}"] for ratio, place in known]
+    axis.set_xscale("log")
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda ratio, _: f"{ratio:g}"))
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.axvline(1, color=INK, linewidth=1)
+    axis.set_yticks(range(len(keys)), _row_names(keys), fontsize=7)
+    axis.set_ylim(len(keys) - 0.5, -0.5)
+    axis.set_xlabel(f"ratio to {result.baseline}; further right is better")
+    return _finish(figure, [axis], ["row", "figure", "allocator", "ratio"], rows)
+
+
+def _row_names(keys: Sequence[Key]) -> list[str]:
+    """Without the words that all rows have, and short enough to leave room for the marks; tables have whole names."""
+    common = set.intersection(*(set(key.name.split()) for key in keys)) if len(keys) > 1 else set()
+    names = [" ".join(word for word in key.name.split() if word not in common) for key in keys]
+    return [
+        f"{name if len(name) <= ROW_NAME else name[: ROW_NAME - 1] + '…'} {key.metric}"
+        for name, key in zip(names, keys, strict=True)
+    ]
 
 
 def cliffs_of_epochs(result: Result) -> Chart | None:

@@ -1,0 +1,278 @@
+/* limits: a hard limit of 256 MiB ends a program that leaks at the limit, whatever it asks with, and lets one that
+ * frees run on; a soft limit holds what is resident. Each case is a child of its own, whose heap is empty before. */
+#include "memory.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#define MIB   ((size_t)1 << 20)
+#define LIMIT ((TEST_SCALE > 4 ? 64 : 256 / TEST_SCALE) * MIB)
+
+enum { THREADS = 4 };
+
+/* A sanitizer keeps memory of its own for each byte, so there only what the library holds is compared. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 };
+#else
+enum { SANITIZED = 0 };
+#endif
+
+static size_t resident_before;
+
+static tslab_stats_global stats(void) {
+  tslab_stats_global out;
+  CHECK(tslab_stats(&out, sizeof out) == 0);
+  return out;
+}
+
+/* At most two parts of a hundred above, and the program's own pages. */
+static void stays_below(size_t limit, size_t hundredths) {
+  CHECK_COUNT(stats().limit_held, <=, limit + limit / 100 * hundredths);
+  if (!SANITIZED) CHECK_COUNT(resident_bytes(), <=, resident_before + limit + limit / 100 * hundredths);
+}
+
+static void as_child(const char *name, void (*run)(size_t), size_t argument) {
+  const pid_t child = fork();
+  int status;
+  CHECK(child >= 0);
+  if (child == 0) {
+    resident_before = resident_bytes();
+    run(argument);
+    _exit(0);
+  }
+  CHECK(waitpid(child, &status, 0) == child);
+  if (status != 0) dprintf(2, "%s of %zu\n", name, argument);
+  CHECK(status == 0);
+}
+
+/* ---- leaks ------------------------------------------------------------------------------------------------------- */
+
+static tslab_epoch epoch;
+
+static void *by_malloc(size_t size) { return tslab_malloc(size); }
+static void *by_calloc(size_t size) { return tslab_calloc(1, size); }
+static void *by_aligned(size_t size) { return tslab_aligned_alloc(4096, size); }
+static void *by_epoch(size_t size) { return tslab_epoch_malloc(epoch, size); }
+static void *by_realloc(size_t size) {
+  void *block = tslab_malloc(size / 4);
+  void *grown = block ? tslab_realloc(block, size) : NULL;
+  if (!grown) tslab_free(block);
+  return grown;
+}
+
+static void *(*ask)(size_t);
+static size_t asked;
+
+static void *leak(void *unused) {
+  for (size_t sum = 0; sum < 2 * LIMIT; sum += asked) {
+    errno = 0;
+    char *block = ask(asked);
+    if (!block) {
+      CHECK(errno == ENOMEM);
+      return unused;
+    }
+    memset(block, 1, asked);
+  }
+  CHECK(!"a leak ends");
+  return unused;
+}
+
+/* What it ends with lies within two parts of a hundred of the limit. */
+static void leak_ends(size_t threads) {
+  pthread_t thread[THREADS];
+  CHECK(tslab_memory_limit(LIMIT, 0) == 0);
+  for (size_t i = 0; i < threads; i++) CHECK(pthread_create(&thread[i], NULL, leak, NULL) == 0);
+  for (size_t i = 0; i < threads; i++) CHECK(pthread_join(thread[i], NULL) == 0);
+  CHECK_COUNT(stats().limit_refusals, >=, threads);
+  CHECK_COUNT(stats().limit_held, >=, LIMIT - LIMIT / 50 - asked);
+  stays_below(LIMIT, 2);
+}
+
+static void leaks_end(void) {
+  static void *(*const ways[])(size_t) = {by_malloc, by_calloc, by_aligned, by_epoch, by_realloc};
+  static const size_t sizes[] = {64, 4096, 20000, 1 << 20};
+  for (size_t way = 0; way < sizeof ways / sizeof *ways; way++)
+    for (size_t size = 0; size < sizeof sizes / sizeof *sizes; size++) {
+      ask = ways[way];
+      asked = sizes[size];
+      as_child("leak of one thread", leak_ends, 1);
+      if (way == 0) as_child("leak of several threads", leak_ends, THREADS);
+    }
+}
+
+/* ---- programs that free ------------------------------------------------------------------------------------------ */
+
+enum { BLOCKS = 1 << 17 }; /* of a thread, at most */
+struct block {
+  char *at;
+  size_t size;
+};
+static size_t live_most; /* bytes of each thread */
+static bool sizes_change = true;
+static _Atomic size_t most_seen;
+
+/* Sizes from 16 bytes to 16 KiB, each doubling as likely as the others; later on some of the smaller ones alone, so
+ * that memory has to go from classes to others. */
+static size_t draw_size(uint64_t *random, bool is_early) {
+  const uint64_t drawn = check_random(random);
+  if (!is_early) return 800 + (drawn >> 8) % 1600;
+  return 16 + (size_t)(drawn >> 8) % ((size_t)16 << (drawn % 11));
+}
+
+/* Not of the heap, and not counted as the program's growth. */
+static void *own_pages(size_t bytes) {
+  void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  CHECK(pages != MAP_FAILED);
+  return pages;
+}
+
+static void see(size_t now) {
+  size_t before = atomic_load(&most_seen);
+  while (before < now && !atomic_compare_exchange_weak(&most_seen, &before, now)) continue;
+}
+
+static void *churn(void *seed) {
+  enum { STEPS = 200000 / TEST_SCALE };
+  uint64_t random = (uintptr_t)seed;
+  struct block *block = own_pages(BLOCKS * sizeof *block);
+  size_t live = 0, used = 0;
+  for (int i = 0; i < STEPS; i++) {
+    const size_t size = draw_size(&random, i < STEPS / 2 || !sizes_change);
+    while (used > 0 && (live + size > live_most || used == BLOCKS)) {
+      const size_t out = (size_t)check_random(&random) % used;
+      tslab_free(block[out].at);
+      live -= block[out].size;
+      block[out] = block[--used];
+    }
+    char *at = tslab_malloc(size);
+    CHECK(at != NULL);
+    memset(at, 2, size);
+    block[used].at = at;
+    block[used++].size = size;
+    live += size;
+    if (i % 20000 != 0) continue;
+    see(resident_bytes());
+  }
+  return NULL;
+}
+
+static void churn_in_threads(size_t threads) {
+  pthread_t thread[THREADS];
+  resident_before += threads * BLOCKS * sizeof(struct block);
+  for (size_t i = 0; i < threads; i++)
+    CHECK(pthread_create(&thread[i], NULL, churn, (void *)(uintptr_t)(88172645463325252ull + i)) == 0);
+  for (size_t i = 0; i < threads; i++) CHECK(pthread_join(thread[i], NULL) == 0);
+}
+
+static void frees_run_on(size_t threads) {
+  live_most = LIMIT * 7 / 10 / threads;
+  CHECK(tslab_memory_limit(LIMIT, 0) == 0);
+  churn_in_threads(threads);
+  CHECK_COUNT(stats().limit_refusals, ==, 0);
+  if (!SANITIZED) CHECK_COUNT(most_seen, <=, resident_before + LIMIT + LIMIT / 50);
+}
+
+/* Threads that change their sizes faster than a round takes back what they leave may pass it by a tenth: 0051. */
+static void soft_limit_holds(size_t threads) {
+  sizes_change = threads == 1;
+  live_most = LIMIT * 8 / 10 / threads;
+  CHECK(tslab_memory_limit(0, LIMIT) == 0);
+  churn_in_threads(threads);
+  CHECK_COUNT(stats().limit_refusals, ==, 0);
+  if (!SANITIZED) CHECK_COUNT(most_seen, <=, resident_before + LIMIT + LIMIT / 20);
+}
+
+/* ---- the rest ---------------------------------------------------------------------------------------------------- */
+
+static void what_is_freed_serves_again(size_t rounds) {
+  CHECK(tslab_memory_limit(LIMIT, 0) == 0);
+  for (size_t i = 0; i < rounds; i++) {
+    const size_t size = i % 2 ? 3000 : 300000;
+    void *list = NULL, **block;
+    size_t sum = 0;
+    while ((block = (void **)tslab_malloc(size)) != NULL) {
+      *block = list;
+      list = block;
+      sum += size;
+    }
+    CHECK_COUNT(sum, >=, LIMIT / 10 * 8);
+    stays_below(LIMIT, 2);
+    while (list) {
+      void *const next = *(void **)list;
+      tslab_free(list);
+      list = next;
+    }
+  }
+}
+
+/* The block's pages move, so there need not be room for it twice. */
+static void a_large_block_grows(size_t unused) {
+  (void)unused;
+  CHECK(tslab_memory_limit(LIMIT, 0) == 0);
+  char *block = tslab_malloc(LIMIT / 10 * 5), *behind = tslab_malloc(MIB);
+  CHECK(block && behind);
+  memset(block, 3, LIMIT / 10 * 5);
+  block = tslab_realloc(block, LIMIT / 10 * 8);
+  CHECK(block != NULL && block[0] == 3 && block[LIMIT / 10 * 5 - 1] == 3);
+  memset(block, 4, LIMIT / 10 * 8);
+  stays_below(LIMIT, 2);
+  CHECK(tslab_realloc(block, LIMIT / 10 * 11) == NULL && errno == ENOMEM);
+  CHECK(block[LIMIT / 10 * 8 - 1] == 4);
+  tslab_free(behind);
+}
+
+static void limits_can_be_changed(size_t unused) {
+  (void)unused;
+  CHECK(tslab_memory_limit(1000, 0) == EINVAL && tslab_memory_limit(0, 1000) == EINVAL);
+  CHECK(tslab_memory_limit(16 * MIB, 8 * MIB) == 0 && tslab_memory_limit(TSLAB_LIMIT_KEEP, 4 * MIB) == 0);
+  CHECK(stats().limit_hard == 16 * MIB && stats().limit_soft == 4 * MIB);
+  CHECK(tslab_malloc(32 * MIB) == NULL && errno == ENOMEM);
+  CHECK_COUNT(stats().limit_refusals, ==, 1);
+  CHECK(tslab_memory_limit(64 * MIB, 0) == 0);
+  char *block = tslab_malloc(32 * MIB);
+  CHECK(block != NULL);
+  CHECK(tslab_memory_limit(16 * MIB, 0) == 0); /* below what is held */
+  CHECK(tslab_malloc(MIB) == NULL);
+  tslab_free(block);
+  CHECK((block = tslab_malloc(MIB)) != NULL);
+  tslab_free(block);
+  CHECK(tslab_memory_limit(0, 0) == 0 && stats().limit_hard == 0);
+  CHECK((block = tslab_malloc(64 * MIB)) != NULL);
+}
+
+static void settings_are_taken(void) {
+  CHECK_COUNT(stats().limit_hard, ==, 3ull << 30);
+  CHECK_COUNT(stats().limit_soft, ==, 2048 * MIB);
+  const tslab_epoch e = tslab_epoch_open("request");
+  tslab_epoch_status status;
+  CHECK(tslab_epoch_info(e, &status) == 0);
+  CHECK_COUNT(status.budget_bytes, ==, 64 * MIB);
+  const tslab_epoch own = tslab_epoch_open_with(
+      &(tslab_epoch_options){.struct_size = sizeof(tslab_epoch_options), .label = "request", .budget_bytes = MIB});
+  CHECK(tslab_epoch_info(own, &status) == 0);
+  CHECK_COUNT(status.budget_bytes, ==, MIB);
+  const tslab_epoch other = tslab_epoch_open("requests");
+  CHECK(tslab_epoch_info(other, &status) == 0);
+  CHECK_COUNT(status.budget_bytes, ==, 0);
+  CHECK(tslab_epoch_malloc(e, 65 * MIB) == NULL && errno == ENOMEM);
+}
+
+int main(int argc, char **argv) {
+  (void)argv;
+  if (argc > 1) {
+    settings_are_taken();
+    return 0;
+  }
+  epoch = tslab_epoch_open("leaks");
+  leaks_end();
+  as_child("freeing", frees_run_on, 1);
+  as_child("freeing", frees_run_on, THREADS);
+  as_child("soft limit", soft_limit_holds, 1);
+  as_child("soft limit", soft_limit_holds, THREADS);
+  as_child("filling again", what_is_freed_serves_again, 4);
+  as_child("changing", limits_can_be_changed, 0);
+  if (!SANITIZED && !TSLAB_HARDENED) as_child("growing", a_large_block_grows, 0); /* there pages do not move */
+  return 0;
+}

@@ -1,0 +1,76 @@
+/* lock_limit: a process that may lock little memory has allocated, and locks all that it has: mlockall does not count
+ * addresses that are only reserved. Nor do these count later against the limit of the user that a superuser becomes. */
+#include "../check.h"
+#include "memory.h"
+
+#include <grp.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#define MIB ((size_t)1 << 20)
+#define LIMIT (8 * MIB) /* the system's default; this process takes some 5 MiB of address space */
+
+static bool become_nobody(void) {
+  return geteuid() != 0 || (setgroups(0, NULL) == 0 && setresgid(65534, 65534, 65534) == 0 &&
+                            setresuid(65534, 65534, 65534) == 0);
+}
+
+static void lock_all(void) {
+  struct rlimit limit;
+  CHECK(getrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+  if (limit.rlim_max < LIMIT) _exit(SKIPPED);
+  limit.rlim_cur = LIMIT;
+  CHECK(setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+  CHECK_COUNT(mlockall(MCL_CURRENT | MCL_FUTURE), ==, 0);
+}
+
+/* Up to the limit and no further, and all of it locked. */
+static void use_what_is_left(void) {
+  void *const mapped = mmap(NULL, 65536, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(mapped != MAP_FAILED && munmap(mapped, 65536) == 0);
+  void *list = NULL;
+  errno = 0;
+  const size_t bytes = fill_list(&list, 1000, 2 * LIMIT);
+  CHECK(errno == ENOMEM);
+  CHECK_COUNT(bytes, >=, MIB / 2);
+  CHECK_COUNT(bytes, <, LIMIT);
+  free_list(&list);
+}
+
+static void as_another_user(void) {
+  if (!become_nobody()) _exit(SKIPPED);
+  lock_all();
+  use_what_is_left();
+}
+
+static void as_superuser_first(void) {
+  if (geteuid() != 0) _exit(SKIPPED);
+  lock_all();
+  if (!become_nobody()) _exit(SKIPPED);
+  use_what_is_left();
+}
+
+static int run(void (*use)(void)) {
+  int status;
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    use();
+    _exit(0);
+  }
+  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
+  return WEXITSTATUS(status);
+}
+
+int main(void) {
+  free(malloc(100));
+  const int another = run(as_another_user), superuser = run(as_superuser_first);
+  if (another == SKIPPED && superuser == SKIPPED) {
+    printf("skipped: the limit of locked memory is too low here, or the user cannot be changed\n");
+    return SKIPPED;
+  }
+  CHECK(another == 0 || another == SKIPPED);
+  CHECK(superuser == 0 || superuser == SKIPPED);
+  return 0;
+}

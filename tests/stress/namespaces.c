@@ -1,0 +1,100 @@
+/* namespaces: the kernel lets only a process of one thread into some namespaces. A program that made no thread comes in
+ * while the library has one, which gives memory back again afterwards. */
+#include "../check.h"
+#include "memory.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#define MIB ((size_t)1 << 20)
+
+static void rest(void) { clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = 20000000}, NULL); }
+
+static int threads(void) {
+  int count = -2; /* "." and ".." */
+  DIR *const directory = opendir("/proc/self/task");
+  CHECK(directory != NULL);
+  while (readdir(directory)) count++;
+  closedir(directory);
+  return count;
+}
+
+static void make_scavenger(void) {
+  void *list = NULL;
+  for (int i = 0; i < 100 && threads() == 1; i++) {
+    CHECK_COUNT(fill_list(&list, 100000, 8 * MIB), >=, 8 * MIB);
+    free_list(&list);
+    rest();
+  }
+  CHECK_COUNT(threads(), ==, 2);
+}
+
+static void enter_user_namespace(void) {
+  make_scavenger();
+  if (unshare(CLONE_NEWUSER) == 0) return;
+  CHECK_COUNT(errno, !=, EINVAL);
+  _exit(SKIPPED);
+}
+
+static void enter(const char *name, int kind) {
+  const int file = open(name, O_RDONLY | O_CLOEXEC);
+  if (file < 0) _exit(SKIPPED);
+  make_scavenger();
+  if (setns(file, kind) == 0) return;
+  CHECK(errno != EINVAL && errno != EUSERS);
+  _exit(SKIPPED);
+}
+
+static void enter_mount_namespace(void) { enter("/proc/self/ns/mnt", CLONE_NEWNS); }
+static void enter_time_namespace(void) { enter("/proc/self/ns/time", 0); }
+
+/* What is refused for another reason still is, and so it is where the program has threads. */
+static void *wait_for_it(void *mutex) {
+  pthread_mutex_lock(mutex);
+  pthread_mutex_unlock(mutex);
+  return NULL;
+}
+
+static void be_refused(void) {
+  pthread_t thread;
+  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  make_scavenger();
+  CHECK(setns(-1, 0) == -1 && errno == EBADF);
+  CHECK(unshare(-1) == -1 && errno == EINVAL);
+  pthread_mutex_lock(&mutex);
+  CHECK(pthread_create(&thread, NULL, wait_for_it, &mutex) == 0);
+  CHECK(unshare(CLONE_THREAD) == -1 && errno == EINVAL);
+  pthread_mutex_unlock(&mutex);
+  CHECK(pthread_join(thread, NULL) == 0);
+}
+
+static bool is_passed(void (*run)(void)) {
+  int status;
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    run();
+    make_scavenger();
+    exit(0);
+  }
+  CHECK(waitpid(child, &status, 0) == child);
+  const bool is_skipped = WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED;
+  if (!is_skipped) CHECK_COUNT(status, ==, 0);
+  return !is_skipped;
+}
+
+int main(void) {
+  free(malloc(100));
+  const int passed = is_passed(enter_user_namespace) + is_passed(enter_mount_namespace) +
+                     is_passed(enter_time_namespace);
+  CHECK(is_passed(be_refused));
+  if (passed == 0) {
+    printf("skipped: no namespace can be entered here\n");
+    return SKIPPED;
+  }
+  return 0;
+}
