@@ -165,9 +165,11 @@ int epoch_close(uint64_t id, tslab_epoch_report *out) {
   struct epoch *e = epoch_slot(id);
   if (LIKELY(lone_is_possible(e, out))) {
     epoch_lock(e);
-    bool is_cached = close_lone(e, id);
+    if (LIKELY(close_lone(e, id))) {
+      epoch_unlock(e);
+      return 0;
+    }
     epoch_unlock(e);
-    if (LIKELY(is_cached)) return 0;
   }
   return close_any(e, id, out);
 }

@@ -213,9 +213,11 @@ int epoch_destroy(uint64_t id, tslab_epoch_report *out) {
   struct epoch *e = epoch_slot(id);
   if (LIKELY(lone_is_possible(e, out))) {
     handle_lock_quiet(e);
-    bool is_cached = destroy_lone(e, id);
+    if (LIKELY(destroy_lone(e, id))) {
+      epoch_unlock(e);
+      return 0;
+    }
     epoch_unlock(e);
-    if (LIKELY(is_cached)) return 0;
   }
   return destroy_any(e, id, out);
 }
@@ -290,9 +292,11 @@ int epoch_reset(uint64_t id, tslab_epoch_report *out) {
   struct epoch *e = epoch_slot(id);
   if (LIKELY(lone_is_possible(e, out))) {
     handle_lock_quiet(e);
-    bool is_reset = reset_lone(e, id);
+    if (LIKELY(reset_lone(e, id))) {
+      epoch_unlock(e);
+      return 0;
+    }
     epoch_unlock(e);
-    if (LIKELY(is_reset)) return 0;
   }
   return reset_any(e, id, out);
 }

@@ -163,10 +163,6 @@ void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
   atomic_store_explicit(&e->open_id, id, memory_order_release);
 }
 
-bool epoch_is_plain(const struct epoch *e) {
-  return !e->arena.parent && !epoch_has_children(e) && e->arena.budget == SIZE_MAX;
-}
-
 void epoch_end(struct epoch *e) {
   epoch_count_allocations(e, NULL, 0);
   epoch_count_bytes(e);

@@ -181,7 +181,9 @@ INLINE bool epoch_has_children(const struct epoch *e) { return __atomic_load_n(&
 HIDDEN void epoch_check(struct epoch *e);
 
 /* Returns true if the next incarnation inherits nothing: no parent, no child, no budget. Under the lock. */
-HIDDEN bool epoch_is_plain(const struct epoch *e);
+INLINE bool epoch_is_plain(const struct epoch *e) {
+  return !e->arena.parent && !epoch_has_children(e) && e->arena.budget == SIZE_MAX;
+}
 
 /* Bytes of its runs. */
 INLINE size_t epoch_own_bytes(const struct epoch *e) {
