@@ -23,6 +23,10 @@
 #ifndef TSLAB_EPOCH_HPP
 #define TSLAB_EPOCH_HPP
 
+#if !defined(__cplusplus) || __cplusplus < 201703L
+#error "tslab/epoch.hpp needs C++17 or later: compile with -std=c++17 (C and older C++ include tslab/tslab.h)"
+#endif
+
 #include <tslab/tslab.h>
 
 #include <cerrno>

@@ -4,10 +4,12 @@
  * that tslab.h describes. Without it, each name has a fallback, so that the same program runs on plain malloc:
  *
  *   what only says where memory lies     succeeds and does nothing: open gives a fresh id that is not 0; enter, leave
- *                                        and close return 0; reports are zero but for the epoch's id
+ *                                        and close return 0; reports are zero but for the epoch's id; move returns
+ *                                        the block
  *   what allocates                       is malloc, calloc or aligned_alloc; tslab_free is free
  *   what asks                            answers truly: the current epoch is 0, every block's is 0, no block is ours
- *   what would have to free, or to know  fails with ENOSYS: destroy, reset, info, tslab_stats, _class, handles
+ *   what would have to free, or to know  fails with ENOSYS: destroy, reset, info, tslab_occupancy, tslab_stats,
+ *                                        _class, handles
  *
  * The other statistics (by label, path, lock, thread, epoch; JSON) are not here: link the library for them.
  *
@@ -50,6 +52,7 @@ extern "C" {
 
 TSLAB_WEAK(tslab_free);
 TSLAB_WEAK(tslab_owns);
+TSLAB_WEAK(tslab_occupancy);
 TSLAB_WEAK(tslab_purge);
 TSLAB_WEAK(tslab_version);
 TSLAB_WEAK(tslab_stats);
@@ -66,6 +69,7 @@ TSLAB_WEAK(tslab_epoch_of);
 TSLAB_WEAK(tslab_epoch_malloc);
 TSLAB_WEAK(tslab_epoch_calloc);
 TSLAB_WEAK(tslab_epoch_aligned_alloc);
+TSLAB_WEAK(tslab_epoch_move);
 TSLAB_WEAK(tslab_epoch_close);
 TSLAB_WEAK(tslab_epoch_close_step);
 TSLAB_WEAK(tslab_epoch_destroy);
@@ -108,6 +112,10 @@ TSLAB_OPTIONAL void tslab_optional_free(void *block) {
 }
 
 TSLAB_OPTIONAL bool tslab_optional_owns(const void *p) { return tslab_owns != NULL && tslab_owns(p); }
+
+TSLAB_OPTIONAL int tslab_optional_occupancy(void *const *blocks, size_t count, tslab_slab_use *out) {
+  return tslab_occupancy != NULL ? tslab_occupancy(blocks, count, out) : ENOSYS;
+}
 
 TSLAB_OPTIONAL size_t tslab_optional_purge(void) { return tslab_purge != NULL ? tslab_purge() : 0; }
 
@@ -172,6 +180,10 @@ TSLAB_OPTIONAL TSLAB_ALLOC void *tslab_optional_epoch_aligned_alloc(tslab_epoch 
   return aligned_alloc(alignment, size);
 }
 
+TSLAB_OPTIONAL void *tslab_optional_epoch_move(void *block, tslab_epoch to) {
+  return tslab_epoch_move != NULL ? tslab_epoch_move(block, to) : block;
+}
+
 /* The end of an epoch. */
 TSLAB_OPTIONAL int tslab_optional_epoch_close(tslab_epoch epoch, tslab_epoch_report *out) {
   if (tslab_epoch_close != NULL) return tslab_epoch_close(epoch, out);
@@ -227,6 +239,7 @@ TSLAB_OPTIONAL bool tslab_optional_handle_free(tslab_handle handle) {
 /* From here on, the names in a program mean the functions above. */
 #define tslab_free                tslab_optional_free
 #define tslab_owns                tslab_optional_owns
+#define tslab_occupancy           tslab_optional_occupancy
 #define tslab_purge               tslab_optional_purge
 #define tslab_version             tslab_optional_version
 #define tslab_stats               tslab_optional_stats
@@ -243,6 +256,7 @@ TSLAB_OPTIONAL bool tslab_optional_handle_free(tslab_handle handle) {
 #define tslab_epoch_malloc        tslab_optional_epoch_malloc
 #define tslab_epoch_calloc        tslab_optional_epoch_calloc
 #define tslab_epoch_aligned_alloc tslab_optional_epoch_aligned_alloc
+#define tslab_epoch_move          tslab_optional_epoch_move
 #define tslab_epoch_close         tslab_optional_epoch_close
 #define tslab_epoch_close_step    tslab_optional_epoch_close_step
 #define tslab_epoch_destroy       tslab_optional_epoch_destroy

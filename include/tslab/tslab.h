@@ -70,6 +70,28 @@ TSLAB_API int tslab_mallopt(int parameter, int value);
  * Async-signal-safe. */
 TSLAB_API bool tslab_owns(const void *p);
 
+/* What holds a block: memory that goes back to the operating system only as a whole. A slab has blocks of one size, a
+ * chunk those of an epoch one after the other, a large block is alone. */
+enum tslab_use_kind { TSLAB_USE_NONE = 0, TSLAB_USE_SLAB = 1, TSLAB_USE_CHUNK = 2, TSLAB_USE_LARGE = 3 };
+
+typedef struct tslab_slab_use {
+  uint64_t kind;           /* enum tslab_use_kind; none for a pointer that leads to no block, and all is 0 */
+  uint64_t start;          /* its address: blocks with the same start share it */
+  uint64_t epoch;
+  uint64_t slab_bytes;     /* what it takes, and what goes back after its last free */
+  uint64_t capacity_bytes; /* of that, for blocks */
+  uint64_t used_blocks;    /* in use, or free on a thread's list; after a close of the epoch there are no such lists */
+  uint64_t used_bytes;
+  uint64_t is_current;     /* 1: next blocks come from here, so moving one away is for nothing */
+  uint64_t reserved[8];
+} tslab_slab_use;
+
+/* How full is what holds each of `count` blocks: what a defragmenter asks before it moves one (tslab_epoch_move, or
+ * malloc, copy, free). Takes no lock and reads no block, so any value may be asked about. A pointer that was freed has
+ * the figures of what lies there now. Blocks of one chunk that follow each other in the list are looked up once; a look
+ * at a chunk takes a few microseconds, any other some nanoseconds. EINVAL when a pointer to an array is NULL. */
+TSLAB_API int tslab_occupancy(void *const *blocks, size_t count, tslab_slab_use *out);
+
 /* malloc_trim(0) that says how much: bytes given back to the operating system by this call. */
 TSLAB_API size_t tslab_purge(void);
 
@@ -199,6 +221,12 @@ TSLAB_API tslab_epoch tslab_epoch_of(const void *p);
 TSLAB_API TSLAB_ALLOC void *tslab_epoch_malloc(tslab_epoch epoch, size_t size);
 TSLAB_API TSLAB_ALLOC void *tslab_epoch_calloc(tslab_epoch epoch, size_t count, size_t size);
 TSLAB_API TSLAB_ALLOC void *tslab_epoch_aligned_alloc(tslab_epoch epoch, size_t alignment, size_t size);
+
+/* Promotes a block that turns out to outlive its epoch: returns a copy of it in `to`, which may be 0, and frees the
+ * block. The copy has the block's usable size, bytes and alignment (up to 2 MiB). A block that is in `to` already is
+ * returned as it is, also while `to` is closing. NULL with errno as tslab_epoch_aligned_alloc, EINVAL for NULL; then
+ * the block is as it was. A pointer to no block in use is misuse, as for realloc. Not for a handle's block. */
+TSLAB_API void *tslab_epoch_move(void *block, tslab_epoch to);
 
 /* Stops new allocations (those of threads inside go to epoch 0 from their next slow path on), recycles or returns every
  * slab without a live block before it returns, leaves live blocks valid. Children are closed first. The epoch is
@@ -457,6 +485,43 @@ TSLAB_API int tslab_stats_epoch(tslab_epoch epoch, tslab_epoch_status *out, size
 /* All of it as one JSON object (docs/observability.md has the schema), handed to `write` in pieces; stops when that
  * returns other than 0, and returns that. `write` may allocate. */
 TSLAB_API int tslab_stats_json(int (*write)(const char *piece, size_t length, void *arg), void *arg);
+
+/* ---- the heap profile -------------------------------------------------------------------------------------------
+ * Which call sites hold memory, from samples: docs/profile.md. TSLAB_PROFILE=BYTES starts it with the process, or
+ * tslab_profile_interval later. None of these calls allocates from the heap. */
+
+#define TSLAB_STACK 24
+
+/* One call site: all samples with the same stack. Blocks and bytes are estimates, in bytes as asked for. */
+typedef struct tslab_profile_site {
+  uint64_t allocated_samples;  /* blocks sampled since the profile started */
+  uint64_t allocated_blocks;   /* an estimate of the blocks allocated since then */
+  uint64_t allocated_bytes;
+  uint64_t live_samples;       /* sampled blocks in use: exact */
+  uint64_t live_blocks;        /* an estimate of the blocks in use */
+  uint64_t live_bytes;
+  uint64_t error_bytes;        /* the standard error of live_bytes */
+  uint64_t depth;              /* of the stack; 0: not known, or the table of stacks was full */
+  uint64_t stack[TSLAB_STACK]; /* return addresses, the innermost first; 0 beyond `depth` */
+  uint64_t reserved[16];
+} tslab_profile_site;
+
+/* Samples one block for about `bytes` that the process allocates, from now on; 0 samples none from now on. Samples that
+ * were taken keep their weights and are followed until they are freed. Less than 4096 counts as 4096. A chunk that an
+ * epoch has begun is sampled by the interval before. `before` receives the interval until now, and may be NULL.
+ * Where there is no profile this starts one: blocks allocated before that are no samples.
+ * ERANGE above 2^30, ENOMEM, ENOTSUP in a library without telemetry; then nothing changes. */
+TSLAB_API int tslab_profile_interval(size_t bytes, size_t *before);
+
+/* Visits every call site that was ever sampled, in no order; stops when `visit` returns other than 0 and returns that.
+ * All figures are of the call's beginning. `visit` may call anything, and `site` is valid until it returns.
+ * EINVAL when `visit` is NULL, ENODATA where there is no profile, ENOMEM. */
+TSLAB_API int tslab_profile_each(int (*visit)(const tslab_profile_site *site, void *arg), void *arg);
+
+/* Who keeps memory, and where, as one JSON object: the arrays profiles, sites, holders and epochs of tslab_stats_json
+ * (docs/observability.md has the schema). A holder is what one call site holds in plain malloc, in the open epochs of a
+ * label, or in one closing epoch. Pieces, results and EINVAL as there, ENODATA where there is no profile. */
+TSLAB_API int tslab_holders_json(int (*write)(const char *piece, size_t length, void *arg), void *arg);
 
 #ifdef __cplusplus
 }

@@ -16,6 +16,7 @@ INLINE size_t round_down(size_t n, size_t unit) { return n & ~(unit - 1); }
 INLINE size_t divide_up(size_t n, size_t unit) { return n / unit + (n % unit != 0); }
 
 INLINE unsigned log2_floor(size_t n) { return 63u - (unsigned)__builtin_clzll(n); }
+INLINE size_t lowest_power(size_t n) { return n & -n; } /* the largest power of two that divides it; 0 for 0 */
 INLINE unsigned lowest_bit(uint64_t set) { return (unsigned)__builtin_ctzll(set); }
 INLINE size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 INLINE size_t max_size(size_t a, size_t b) { return a > b ? a : b; }

@@ -52,7 +52,7 @@ static const struct row {
     {"SCAVENGER", SWITCH, AT(scavenger), 0, "0 or 1"},
     {"AHEAD", SWITCH, AT(ahead), 0, "0 or 1"},
     {"PUBLISH", SWITCH, AT(publish), 0, "0 or 1"},
-    {"CACHE", BYTES, AT(cache_bytes), 64 * MiB, "bytes up to 64M, with K or M after the number if you like"},
+    {"CACHE", BYTES, AT(cache_bytes), 64 * MiB, "bytes up to 64M, with K or M after the number"},
 #if TSLAB_HARDENED
     {"QUARANTINE", BYTES, AT(quarantine_bytes), 32 * MiB, "bytes up to 32M, with K or M after the number"},
 #else
@@ -60,11 +60,11 @@ static const struct row {
 #endif
     {"ON_DESTROY", ON_DESTROY, AT(on_destroy), 0, "destroy, check or trap"},
     {"ON_SCOPE", ON_SCOPE, AT(on_scope), 0, "return or report"},
-    {"RESERVE", BYTES, AT(reserve_bytes), 1024 * MiB, "bytes up to 1024M, K or M after it if you like"},
+    {"RESERVE", BYTES, AT(reserve_bytes), 1024 * MiB, "bytes up to 1G, with K, M or G after the number"},
     {"REPORT_RSS", SWITCH, AT(report_rss), 0, "0 or 1"},
     {"SAMPLE", BYTES, AT(sample), 1 * MiB, "a number up to 1M, 0 for no samples"},
     {"SAMPLE_CPU", BYTES, AT(sample_cpu), 1 * MiB, "a number up to 1M, 0 for never"},
-    {"PROFILE", BYTES, AT(profile_bytes), 1024 * MiB, "bytes up to 1024M, K or M after it if you like, 0 for none"},
+    {"PROFILE", BYTES, AT(profile_bytes), 1024 * MiB, "bytes up to 1G, with K, M or G after the number; 0 for none"},
     {"LOCK_TIMES", SWITCH, AT(lock_times), 0, "0 or 1"},
     {"STATS_AT_EXIT", PATH, AT(stats_at_exit), 0, "the path of a file"},
     {"MEMORY_LIMIT", LIMIT, AT(memory_limit), 0, "at least 1M, with K, M or G after the number, auto, or 0"},

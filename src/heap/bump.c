@@ -25,7 +25,8 @@ static char *end_of(const struct bump *bump) {
 }
 
 static void draw_point(struct bump *bump) {
-  size_t rest = (size_t)(chunk_end(bump) - bump->at), bytes = profile_draw_bytes(rest);
+  bump->interval = profile_interval_now();
+  size_t rest = (size_t)(chunk_end(bump) - bump->at), bytes = profile_draw_bytes(rest, bump->interval);
   bump->drawn = bytes == rest ? 0 : (uint16_t)((size_t)(bump->at - bump->start + bytes) / CHUNK_UNIT + 1);
 }
 _Static_assert(CHUNK_CAPACITY / CHUNK_UNIT < UINT16_MAX, "a point is the number of its unit, plus 1");
@@ -330,7 +331,7 @@ static NOINLINE void *take_drawn(struct heap *heap, size_t size) {
   bump->drawn = 0;
   disarm(bump);
   void *block = bump_take(heap, size);
-  if (LIKELY(block != NULL)) profile_chunk(heap, bump->chunk, block, size);
+  if (LIKELY(block != NULL)) profile_chunk(heap, block, size, bump->interval);
   draw_point(bump);
   disarm(bump);
   return block;
@@ -370,7 +371,8 @@ void *bump_refill(struct heap *heap, size_t size) {
 /* The point that was drawn before lay anywhere: it is as likely that the block would have met one. */
 static NOINLINE void draw_aligned(struct heap *heap, void *block, size_t size) {
   size_t bytes = round_up(max_size(size, 1), CHUNK_UNIT);
-  if (block && profile_draw_bytes(bytes) < bytes) profile_chunk(heap, heap->bump.chunk, block, size);
+  uint32_t interval = profile_interval_now();
+  if (block && profile_draw_bytes(bytes, interval) < bytes) profile_chunk(heap, block, size, interval);
   draw_point(&heap->bump);
   disarm(&heap->bump);
 }
@@ -386,6 +388,7 @@ void *bump_aligned(struct heap *heap, size_t alignment, size_t size) {
   disarm(bump);
   char *at = (char *)round_up((uintptr_t)bump->at, alignment);
   if (at != bump->at) chunk_skip(bump->chunk, bump->at, at);
+  else if (alignment > CHUNK_UNIT) STORE_RACING(bump->chunk->class, CHUNK_HAS_GAPS); /* as tslab_epoch_move asks */
   bump->at = at;
   void *block = bump_take(heap, max_size(size, 1));
   if (profile_is_on()) draw_aligned(heap, block, size);

@@ -66,13 +66,14 @@ void cut_undo(struct heap *heap, unsigned class) {
 void cut_draw(struct heap *heap, unsigned class) {
   struct draw *draw = draw_of(heap, class);
   struct count seen = count_look(&heap->count[class]);
-  draw->begun = true;
-  draw->left = (int32_t)(count_passed(seen.then, seen.now).mallocs + profile_draw(class));
+  draw->interval = profile_interval_now();
+  draw->left = (int32_t)(count_passed(seen.then, seen.now).mallocs + profile_draw(class, draw->interval));
 }
 
 void cut_list_slow(struct heap *heap, unsigned class) {
   struct draw *draw = draw_of(heap, class);
-  if (!draw->begun) cut_draw(heap, class);
+  uint32_t interval = profile_interval_now();
+  if (draw->interval != interval || interval == PROFILE_PAUSED) cut_draw(heap, class);
   cut_unmark(draw);
   cut_again(heap, class, CUT_FEW_BLOCKS);
 }

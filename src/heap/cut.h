@@ -20,7 +20,7 @@
 #ifndef TSLAB_HEAP_CUT_H
 #define TSLAB_HEAP_CUT_H
 
-#include "heap/timing.h"
+#include "heap/profile.h"
 
 #if TSLAB_TELEMETRY
 
@@ -36,9 +36,10 @@ INLINE unsigned cut_left(const struct heap *heap, const struct draw *draw, unsig
 HIDDEN void cut_list_slow(struct heap *heap, unsigned class);
 INLINE bool cut_list(struct heap *heap, unsigned class) {
   const struct draw *draw = &heap->store->draws[class];
-  uint32_t now = heap->count[class].now;
+  uint32_t now = heap->count[class].now, interval = profile_interval_now();
   if (UNLIKELY(heap->arena)) return false;
-  if (LIKELY(draw->begun && count_length(now) + count_room(now) <= cut_left(heap, draw, class))) return false;
+  if (LIKELY(draw->interval == interval && count_length(now) + count_room(now) <= cut_left(heap, draw, class)))
+    return false;
   cut_list_slow(heap, class);
   return draw->withheld || draw->marked;
 }
@@ -53,7 +54,7 @@ INLINE void cut_settle(struct heap *heap, unsigned class) {
 /* Counts `mallocs` that went by. The class's counts start anew. */
 INLINE void cut_count(struct heap *heap, unsigned class, unsigned mallocs) {
   struct draw *draw = &heap->store->draws[class];
-  if (draw->begun) draw->left -= (int32_t)mallocs;
+  if (draw->interval) draw->left -= (int32_t)mallocs;
 }
 
 /* For heap/sampled.h: draws how many mallocs pass from now on; takes the mark away; cuts the list, of whose blocks a

@@ -35,7 +35,7 @@ INLINE bool fast_count_push(struct heap *heap, size_t class) {
 INLINE bool fast_starts_block(uintptr_t p, size_t class, uintptr_t base) {
   bool below;
   __asm__("imulq %c4(%2, %3, 8), %0\n\tcmpq %c4(%2, %3, 8), %0"
-          : "+r"(p), "=@ccb"(below)
+          : "+&r"(p), "=@ccb"(below) /* p is lost before base and class are read again */
           : "r"(base), "r"(class), "i"(offsetof(struct class_tables, inverse)),
             "m"(((const struct class_tables *)base)->inverse));
   return below;

@@ -42,7 +42,7 @@ static void forget_lists(struct heap *heap) {
   for (unsigned class = 0; class < CLASSES; class++) {
     heap->list[class] = CHAIN_END;
     heap->count[class] = (struct count){0, 0};
-    if (profile_is_on()) heap->store->draws[class] = (struct draw){.begun = false};
+    if (profile_is_on()) heap->store->draws[class] = (struct draw){.interval = 0};
   }
 }
 

@@ -9,10 +9,8 @@ const struct bin no_bin;
 struct heap empty_heap = {
     .list = {[0 ... CLASSES - 1] = CHAIN_END}, .counters = &shared_counters, .plain = &empty_heap};
 __thread struct heap *current_heap = &empty_heap;
-/* Beside current_heap, with the smaller ones behind both: so static TLS is 24 bytes, without a hole. */
+/* Beside current_heap. The smaller ones follow in the order of the link: static TLS is 24 bytes, without a hole. */
 __thread struct thread *current_thread __attribute__((section(".tdata.current_thread"))) = NULL;
-__thread uint8_t thread_heap_state;
-__thread uint8_t thread_frees_unborn;
 struct heap common_heap, sampled_heap;
 bool common_begun;
 uint32_t folded_slabs[CLASSES];

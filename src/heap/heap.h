@@ -198,7 +198,7 @@ struct draw {
   uint32_t below;    /* blocks of the list from there on */
   uint32_t withheld; /* frees that come to visit, though there is room for them */
   int32_t left;      /* mallocs from the last visit that counted until the sample */
-  bool begun;
+  uint32_t interval; /* of the profile when this was drawn; 0: nothing is drawn */
 };
 
 /* Leads the scavenger to a heap. Its memory stays, whatever becomes of the heap's. */
@@ -254,6 +254,7 @@ struct heap {
     bool armed;                  /* `end` is where the next block would start, for that one to be sampled */
     uint8_t quarters;            /* chunks of a quarter that it filled, while it has not reused its memory */
     uint32_t bytes;              /* of the current chunk; 0: none */
+    uint32_t interval;           /* of the profile when the point was drawn */
     uint64_t sealed;             /* blocks handed out in chunks that this heap filled or left */
   } bump ALIGNED(CACHE_LINE);
   _Atomic uint32_t entered;   /* how often the thread is inside the epoch: epoch/scope.h */
@@ -435,16 +436,6 @@ INLINE struct counters *counters_here(void) { return current_heap->counters; }
 /* The running thread as the epochs know it (epoch/scope.h); NULL before its birth. Here because fork asks whose heaps
  * are whose. */
 extern HIDDEN __thread struct thread *current_thread __attribute__((tls_model("initial-exec")));
-
-/* State of runtime/thread.c. It lies here because what is thread-local must lie close together, to be
- * small. The second is how many blocks of others it freed before it had a heap. */
-enum {
-  HEAP_IS_KEPT, /* until the key's destructor; or there is none yet */
-  HEAP_ENDED,   /* the destructor ran: a call that needs a heap has one for its time */
-  HEAP_REVIVED, /* a call of epochs came later: the heap is kept until the thread is in no scope */
-};
-extern HIDDEN __thread uint8_t thread_heap_state __attribute__((tls_model("initial-exec")));
-extern HIDDEN __thread uint8_t thread_frees_unborn __attribute__((tls_model("initial-exec")));
 
 /* For who makes one: lists that are empty; and the rest of a heap whose memory is zero. Under heaps_lock. */
 HIDDEN void heap_begin_lists(struct heap *heap);

@@ -18,12 +18,11 @@ struct tables {
 };
 _Static_assert(sizeof(struct tables) < 8 * MiB, "docs/profile.md says so");
 
-size_t profile_interval;
+_Atomic uint32_t profile_interval;
 struct lock profile_lock;
 
 static struct {
   struct tables *tables;
-  double mean_calls[CLASSES]; /* blocks of the class between two points */
   uint32_t sites, frames, used, free; /* samples that were ever used, and the first free one */
   uint64_t taken, frees, lost, live;
   bool frozen;
@@ -63,32 +62,40 @@ static double weight_of(double x) {
   return 1 / (1 - power);
 }
 
-uint64_t profile_weight(size_t bytes) {
-  return (uint64_t)(weight_of((double)bytes / (double)profile_interval) * PROFILE_WEIGHT_ONE + 0.5);
+uint64_t profile_weight(size_t bytes, uint32_t interval) {
+  return (uint64_t)(weight_of((double)bytes / interval) * PROFILE_WEIGHT_ONE + 0.5);
 }
 
 #define DRAWN_MOST (1u << 30)
 
-uint32_t profile_draw(unsigned class) {
-  double calls = draw() * state.mean_calls[class];
+uint32_t profile_draw(unsigned class, uint32_t interval) {
+  if (interval == PROFILE_PAUSED) return DRAWN_MOST;
+  double calls = draw() * interval / class_size(class);
   return calls < DRAWN_MOST ? (uint32_t)calls : DRAWN_MOST;
 }
 
-size_t profile_draw_bytes(size_t most) {
-  double bytes = draw() * (double)profile_interval;
+size_t profile_draw_bytes(size_t most, uint32_t interval) {
+  if (interval == PROFILE_PAUSED) return most;
+  double bytes = draw() * interval;
   return bytes < (double)most ? (size_t)bytes : most;
 }
 
 /* ---- the tables -------------------------------------------------------------------------------------------------- */
 
-bool profile_start(size_t interval) {
-  if (interval == 0) return false;
-  state.tables = pages_keep(sizeof(struct tables));
-  if (!state.tables) return false;
-  interval = max_size(interval, PROFILE_LEAST_BYTES);
-  for (unsigned class = 0; class < CLASSES; class++) state.mean_calls[class] = (double)interval / class_size(class);
+/* Other threads may run: they take the lock, after they saw the interval. */
+static bool begin(void) {
+  struct tables *tables = pages_keep(sizeof(struct tables));
+  if (!tables) return false;
+  lock_take(&profile_lock);
+  state.tables = tables;
   state.sites = UNKNOWN_SITE;
-  profile_interval = interval;
+  lock_release(&profile_lock);
+  return true;
+}
+
+bool profile_start(uint32_t interval) {
+  if (!profile_is_on() && !begin()) return false;
+  atomic_store_explicit(&profile_interval, interval, memory_order_relaxed);
   return true;
 }
 
@@ -211,16 +218,17 @@ void profile_forget(const void *block) {
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
 void profile_large(const struct heap *heap, void *block, size_t size) {
-  if (state.frozen || profile_draw_bytes(size) == size) return;
+  uint32_t interval = profile_interval_now();
+  if (state.frozen || profile_draw_bytes(size, interval) == size) return;
   pages.runs[granule_of(block)].capacity = 1;
-  profile_record(heap, block, size, 0, profile_weight(size));
+  profile_record(heap, block, size, 0, profile_weight(size, interval));
 }
 
-void profile_chunk(const struct heap *heap, struct run *chunk, void *block, size_t size) {
+void profile_chunk(const struct heap *heap, void *block, size_t size, uint32_t interval) {
   if (state.frozen) return;
   size_t usable = round_up(max_size(size, 1), CHUNK_UNIT);
-  STORE_RACING(chunk->moved, true);
-  profile_record(heap, block, size, usable, profile_weight(usable));
+  STORE_RACING(heap->bump.chunk->moved, true);
+  profile_record(heap, block, size, usable, profile_weight(usable, interval));
 }
 
 void profile_freed(struct run *run, const void *block) {

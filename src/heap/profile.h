@@ -52,8 +52,10 @@ struct profile_sample {
   uint32_t usable;   /* 0 where it is the size */
 };
 
-/* BYTES; 0: no profile. Changes once, before there is a second thread. */
-HIDDEN extern size_t profile_interval;
+#define PROFILE_MOST_BYTES (1024 * MiB)
+#define PROFILE_PAUSED     UINT32_MAX /* as an interval: nothing is sampled, and samples are followed */
+
+HIDDEN extern _Atomic uint32_t profile_interval; /* BYTES; 0: no profile, and there was none yet */
 HIDDEN extern struct lock profile_lock;
 
 struct profile_totals {
@@ -64,10 +66,12 @@ struct profile_totals {
 
 #if TSLAB_TELEMETRY
 
-INLINE bool profile_is_on(void) { return UNLIKELY(profile_interval != 0); }
+/* Whoever draws and weighs does both by one look. */
+INLINE uint32_t profile_interval_now(void) { return atomic_load_explicit(&profile_interval, memory_order_relaxed); }
+INLINE bool profile_is_on(void) { return UNLIKELY(profile_interval_now() != 0); }
 
-/* False without memory. No lock held, one thread, sampled_heap begun. */
-HIDDEN bool profile_start(size_t interval);
+/* As sampled_start, which has begun sampled_heap. */
+HIDDEN bool profile_start(uint32_t interval);
 
 /* The call that runs was made by the caller of the function with this frame: stacks begin there. A thread that shares
  * shared_counters has no place to note it. */
@@ -76,7 +80,7 @@ INLINE void profile_note_caller(const void *frame) {
 }
 
 /* Mallocs of the class that pass until the next sample. */
-HIDDEN uint32_t profile_draw(unsigned class);
+HIDDEN uint32_t profile_draw(unsigned class, uint32_t interval);
 
 /* The block is a sample. `usable` bytes, of which the program asked for `size`. */
 HIDDEN void profile_record(const struct heap *heap, void *block, size_t size, size_t usable, uint64_t weight);
@@ -85,8 +89,8 @@ HIDDEN void profile_record(const struct heap *heap, void *block, size_t size, si
 HIDDEN void profile_large(const struct heap *heap, void *block, size_t size);
 
 /* Bytes of a chunk that pass until the next point; at most `most`, where there is none. */
-HIDDEN size_t profile_draw_bytes(size_t most);
-HIDDEN void profile_chunk(const struct heap *heap, struct run *chunk, void *block, size_t size);
+HIDDEN size_t profile_draw_bytes(size_t most, uint32_t interval);
+HIDDEN void profile_chunk(const struct heap *heap, void *block, size_t size, uint32_t interval);
 
 /* A live block of the run is freed by a slow path; it may be a sample. */
 HIDDEN void profile_freed(struct run *run, const void *block);
@@ -95,8 +99,8 @@ HIDDEN void profile_forget(const void *block);
 /* No block of the chunk, which has samples, lives any more. */
 HIDDEN void profile_chunk_ends(struct run *chunk);
 
-/* Weight of a sample of that many bytes. */
-HIDDEN uint64_t profile_weight(size_t bytes);
+/* Weight of a sample of that many bytes that was drawn by the interval. */
+HIDDEN uint64_t profile_weight(size_t bytes, uint32_t interval);
 
 /* For who reads the tables, under profile_lock. Sites and samples count from 1; the first site is that of unknown
  * stacks. Of a sample that turns out to be dead, NULL. */
@@ -117,12 +121,13 @@ HIDDEN bool profile_is_frozen(void);
 
 #else
 
+INLINE uint32_t profile_interval_now(void) { return PROFILE_PAUSED; }
 INLINE bool profile_is_on(void) { return false; }
 INLINE void profile_note_caller(const void *frame) { (void)frame; }
 INLINE void profile_large(const struct heap *heap, void *block, size_t size) { (void)heap, (void)block, (void)size; }
-INLINE size_t profile_draw_bytes(size_t most) { return most; }
-INLINE void profile_chunk(const struct heap *heap, struct run *chunk, void *block, size_t size) {
-  (void)heap, (void)chunk, (void)block, (void)size;
+INLINE size_t profile_draw_bytes(size_t most, uint32_t interval) { return (void)interval, most; }
+INLINE void profile_chunk(const struct heap *heap, void *block, size_t size, uint32_t interval) {
+  (void)heap, (void)block, (void)size, (void)interval;
 }
 INLINE void profile_freed(struct run *run, const void *block) { (void)run, (void)block; }
 INLINE void profile_forget(const void *block) { (void)block; }

@@ -58,11 +58,13 @@ void heap_begin_sampled(void) {
   static struct heap_store store;
   static struct quarantine quarantine;
   lock_take(&heaps_lock);
-  heap_begin_lists(&sampled_heap);
-  store_keep(&sampled_heap, &store, &notice);
-  if (TSLAB_HARDENED) sampled_heap.quarantine = &quarantine;
-  sampled_heap.counters = &shared_counters;
-  link_active(&sampled_heap);
+  if (!sampled_heap.store) {
+    heap_begin_lists(&sampled_heap);
+    store_keep(&sampled_heap, &store, &notice);
+    if (TSLAB_HARDENED) sampled_heap.quarantine = &quarantine;
+    sampled_heap.counters = &shared_counters;
+    link_active(&sampled_heap);
+  }
   lock_release(&heaps_lock);
 }
 
@@ -259,7 +261,7 @@ static void move_counts(struct heap *heap) {
     from->halvings = from->due = 0;
     from->countdown = 0;
     heap->count[class] = (struct count){0, 0};
-    if (profile_is_on()) heap->store->draws[class] = (struct draw){.begun = false};
+    if (profile_is_on()) heap->store->draws[class] = (struct draw){.interval = 0};
   }
   heap->opened = 0;
   heap->store->restless_slabs = 0;

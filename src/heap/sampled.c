@@ -8,8 +8,15 @@
 #include "heap/registry.h"
 #include "heap/tcache.h"
 
-bool sampled_start(size_t interval) {
+/* Other threads may run: they see what is written here when they take the lock, after they saw the interval. */
+static void begin(void) {
   heap_begin_sampled();
+  lock_take(&sampled_heap.lock);
+  lock_release(&sampled_heap.lock);
+}
+
+bool sampled_start(uint32_t interval) {
+  if (!profile_is_on()) begin();
   return profile_start(interval);
 }
 
@@ -26,20 +33,21 @@ static void *take_block(struct heap *heap, unsigned class) {
   return block;
 }
 
-void *sampled_take(struct heap *heap, unsigned class, size_t size) {
+void *sampled_take(struct heap *heap, unsigned class, size_t size, uint32_t interval) {
   if (profile_is_frozen()) return NULL;
   lock_take(&sampled_heap.lock);
   void *block = take_block(heap, class);
   lock_release(&sampled_heap.lock);
-  if (block) profile_record(heap, block, size, class_size(class), profile_weight(class_size(class)));
+  if (block) profile_record(heap, block, size, class_size(class), profile_weight(class_size(class), interval));
   return block;
 }
 
 static void *take_drawn(struct heap *heap, unsigned class, struct draw *draw, size_t size) {
+  uint32_t interval = draw->interval; /* by which the sample was drawn: it may have changed */
   cut_draw(heap, class);
   if (heap->sampling.detached && heap->sampling.class == class) tcache_rejoin(heap);
   cut_unmark(draw);
-  void *block = sampled_take(heap, class, size);
+  void *block = sampled_take(heap, class, size, interval);
   if (UNLIKELY(!block)) block = fast_pop(heap, class, (uintptr_t)pages.base);
   cut_again(heap, class, CUT_FEW_BLOCKS);
   return block;
@@ -48,7 +56,7 @@ static void *take_drawn(struct heap *heap, unsigned class, struct draw *draw, si
 void *sampled_malloc(struct heap *heap, unsigned class, size_t size) {
   if (heap->arena || !heap_has_store(heap)) return NULL;
   struct draw *draw = &heap->store->draws[class];
-  if (!draw->begun) cut_draw(heap, class);
+  if (!draw->interval) cut_draw(heap, class);
   if (cut_left(heap, draw, class) == 0) return take_drawn(heap, class, draw, size);
   if (!draw->marked || heap->list[class] != draw->marked) return NULL;
   cut_unmark(draw);

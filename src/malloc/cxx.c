@@ -1,5 +1,5 @@
 /* cxx: C++'s replaceable operators new and delete, under their Itanium ABI names, so that the library needs no C++
- * runtime. Left out of libtslab_prefixed.a.                                                            floor: front
+ * runtime. Left out of libtslab_prefixed.a.                                                            floor: malloc
  *
  * A program may replace some and rely on it that the standard defines the others by those. So these call each other by
  * name, wherever that leads to, and are weak, so that in a static link the program's are no second definition.

@@ -1,5 +1,5 @@
 // cxx_nothrow: the forms of operator new that may not throw: by the standard they are those that may, and NULL for what
-// these throw, a program's new_handler included.                                                       floor: front
+// these throw, a program's new_handler included.                                                    floor: malloc
 //
 // The one thing here that C cannot say. The C++ runtime is the program's: its symbols are weak, so that the library
 // loads in a process that has none, where nobody calls this.

@@ -8,9 +8,11 @@
 #include "epoch/scope.h"
 #include "epoch/status.h"
 #include "heap/bump.h"
+#include "heap/profile.h"
 #include "malloc/malloc.h"
 #include "malloc/malloc_inline.h"
 #include "process/process.h"
+#include "runtime/birth.h"
 #include "runtime/scavenger.h"
 #include "runtime/thread.h"
 #include "stats/collect.h"
@@ -19,6 +21,8 @@
 #include <string.h>
 
 #define LEAST_BUDGET GRANULE
+/* Of a large block: the kernel's huge pages. By chance its address may be a multiple of far more. */
+#define MOST_KEPT_ALIGNMENT (2 * MiB)
 #define KNOWN_FLAGS  (TSLAB_EPOCH_AUTO_CLOSE | TSLAB_EPOCH_DESTROYABLE)
 
 _Static_assert(sizeof(tslab_epoch_report) % 128 == 0 && sizeof(tslab_epoch_status) % 128 == 0, "fixed multiples");
@@ -255,6 +259,32 @@ void *malloc_in_epoch(uint32_t index, size_t size) {
   if (block || errno != ESHUTDOWN) return block;
   errno = kept;
   return tslab_epoch_malloc(0, size);
+}
+
+/* No run knows which alignment was asked of a block. A slab's blocks lie on multiples of their size. Those of a chunk
+ * in which no block is aligned lie on multiples of 16 bytes, more by chance alone. */
+static size_t alignment_of(const struct run *run, const void *p) {
+  if (run->kind == RUN_SLAB) return lowest_power(class_size(run->class));
+  if (run->kind == RUN_CHUNK && !LOAD_RACING(run->class)) return CHUNK_UNIT;
+  return min_size(lowest_power((uintptr_t)p), run->kind == RUN_CHUNK ? GRANULE : MOST_KEPT_ALIGNMENT);
+}
+
+void *tslab_epoch_move(void *p, tslab_epoch to) {
+  struct run *run = p ? run_of_live_block("tslab_epoch_move", p) : NULL;
+  if (!run) {
+    errno = EINVAL;
+    return NULL;
+  }
+  if (tslab_epoch_of(p) == to) return p;
+  struct visit visit;
+  size_t size = block_usable_size(run, p), alignment = alignment_of(run, p);
+  profile_note_caller(__builtin_frame_address(0));
+  if (!visit_begin(&visit, to, "tslab_epoch_move", CALL_SITE)) return NULL;
+  void *copy = visit_end(&visit, alignment <= CHUNK_UNIT ? inline_malloc(size) : slow_aligned(alignment, size));
+  if (!copy) return NULL;
+  memcpy(copy, p, size);
+  inline_free(p);
+  return copy;
 }
 
 /* ---- ending ------------------------------------------------------------------------------------------------------ */

@@ -35,6 +35,11 @@ struct run *run_of_live_block(const char *call, void *p) {
   return NULL;
 }
 
+size_t block_usable_size(const struct run *run, const void *p) {
+  if (run->kind == RUN_CHUNK) return chunk_size_of(run, p);
+  return run->kind == RUN_LARGE ? run->size : class_size(run->class);
+}
+
 /* A block of the thread's own heap of epoch 0, freed inside a scope: nobody else touches that heap's lists. */
 static void free_to_own_slab(struct heap *own, void *p) {
   struct heap *heap = current_heap;

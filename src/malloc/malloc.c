@@ -126,8 +126,8 @@ static void *large(size_t size, size_t alignment, bool *zero) {
     block = heap_large_alloc(heap, size, alignment, zero);
     if (!block) limits_note_failure(large_run_bytes(size));
   }
+  if (block && profile_is_on()) profile_large(heap, block, size); /* first: a thread that starts has callers too */
   if (block) scavenger_notice_malloc(heap);
-  if (block && profile_is_on()) profile_large(heap, block, size);
   timing_end(&timing, size, block ? large_run_bytes(size) : 0);
   if (UNLIKELY(is_born)) thread_end_call();
   return block;

@@ -24,6 +24,7 @@ INLINE void *no_memory(void) {
 
 /* The run of a block in use that starts at p, or NULL after telling the misuse of `call`. */
 HIDDEN struct run *run_of_live_block(const char *call, void *p);
+HIDDEN size_t block_usable_size(const struct run *run, const void *p); /* of that block */
 
 /* malloc in the epoch of that slot, or epoch 0 when it is closing: where realloc moves a block to. */
 HIDDEN void *malloc_in_epoch(uint32_t index, size_t size);

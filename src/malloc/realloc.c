@@ -8,15 +8,10 @@
 #include <stdint.h>
 #include <string.h>
 
-static size_t usable_size(const struct run *run, const void *p) {
-  if (run->kind == RUN_CHUNK) return chunk_size_of(run, p);
-  return run->kind == RUN_LARGE ? run->size : class_size(run->class);
-}
-
 static void *resize(void *p, size_t size) {
   struct run *run = run_of_live_block("realloc", p);
   if (!run || size > PTRDIFF_MAX) return no_memory();
-  size_t old = usable_size(run, p);
+  size_t old = block_usable_size(run, p);
   profile_note_caller(__builtin_frame_address(0));
   if (run->kind == RUN_LARGE && size > SMALL_MAX && size <= pages_most() && run->epoch == 0) {
     if (profile_is_on()) profile_freed(run, p); /* what it becomes is drawn anew */
@@ -65,14 +60,14 @@ void *tslab_reallocarray(void *p, size_t count, size_t size) {
 
 size_t tslab_malloc_usable_size(const void *p) {
   struct run *run = p ? run_of_live_block("malloc_usable_size", (void *)p) : NULL;
-  return run ? usable_size(run, p) : 0;
+  return run ? block_usable_size(run, p) : 0;
 }
 
 /* A size that the block cannot have is the caller's mix-up of two blocks: worth knowing before it spreads. */
 static void free_checked(const char *call, void *p, size_t size) {
   struct run *run = p ? run_of_live_block(call, p) : NULL;
   if (!run) return;
-  if (size > usable_size(run, p)) {
+  if (size > block_usable_size(run, p)) {
     misuse_size(call, p, size, run);
     return;
   }

@@ -164,7 +164,7 @@ HIDDEN size_t pages_populate(void);
 /* Limits, in bytes; SIZE_MAX: none. What is limited, `held`: granules in use or free and dirty, without what is absent,
  * and their share of the tables. Clean granules are taken, by pages_alloc and pages_resize, only within the hard limit;
  * at either limit both purge what is free first, and at the hard one they fail when nothing is. RUN_META is exempt. The
- * check is made under pages_lock, so threads do not pass it together: docs/decisions/0051. */
+ * check is made under pages_lock, so threads do not pass it together: docs/decisions/0050. */
 HIDDEN void pages_set_limits(size_t hard, size_t soft);
 HIDDEN bool pages_limit_refuses(size_t bytes); /* the hard limit is why pages_alloc fails */
 

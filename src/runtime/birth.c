@@ -10,6 +10,8 @@
 #include "process/process.h"
 #include <pthread.h>
 
+__thread uint8_t thread_heap_state;
+__thread uint8_t thread_frees_unborn;
 static pthread_key_t key;
 static _Atomic bool is_made; /* the key, or it was tried */
 static bool has_key;

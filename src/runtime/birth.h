@@ -4,6 +4,15 @@
 
 #include "heap/heap.h"
 
+/* The state of this thread's heap; and how many blocks of others the thread freed before it had a heap. */
+enum {
+  HEAP_IS_KEPT, /* until the key's destructor; or there is none yet */
+  HEAP_ENDED,   /* the destructor ran: a call that needs a heap has one for its time */
+  HEAP_REVIVED, /* a call of epochs came later: the heap is kept until the thread is in no scope */
+};
+extern HIDDEN __thread uint8_t thread_heap_state __attribute__((tls_model("initial-exec")));
+extern HIDDEN __thread uint8_t thread_frees_unborn __attribute__((tls_model("initial-exec")));
+
 /* Makes the pthread key whose destructor is the thread's death. Again: nothing. After process_start. */
 HIDDEN void birth_make_key(void (*thread_dies)(void *heap));
 HIDDEN struct heap *birth_give_heap(void); /* to this thread, which has none; NULL without memory */

@@ -10,6 +10,7 @@
 
 #include "base/options.h"
 #include "heap/check.h"
+#include "heap/profile.h"
 #include "heap/sampled.h"
 #include "os/os.h"
 #include "os/ticks.h"
@@ -114,7 +115,8 @@ __attribute__((constructor(101))) static void process_starts(int count, char **a
   int kept = errno;
   start_if_needed();
   limits_start();
-  if (options.profile_bytes && process_start()) sampled_start(options.profile_bytes);
+  if (options.profile_bytes && process_start())
+    sampled_start((uint32_t)max_size(options.profile_bytes, PROFILE_LEAST_BYTES));
   fork_start();
   ticks_compare_at_start();
   process_set_ready();

@@ -25,7 +25,8 @@
 #define CHUNK_WORDS    (GRANULE / CHUNK_UNIT / 64)
 #define CHUNK_CAPACITY (GRANULE - CHUNK_UNIT) /* bytes, of a whole granule */
 #define CHUNK_SEALED   ((uint64_t)1 << 32)
-#define CHUNK_HAS_GAPS 1 /* run->class: blocks counted do not cover all that was handed out or marked as freed */
+/* run->class: blocks counted do not cover all that was handed out or marked as freed, or some were to be aligned */
+#define CHUNK_HAS_GAPS 1
 
 /* The bits of 64 units. Start bits are a table of their own: an epoch that frees nothing touches no other. */
 struct chunk_starts {

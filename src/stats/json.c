@@ -1,5 +1,6 @@
 /* json: all statistics as one JSON object; docs/observability.md has the schema.                    floor: stats */
 #include "base/log.h"
+#include "heap/profile.h"
 #include "heap/timing.h"
 #include "os/os.h"
 #include "process/process.h"
@@ -107,17 +108,28 @@ static int put_table(struct json *to, const struct statistics *table) {
   return 0;
 }
 
-int tslab_stats_json(int (*write)(const char *, size_t, void *), void *arg) {
+/* The tables whose bits are set in `which`. */
+static int write_tables(uint32_t which, int (*write)(const char *, size_t, void *), void *arg) {
   struct json to = {.write = write, .arg = arg};
-  if (!write) return EINVAL;
-  if (!process_start()) return ENOMEM;
   put(&to, "{\"schema_version\":1,\"pid\":%d,\"timestamp_ns\":%zu,\"library\":", (int)getpid(), os_now_real_ns());
   put_string(&to, tslab_version(), SIZE_MAX);
   for (enum table i = 0; i < TABLES && to.error == 0; i++) {
+    if (!(which >> i & 1)) continue;
     int error = put_table(&to, &tables[i]);
     if (error != 0) return error;
   }
   put(&to, "}\n");
   flush(&to);
   return to.error;
+}
+
+int tslab_stats_json(int (*write)(const char *, size_t, void *), void *arg) {
+  if (!write) return EINVAL;
+  return process_start() ? write_tables(UINT32_MAX, write, arg) : ENOMEM;
+}
+
+int tslab_holders_json(int (*write)(const char *, size_t, void *), void *arg) {
+  uint32_t which = 1u << TABLE_PROFILE | 1u << TABLE_SITE | 1u << TABLE_HOLDER | 1u << TABLE_EPOCH;
+  if (!write) return EINVAL;
+  return profile_is_on() ? write_tables(which, write, arg) : ENODATA;
 }

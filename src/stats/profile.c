@@ -4,8 +4,12 @@
 #include "epoch/epoch.h"
 #include "heap/label.h"
 #include "heap/profile.h"
+#include "heap/sampled.h"
 #include "heap/timing.h"
 #include "os/os.h"
+#include "process/process.h"
+#include "tslab/tslab.h"
+#include <errno.h>
 #include <string.h>
 
 struct lock profile_reading;
@@ -60,10 +64,15 @@ static void each_sample(void (*visit)(uint32_t index, const struct profile_sampl
 
 /* ---- the profile ------------------------------------------------------------------------------------------------- */
 
+static size_t interval_bytes(void) {
+  uint32_t interval = profile_interval_now();
+  return interval == PROFILE_PAUSED ? 0 : interval;
+}
+
 size_t profile_collect(void *rows, size_t most) {
   struct profile_row *row = rows;
   if (most == 0 || !profile_is_on()) return 0;
-  *row = (struct profile_row){.interval_bytes = profile_interval};
+  *row = (struct profile_row){.interval_bytes = interval_bytes()};
   lock_take(&profile_lock);
   struct profile_totals totals = profile_totals();
   lock_release(&profile_lock);
@@ -87,6 +96,12 @@ static struct site_sums {
 static void add_to_site(uint32_t index, const struct profile_sample *sample) {
   (void)index;
   add(&sums_of_sites[sample->site].live, sample);
+}
+
+/* Under profile_reading. */
+static void sum_sites(void) {
+  memset(sums_of_sites, 0, sizeof sums_of_sites);
+  each_sample(add_to_site);
 }
 
 static void write_stack(char *to, const struct profile_site *site) {
@@ -155,8 +170,7 @@ static size_t fill_sites(struct site_row *rows, size_t most) {
 size_t profile_collect_sites(void *rows, size_t most) {
   if (!profile_is_on()) return 0;
   lock_take(&profile_reading);
-  memset(sums_of_sites, 0, sizeof sums_of_sites);
-  each_sample(add_to_site);
+  sum_sites();
   size_t count = fill_sites(rows, most);
   lock_release(&profile_reading);
   return count;
@@ -165,13 +179,16 @@ size_t profile_collect_sites(void *rows, size_t most) {
 /* ---- holders ----------------------------------------------------------------------------------------------------- */
 
 #define SLOTS (4 * TABLE_HOLDERS_MOST)
+#define ROWS_ALONE (TABLE_HOLDERS_MOST / 2) /* not of the room: who gets fewer rows than there are asks with more */
+#define CLOSING_TOGETHER ((uint32_t)1 << 31) /* with a label: its closing epochs beyond the rows for single ones */
 
-/* Under profile_reading. A closing epoch is by itself; those of one label that are open are together. */
+/* Under profile_reading. A closing epoch is by itself, while there is room; those of one label that are open are
+ * together. */
 static struct {
   struct holder_row *rows;
-  size_t most, count;
+  size_t most, count, alone; /* rows of one closing epoch: at most ROWS_ALONE */
   struct sums sums[TABLE_HOLDERS_MOST];
-  uint32_t epochs[TABLE_HOLDERS_MOST]; /* index of the closing epoch, or the label */
+  uint32_t epochs[TABLE_HOLDERS_MOST]; /* index of the closing epoch, or the label, perhaps CLOSING_TOGETHER */
   uint16_t slots[SLOTS];               /* by hash: a row, from 1 on */
 } holders;
 
@@ -180,29 +197,42 @@ static enum holder_state state_of(const struct profile_sample *sample) {
   return arena_is_closing(arena_at(sample->epoch)) ? HOLDER_CLOSING : HOLDER_OPEN;
 }
 
-static void begin_row(struct holder_row *row, const struct profile_sample *sample, enum holder_state state) {
+/* The slot where the row of that site and these epochs is, or would be. */
+static uint16_t *slot_of(uint32_t site, enum holder_state state, uint32_t epochs) {
+  uint64_t hash = (((uint64_t)site << 32 | epochs) * 4 + state) * UINT64_C(0x9e3779b97f4a7c15);
+  for (size_t slot = hash >> 53;; slot = (slot + 1) % SLOTS) {
+    size_t row = holders.slots[slot];
+    if (row == 0) return &holders.slots[slot];
+    const struct holder_row *found = &holders.rows[row - 1];
+    if (found->site == site && found->state == state && holders.epochs[row - 1] == epochs) return &holders.slots[slot];
+  }
+}
+
+static size_t begin_row(uint16_t *slot, const struct profile_sample *sample, enum holder_state state, bool alone) {
+  struct holder_row *row = &holders.rows[holders.count++];
   *row = (struct holder_row){.site = sample->site, .state = state, .oldest_ns = sample->born_ns};
-  if (state == HOLDER_CLOSING) row->epoch = epoch_id(epoch_at(sample->epoch));
+  if (alone) row->epoch = epoch_id(epoch_at(sample->epoch));
   if (state != HOLDER_PLAIN) memcpy(row->label, labels[sample->label].text, sizeof row->label);
+  holders.alone += alone;
+  *slot = (uint16_t)holders.count;
+  return holders.count - 1;
 }
 
 /* The row of the sample's site and epochs. When all are in use the last one is for all others. */
 static size_t row_of(const struct profile_sample *sample) {
   enum holder_state state = state_of(sample);
-  uint32_t epochs = state == HOLDER_CLOSING ? sample->epoch : sample->label;
-  uint64_t hash = (((uint64_t)sample->site << 32 | epochs) * 4 + state) * UINT64_C(0x9e3779b97f4a7c15);
-  for (size_t slot = hash >> 53;; slot = (slot + 1) % SLOTS) {
-    size_t row = holders.slots[slot];
-    if (row == 0) {
-      if (holders.count == holders.most) return holders.most - 1;
-      holders.epochs[holders.count] = epochs;
-      begin_row(&holders.rows[holders.count++], sample, state);
-      holders.slots[slot] = (uint16_t)holders.count;
-      return holders.count - 1;
-    }
-    const struct holder_row *found = &holders.rows[row - 1];
-    if (found->site == sample->site && found->state == state && holders.epochs[row - 1] == epochs) return row - 1;
+  bool alone = state == HOLDER_CLOSING;
+  uint32_t epochs = alone ? sample->epoch : sample->label;
+  uint16_t *slot = slot_of(sample->site, state, epochs);
+  if (alone && *slot == 0 && holders.alone >= ROWS_ALONE) {
+    alone = false;
+    epochs = sample->label | CLOSING_TOGETHER;
+    slot = slot_of(sample->site, state, epochs);
   }
+  if (*slot) return *slot - 1;
+  if (holders.count == holders.most) return holders.most - 1;
+  holders.epochs[holders.count] = epochs;
+  return begin_row(slot, sample, state, alone);
 }
 _Static_assert(SLOTS == 1 << (64 - 53), "the hash has as many bits");
 
@@ -235,7 +265,79 @@ size_t profile_collect_holders(void *rows, size_t most) {
   return count;
 }
 
+/* ---- the C face -------------------------------------------------------------------------------------------------- */
+
+int tslab_profile_interval(size_t bytes, size_t *before) {
+  if (bytes > PROFILE_MOST_BYTES) return ERANGE;
+  if (!process_start()) return ENOMEM;
+  lock_take(&profile_reading);
+  size_t until_now = interval_bytes();
+  bool changed = (bytes == 0 && !profile_is_on()) ||
+                 sampled_start(bytes ? (uint32_t)max_size(bytes, PROFILE_LEAST_BYTES) : PROFILE_PAUSED);
+  lock_release(&profile_reading);
+  if (!changed) return ENOMEM;
+  if (before) *before = until_now;
+  return 0;
+}
+
+_Static_assert(sizeof(tslab_profile_site) % 128 == 0 && TSLAB_STACK == STACK_MOST, "a fixed multiple, and all of it");
+
+/* Under profile_lock. */
+static void fill_visited(tslab_profile_site *row, uint32_t index) {
+  const struct profile_site *site = profile_site_at(index);
+  const struct sums *sums = &sums_of_sites[index].live;
+  *row = (tslab_profile_site){
+      .allocated_samples = site->allocated_samples,
+      .allocated_blocks = whole(site->allocated_blocks),
+      .allocated_bytes = whole(site->allocated_bytes),
+      .live_samples = sums->samples,
+      .live_blocks = whole(sums->blocks),
+      .live_bytes = whole(sums->bytes),
+      .error_bytes = error_of(sums),
+      .depth = site->depth,
+  };
+  for (uint32_t i = 0; i < site->depth; i++) row->stack[i] = profile_frames(site)[i];
+}
+
+/* Pages for rows of all sites, which become resident as they are written. */
+static size_t rows_bytes(void) { return round_up(PROFILE_SITES * sizeof(tslab_profile_site), os_page_size); }
+
+static size_t copy_sites(tslab_profile_site *rows) {
+  size_t count = 0;
+  lock_take(&profile_reading);
+  sum_sites();
+  lock_take(&profile_lock);
+  uint32_t sites = profile_sites();
+  lock_release(&profile_lock);
+  for (uint32_t i = 1; i <= sites; i++) {
+    lock_take(&profile_lock);
+    if (profile_site_at(i)->allocated_samples) fill_visited(&rows[count++], i);
+    lock_release(&profile_lock);
+  }
+  lock_release(&profile_reading);
+  return count;
+}
+
+int tslab_profile_each(int (*visit)(const tslab_profile_site *, void *), void *arg) {
+  if (!visit) return EINVAL;
+  if (!profile_is_on()) return ENODATA;
+  size_t bytes = rows_bytes();
+  tslab_profile_site *rows = os_reserve(NULL, bytes);
+  if (!rows) return ENOMEM;
+  int result = os_commit(rows, bytes) ? 0 : ENOMEM;
+  size_t count = result ? 0 : copy_sites(rows);
+  for (size_t i = 0; i < count && result == 0; i++) result = visit(&rows[i], arg);
+  os_unreserve(rows, bytes);
+  return result;
+}
+
 #else
+
+int tslab_profile_interval(size_t bytes, size_t *before) { return (void)bytes, (void)before, ENOTSUP; }
+int tslab_profile_each(int (*visit)(const tslab_profile_site *, void *), void *arg) {
+  (void)arg;
+  return visit ? ENODATA : EINVAL;
+}
 
 size_t profile_collect(void *rows, size_t most) { return (void)rows, (void)most, 0; }
 size_t profile_collect_sites(void *rows, size_t most) { return (void)rows, (void)most, 0; }

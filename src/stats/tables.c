@@ -250,7 +250,7 @@ static const struct statistic site[] = {
 static const struct statistic holder[] = {
     H(site, GAUGE, NONE, "the number of the call site"),
     H(state, GAUGE, NONE, "0 plain malloc, 1 open epochs, 2 a closing epoch"),
-    H(epoch, GAUGE, NONE, "the id of the closing epoch, 0 for all others"),
+    H(epoch, GAUGE, NONE, "the id of the closing epoch; 0 for all others, and for closing ones of a label together"),
     H(live_samples, GAUGE, NONE, "sampled blocks in use"),
     H(live_blocks, GAUGE, NONE, "blocks in use: an estimate"),
     H(live_bytes, GAUGE, BYTES, "bytes of these, as asked for: an estimate"),

@@ -5,5 +5,6 @@ static void run(void) {
 }
 
 MISUSE("a number that no register holds", TOLD,
-       "TSLAB_RESERVE=99999999999999999999: expected bytes up to 1024M, K or M after it if you like; using the default",
+       "TSLAB_RESERVE=99999999999999999999: "
+       "expected bytes up to 1G, with K, M or G after the number; using the default",
        .environment = "TSLAB_RESERVE=99999999999999999999");

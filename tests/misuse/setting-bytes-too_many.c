@@ -5,5 +5,5 @@ static void run(void) {
 }
 
 MISUSE("more than may be", TOLD,
-       "TSLAB_CACHE=65M: expected bytes up to 64M, with K or M after the number if you like; using the default",
+       "TSLAB_CACHE=65M: expected bytes up to 64M, with K or M after the number; using the default",
        .environment = "TSLAB_CACHE=65M");

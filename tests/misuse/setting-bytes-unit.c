@@ -5,5 +5,5 @@ static void run(void) {
 }
 
 MISUSE("a unit that is none", TOLD,
-       "TSLAB_RESERVE=1G: expected bytes up to 1024M, K or M after it if you like; using the default",
-       .environment = "TSLAB_RESERVE=1G");
+       "TSLAB_RESERVE=1T: expected bytes up to 1G, with K, M or G after the number; using the default",
+       .environment = "TSLAB_RESERVE=1T");

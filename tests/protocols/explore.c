@@ -6,6 +6,7 @@
 
 #include "epoch/scope.h"
 #include "heap/fast.h"
+#include "runtime/birth.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>

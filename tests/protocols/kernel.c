@@ -23,6 +23,7 @@ bool os_commit(void *at, size_t length) { return (void)at, (void)length, true; }
 bool os_purge(void *at, size_t length) { return explore_zero(at, length), true; }
 enum os_moved os_move(void *from, void *to, size_t length) { return (void)from, (void)to, (void)length, NOT_MOVED; }
 bool os_is_locked(void *at) { return (void)at, false; }
+bool os_has_sequences(void) { return true; }
 bool os_heal(void *at, size_t length) { return explore_zero(at, length), true; }
 size_t os_address_space_limit(void) { return 64 * MiB; }
 bool os_data_is_limited(void) { return false; }

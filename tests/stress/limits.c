@@ -174,7 +174,7 @@ static void frees_run_on(size_t threads) {
   if (!SANITIZED) CHECK_COUNT(most_seen, <=, resident_before + LIMIT + LIMIT / 50);
 }
 
-/* Threads that change their sizes faster than a round takes back what they leave may pass it by a tenth: 0051. */
+/* Threads that change their sizes faster than a round takes back what they leave may pass it by a tenth: 0050. */
 static void soft_limit_holds(size_t threads) {
   sizes_change = threads == 1;
   live_most = LIMIT * 8 / 10 / threads;

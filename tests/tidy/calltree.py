@@ -123,7 +123,7 @@ def output(*command: str | Path) -> list[str]:
 
 def plain(name: str) -> str:
     """The name in the source of what the compiler split, such as `f.part.0`."""
-    return name.split(".")[0]
+    return name.split(".", maxsplit=1)[0]
 
 
 class Tree:

@@ -21,7 +21,7 @@ static bool is_sample(const void *block) { return pages_pagemap()[granule_of(blo
 /* No more mallocs may pass than are left. */
 static void check_bound(const struct heap *heap, unsigned class) {
   const struct draw *const draw = &heap->store->draws[class];
-  if (!draw->begun || (heap->sampling.detached && heap->sampling.class == class)) return;
+  if (!draw->interval || (heap->sampling.detached && heap->sampling.class == class)) return;
   const unsigned length = tcache_length(heap, class), depth = draw->marked ? length - draw->below : length;
   CHECK_COUNT(depth + count_room(heap->count[class].now), <=, cut_left(heap, draw, class));
 }
@@ -30,7 +30,7 @@ static void *take(size_t size) {
   const struct heap *const heap = current_heap;
   const unsigned class = class_of(size);
   const struct draw *const draw = &heap->store->draws[class];
-  const bool known = draw->begun && !TSLAB_HARDENED; /* a quarantine hands out blocks that the cut does not bound */
+  const bool known = draw->interval && !TSLAB_HARDENED; /* a quarantine hands out blocks that the cut does not bound */
   const bool is_due = known && cut_left(heap, draw, class) == 0;
   void *const block = tslab_malloc(size);
   CHECK(block != NULL);

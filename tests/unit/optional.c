@@ -52,7 +52,11 @@ static void every_call_has_an_answer(bool with) {
   char *const zeros = tslab_epoch_calloc(e, 10, 10), *const aligned = tslab_epoch_aligned_alloc(e, 4096, 4096);
   void *const block = tslab_epoch_malloc(e, 100);
   CHECK(zeros != NULL && zeros[99] == 0 && aligned != NULL && (uintptr_t)aligned % 4096 == 0 && block != NULL);
-  tslab_free(zeros);
+  void *moved = tslab_epoch_move(zeros, 0);
+  tslab_slab_use use;
+  CHECK(moved != NULL && (moved != zeros) == with && tslab_epoch_of(moved) == 0);
+  CHECK_COUNT(tslab_occupancy(&moved, 1, &use), ==, (with ? 0 : ENOSYS));
+  tslab_free(moved);
   tslab_free(aligned);
   free(block); /* the same */
 

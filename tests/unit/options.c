@@ -33,7 +33,7 @@ static void refuses(const char *setting, const char *rest) {
   CHECK(memcmp(&options, &defaults, sizeof options) == 0);
 }
 
-#define CACHE_WANTS "bytes up to 64M, with K or M after the number if you like; using the default"
+#define CACHE_WANTS "bytes up to 64M, with K or M after the number; using the default"
 
 static void words_and_bytes(void) {
   takes("TSLAB_ON_MISUSE=report", &options.on_misuse, MISUSE_REPORT);

@@ -24,7 +24,7 @@ static struct profile_totals totals(void) {
 static void weights(void) {
   for (size_t bytes = 16; bytes < 64 * MiB; bytes += bytes / 7 + 1) {
     const double exact = PROFILE_WEIGHT_ONE / (1 - exp(-(double)bytes / INTERVAL));
-    CHECK(fabs((double)profile_weight(bytes) - exact) <= 0.5 + exact * 1e-4);
+    CHECK(fabs((double)profile_weight(bytes, INTERVAL) - exact) <= 0.5 + exact * 1e-4);
   }
 }
 
@@ -32,7 +32,7 @@ static void class_draws(unsigned class) {
   const double p = 1 - exp(-(double)class_size(class) / INTERVAL);
   double sum = 0, at_once = 0;
   for (int i = 0; i < DRAWS; i++) {
-    const uint32_t drawn = profile_draw(class);
+    const uint32_t drawn = profile_draw(class, INTERVAL);
     sum += drawn;
     at_once += drawn == 0;
   }
@@ -43,7 +43,7 @@ static void class_draws(unsigned class) {
 static void byte_draws(size_t most) {
   const double p = exp(-(double)most / INTERVAL);
   double beyond = 0;
-  for (int i = 0; i < DRAWS; i++) beyond += profile_draw_bytes(most) == most;
+  for (int i = 0; i < DRAWS; i++) beyond += profile_draw_bytes(most, INTERVAL) == most;
   CHECK(fabs(beyond / DRAWS - p) <= SIGMAS * sqrt(p * (1 - p) / DRAWS) + 1e-9);
 }
 
@@ -53,7 +53,7 @@ static void byte_draws(size_t most) {
 static void *sample_from(uintptr_t address, size_t size) {
   uintptr_t frame[2] __attribute__((aligned(16))) = {0, address};
   current_heap->counters->caller = frame;
-  void *const block = sampled_take(current_heap, class_of(size), size);
+  void *const block = sampled_take(current_heap, class_of(size), size, INTERVAL);
   CHECK(block != NULL);
   __asm__ volatile("" : : "r"(frame) : "memory");
   return block;
@@ -74,8 +74,8 @@ static void sites(void) {
   CHECK_COUNT(totals().sites, ==, before.sites + 2);
   CHECK_COUNT(totals().live, ==, before.live + 3);
   CHECK_COUNT(site_of(0x5000)->allocated_samples, ==, 2);
-  CHECK_COUNT(site_of(0x5000)->allocated_blocks, ==, 2 * profile_weight(class_size(class_of(100))));
-  CHECK_COUNT(site_of(0x5000)->allocated_bytes, ==, 200 * profile_weight(class_size(class_of(100))));
+  CHECK_COUNT(site_of(0x5000)->allocated_blocks, ==, 2 * profile_weight(class_size(class_of(100)), INTERVAL));
+  CHECK_COUNT(site_of(0x5000)->allocated_bytes, ==, 200 * profile_weight(class_size(class_of(100)), INTERVAL));
   CHECK(tslab_malloc_usable_size(one) == class_size(class_of(100)));
   tslab_free(one), tslab_free(two), tslab_free(other);
   CHECK_COUNT(totals().live, ==, before.live);

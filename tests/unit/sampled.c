@@ -15,7 +15,7 @@ int main(void) {
     const uint64_t before = profile_totals().live;
     const uint64_t slabs = sampled_heap.bins[class].slabs;
     for (int i = 0; i < BLOCKS; i++) {
-      blocks[i] = sampled_take(current_heap, class, class_size(class));
+      blocks[i] = sampled_take(current_heap, class, class_size(class), INTERVAL);
       CHECK(blocks[i] != NULL && pages_pagemap()[granule_of(blocks[i])] == 0);
       CHECK_COUNT(tslab_malloc_usable_size(blocks[i]), ==, class_size(class));
       memset(blocks[i], 0x5a, class_size(class));

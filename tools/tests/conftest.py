@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Error as BrowserError
 
 DATA = Path(__file__).parent / "data"
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -42,3 +45,18 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith(("TSLAB_", "LD_", "MALLOC_")):
             monkeypatch.delenv(name)
+
+
+QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's chromium, which ./dev test installs, or the one that playwright has installed."""
+    with sync_playwright() as starter:
+        try:
+            found = starter.chromium.launch(executable_path=shutil.which("chromium"), args=QUIET)
+        except BrowserError as error:
+            pytest.skip(f"no browser can be had, neither chromium nor playwright's own: {str(error).splitlines()[0]}")
+        yield found
+        found.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,29 +13,15 @@ from typing import Any
 import pytest
 import segments
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect, sync_playwright
-from playwright.sync_api import Error as BrowserError
+from playwright.sync_api import Browser, Page, expect
 from test_export import ROWS, serving
 
 from tslab import process, served
 
-QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 WIDTHS = (390, 1280)
 SCHEMES: tuple[Any, ...] = ("light", "dark")
 CHARTS = ("memory", "open", "contention", "slow")
 TABLES = ("epochs", "classes", "tails", "locks")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Debian's chromium, which ./dev test installs, or the one that playwright has installed."""
-    with sync_playwright() as starter:
-        try:
-            found = starter.chromium.launch(executable_path=shutil.which("chromium"), args=QUIET)
-        except BrowserError as error:
-            pytest.skip(f"no browser can be had, neither chromium nor playwright's own: {str(error).splitlines()[0]}")
-        yield found
-        found.close()
 
 
 @pytest.fixture

@@ -15,14 +15,18 @@ from typing import Any
 
 import pytest
 import segments
+from axe_playwright_python.sync_playwright import Axe
 from conftest import DATA, REPOSITORY
+from playwright.sync_api import Browser, expect
 
 from tslab import pprof
 from tslab.cli import main
+from tslab.commands.profile import growth
 from tslab.errors import LabError, Unreadable
 from tslab.figures import Source, document
+from tslab.reporters import flame
 from tslab.segment import of_bytes, read_layout, read_snapshot
-from tslab.sites import PLAIN, HeapProfile, by_name, profile_of
+from tslab.sites import CLOSING, PLAIN, HeapProfile, Site, by_name, profile_of
 from tslab.symbolize import Symbolizer
 
 LIBRARY = Path(os.environ.get("LIBRARY_UNDER_TEST", REPOSITORY / "build" / "release" / "libtslab.so"))
@@ -36,10 +40,10 @@ pytestmark = [
 
 
 @contextlib.contextmanager
-def _running(program: Path, **settings: str) -> Iterator[int]:
+def _running(program: Path, rows: int = ROWS, **settings: str) -> Iterator[int]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TSLAB_", "LD_"))}
     environment |= {"LD_PRELOAD": str(LIBRARY.resolve()), **settings}
-    child = subprocess.Popen([program, str(ROWS), str(REQUESTS)], env=environment, stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen([program, str(rows), str(REQUESTS)], env=environment, stdout=subprocess.PIPE, text=True)
     try:
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
@@ -65,13 +69,13 @@ def server(holding: Path) -> Iterator[int]:
         yield pid
 
 
-def _read(pid: int) -> HeapProfile:
+def _read(pid: int, least: int = ROWS * ROW) -> HeapProfile:
     """When all of it is published."""
     end = time.monotonic() + 60
     while True:
         try:
             found = Source(str(pid)).read()
-            if sum(row["live_bytes"] for row in found["sites"]) > ROWS * ROW // 2 and found["age_ns"] < 10**9:
+            if sum(row["live_bytes"] for row in found["sites"]) > least // 2 and found["age_ns"] < 10**9:
                 return profile_of(found)
         except LabError:
             pass
@@ -159,6 +163,104 @@ def test_go_s_pprof_reads_it(server: int, tmp_path: Path) -> None:
         done = subprocess.run([reader, option, str(path)], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert all(word in done.stdout for word in words)
+
+
+def test_growth_is_told_by_site(server: int, holding: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with _running(holding, 2 * ROWS, TSLAB_PROFILE=str(INTERVAL)) as other:
+        _read(other)
+        assert main(["profile", "--diff", str(server), str(other)]) == 0
+    out = capsys.readouterr().out
+    first = next(line for line in out.splitlines() if "keep_" in line or "scratch" in line)
+    assert "keep_row" in first
+    assert "+" in first
+    path = tmp_path / "saved"
+    Source(str(server)).read_and_save(path)
+    assert main(["profile", "--diff", str(path), str(server)]) == 0
+    out = capsys.readouterr().out
+    assert "in all 0 bytes" in out
+    assert "0x" not in out  # a saved profile of the process has its names
+    assert main(["profile", "--diff", str(path), str(server), "-o", "x"]) == 2
+    assert main(["profile"]) == 2
+
+
+def test_growth_counts_what_is_new_and_what_is_gone() -> None:
+    def site(held: int, error: int) -> Site:
+        return Site(1, (), 0, 0, 1, 1, held, error)
+
+    rows = growth([("a", site(10, 3)), ("gone", site(5, 1))], [("a", site(30, 4)), ("new", site(7, 2))])
+    assert [(row.name, row.bytes, row.error_bytes) for row in rows] == [("a", 20, 5), ("new", 7, 2), ("gone", -5, 1)]
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_flame_page(server: int, tmp_path: Path, browser: Browser, width: int) -> None:
+    path = tmp_path / "flame.html"
+    assert main(["profile", str(server), "--flame", str(path)]) == 0
+    assert "http" not in path.read_text()
+    context = browser.new_context(viewport={"width": width, "height": 900}, has_touch=width < 500)
+    wrong: list[str] = []
+    page = context.new_page()
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda request: wrong.append(request.url) if request.url != path.as_uri() else None)
+    page.goto(path.as_uri())
+    frames = page.locator("#flame button")
+    expect(frames.filter(has_text="keep_row")).to_have_count(1)
+    expect(frames.filter(has_text="closed epochs “request”")).to_have_count(1)
+    share = frames.filter(has_text="keep_row").evaluate("b => b.offsetWidth / b.parentElement.offsetWidth")
+    assert 0.6 < share < 0.95  # 3.8 of 4.7 MB
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        found = Axe().run(page).response["violations"]
+        assert [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")] == [], scheme
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        if folder := os.environ.get("TSLAB_TEST_SCREENSHOTS"):
+            page.screenshot(path=f"{folder}/flame-{width}-{scheme}.png", full_page=True)
+    frames.filter(has_text="keep_leak").click()
+    expect(page.locator("#about")).to_contain_text("keep_leak")
+    assert frames.filter(has_text="keep_leak").evaluate("b => b.offsetWidth / b.parentElement.offsetWidth") > 0.99
+    frames.first.click()
+    expect(frames.filter(has_text="keep_row")).to_have_count(1)
+    page.locator("#what button", has_text="allocated").click()
+    expect(frames.filter(has_text="scratch")).to_have_count(1)
+    context.close()
+    assert wrong == []
+
+
+def test_no_name_ends_the_page_s_script() -> None:
+    profile = _made(
+        site=[{"site": 2, "stack": "7f0000001000", "live_bytes": 10, "live_blocks": 1}],
+        holder=[{"site": 2, "state": 1, "label": "</script><b>", "live_bytes": 10, "live_blocks": 1}],
+    )
+    text = flame.page(profile, Symbolizer(None), "t", "a")
+    assert text.count("</script>") == 2
+    assert "0x7f0000001000" in text
+
+
+LEAKED = {"leak_session": 600 * 3000, "leak_header": 1200 * 1500, "leak_buffer": 600 * 5000}
+CACHED = 600 * 2000
+
+
+def test_three_leaks_and_a_cache_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = tmp_path / "leaks"
+    flags = ["-O1", "-g", "-fno-builtin", "-fno-omit-frame-pointer", f"-I{REPOSITORY / 'include'}"]
+    subprocess.run(["cc", *flags, "-o", str(program), str(DATA / "leaks.c")], check=True)
+    with _running(program, TSLAB_PROFILE="4K") as pid:
+        profile = _read(pid, round(1.7 * (sum(LEAKED.values()) + CACHED)))  # of which half must be there
+        symbolizer = Symbolizer(pid)
+        held: dict[tuple[int, str], int] = {}
+        for holder in profile.holders:
+            site = profile.site(holder.site)
+            assert site
+            places = symbolizer.callers(site.stack)
+            key = (holder.state, places[0].text.split(" ")[0] if places else "?")
+            held[key] = held.get(key, 0) + holder.bytes
+        assert main(["holders", str(pid), "--all"]) == 0
+    truth = {(CLOSING, name): size for name, size in LEAKED.items()} | {(PLAIN, "make_reply"): CACHED}
+    assert {key: round(held[key] / size, 3) for key, size in truth.items() if not 0.8 < held[key] / size < 1.2} == {}
+    assert held.keys() - truth.keys() <= {key for key in held if key[0] == PLAIN}
+    (closed,) = [block for block in capsys.readouterr().out.split("\n\n") if "closed, and" in block]
+    assert "epochs “request” are closed" in closed
+    assert all(name in closed for name in LEAKED)
+    assert "make_reply" not in closed
 
 
 def test_a_saved_profile_keeps_its_numbers(server: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -72,7 +72,8 @@ def _sentence(holders: list[Holder], found: Document) -> str:
 def _closed(label: str, held: str, epochs: set[int], found: Document) -> str:
     """What the figures of the epochs say besides: the library tells them of the oldest and the largest ones."""
     rows = [row for row in found["epochs"] if row.get("epoch") in epochs]
-    who = f"epoch {min(epochs)} {label} is" if len(epochs) == 1 else f"{len(epochs):,} or more epochs {label} are"
+    is_one = len(epochs) == 1 and 0 not in epochs
+    who = f"epoch {min(epochs)} {label} is" if is_one else f"{len(epochs):,} or more epochs {label} are"
     committed, live = (sum(row.get(name, 0) for row in rows) for name in ("committed_bytes", "live_bytes"))
     share = ratio(live, committed)
     if share is None:

@@ -3,6 +3,8 @@
 tslab profile 4711                     a table by call site, as estimates with their errors
 tslab profile 4711 --stacks            with the whole stack of each
 tslab profile 4711 -o heap.pb.gz       for pprof: go tool pprof -http=: heap.pb.gz
+tslab profile 4711 --flame heap.html   one page for a browser: which calls hold what
+tslab profile --diff before.seg 4711   growth by call site; `tslab stats 4711 --save before.seg` saved the first
 
 The process makes a profile when it was started with TSLAB_PROFILE=512K in its environment.
 """
@@ -10,6 +12,10 @@ The process makes a profile when it was started with TSLAB_PROFILE=512K in its e
 from __future__ import annotations
 
 import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -18,8 +24,9 @@ from rich.text import Text
 from tslab import pprof
 from tslab.errors import LabError
 from tslab.figures import Document, Source, ratio
+from tslab.reporters import flame
 from tslab.reporters.figures import header, print_table
-from tslab.reporters.quantities import bytes_text, share_text
+from tslab.reporters.quantities import bytes_text, share_text, signed
 from tslab.sites import HeapProfile, Site, by_name, profile_of
 from tslab.symbolize import Symbolizer
 
@@ -27,26 +34,46 @@ ROWS = 20
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", metavar="PID|FILE", help="a process, or saved figures, whose addresses stay numbers")
+    parser.add_argument(
+        "source", nargs="?", metavar="PID|FILE", help="a process, or saved figures, whose addresses stay numbers"
+    )
+    parser.add_argument(
+        "--diff", nargs=2, metavar=("A", "B"), help="what call sites hold more, or less, in B than in A"
+    )
+    parser.add_argument("--flame", type=Path, metavar="FILE", help="write a page with a flame graph there")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the profile there, as pprof reads it")
     parser.add_argument("--stacks", action="store_true", help="show the whole stack of each call site")
     parser.add_argument("--all", action="store_true", help="show every call site")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
+    most = None if arguments.all else ROWS
+    if arguments.diff:
+        if arguments.source or arguments.flame or arguments.output:
+            raise LabError("--diff takes two profiles and nothing else: tslab profile --diff before.seg 4711")
+        return _differences(console, arguments.diff, most)
+    if not arguments.source:
+        raise LabError("name a process: tslab profile PID; tslab ps lists them")
     source = Source(arguments.source)
     found = source.read()
     profile, symbolizer = profile_of(found), Symbolizer(source.pid)
     if arguments.output:
         _write(arguments.output, pprof.encode(profile, symbolizer))
         console.print(f"{len(profile.sites)} call sites in {arguments.output}", markup=False)
+    if arguments.flame:
+        symbolizer.learn(address for site in profile.sites for address in site.stack)
+        about = " ".join(f"{line}." for line in _summary(profile, found))
+        title = f"heap profile of process {found['pid']}"
+        _write(arguments.flame, flame.page(profile, symbolizer, title, about).encode())
+        console.print(f"{len(profile.sites)} call sites in {arguments.flame}: open it in a browser", markup=False)
+    if arguments.output or arguments.flame:
         return 0
     symbolizer.learn(address for site in profile.sites for address in site.stack)
     for line in (*header(found), *_summary(profile, found)):
         console.print(Text(line), soft_wrap=True)
-    _table(console, profile, symbolizer, None if arguments.all else ROWS)
+    _table(console, profile, symbolizer, most)
     if arguments.stacks:
-        _stacks(console, profile, symbolizer, None if arguments.all else ROWS)
+        _stacks(console, profile, symbolizer, most)
     return 0
 
 
@@ -57,9 +84,9 @@ def name_of(site: Site, symbolizer: Symbolizer, most: int = 2) -> str:
 
 
 def _summary(profile: HeapProfile, found: Document) -> list[str]:
+    pace = f"one in about {bytes_text(profile.interval_bytes)} allocated" if profile.interval_bytes else "now paused"
     lines = [
-        f"{profile.live_samples:,} live samples of {profile.samples:,}, one in about "
-        f"{bytes_text(profile.interval_bytes)} allocated; "
+        f"{profile.live_samples:,} live samples of {profile.samples:,}, {pace}; "
         f"they stand for {bytes_text(profile.live_bytes)} in use, as asked for"
     ]
     if profile.lost:
@@ -89,6 +116,67 @@ def _table(console: Console, profile: HeapProfile, symbolizer: Symbolizer, most:
     )
     if most is not None and len(rows) > most:
         console.print(f"{len(rows) - most} more: --all shows them", markup=False)
+
+
+@dataclass(frozen=True)
+class Growth:
+    name: str
+    before: Site | None
+    after: Site | None
+
+    @property
+    def bytes(self) -> int:
+        return _held(self.after) - _held(self.before)
+
+    @property
+    def error_bytes(self) -> float:
+        return math.hypot(*(site.error_bytes for site in (self.before, self.after) if site))
+
+
+def _held(site: Site | None) -> int:
+    return site.live_bytes if site else 0
+
+
+def growth(before: list[tuple[str, Site]], after: list[tuple[str, Site]]) -> list[Growth]:
+    """By name, what grew most first."""
+    old, new = dict(before), dict(after)
+    rows = [Growth(name, old.get(name), new.get(name)) for name in old | new]
+    return sorted((row for row in rows if row.before != row.after), key=lambda row: (-row.bytes, row.name))
+
+
+def _differences(console: Console, names: Sequence[str], most: int | None) -> int:
+    sources = [Source(name) for name in names]
+    documents = [source.read() for source in sources]
+    pids = [source.pid for source in sources]
+    if documents[0]["pid"] == documents[1]["pid"]:  # what was saved of the process that lives has its addresses
+        pids = [pids[0] or pids[1]] * 2
+    sides = []
+    for found, pid in zip(documents, pids, strict=True):
+        profile, symbolizer = profile_of(found), Symbolizer(pid)
+        symbolizer.learn(address for site in profile.sites for address in site.stack)
+        sides.append(by_name(profile, partial(name_of, symbolizer=symbolizer)))
+    for found, word in zip(documents, ("before", "after"), strict=True):
+        console.print(Text(f"{word}: {header(found)[0]}"), soft_wrap=True)
+    rows = growth(*sides)
+    print_table(
+        console,
+        "call sites, what grew most first",
+        ["call site", "grew by", "±", "before", "after", "blocks"],
+        (
+            [
+                row.name,
+                signed(bytes_text(row.bytes), row.bytes),
+                bytes_text(round(2 * row.error_bytes)),
+                bytes_text(_held(row.before)),
+                bytes_text(_held(row.after)),
+                f"{(row.after.live_blocks if row.after else 0) - (row.before.live_blocks if row.before else 0):+,}",
+            ]
+            for row in rows[:most]
+        ),
+    )
+    total = sum(row.bytes for row in rows)
+    console.print(f"in all {signed(bytes_text(total), total)}; a growth within ± may be chance", markup=False)
+    return 0
 
 
 def _stacks(console: Console, profile: HeapProfile, symbolizer: Symbolizer, most: int | None) -> None:

@@ -1,0 +1,214 @@
+/* tslab_profile_each, _interval and tslab_holders_json against known truth: blocks that are samples for certain are
+ * told exactly, sites by their stacks; what is drawn is right in the mean while the interval changes; a pause samples
+ * nothing and still follows what was sampled; nothing of it allocates from the heap. */
+#include "../check.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tslab/tslab.h>
+
+enum { INTERVAL = 4096, CERTAIN = 64 * INTERVAL, SMALL = 200, LEFT = 3000, KEPT = 20000, PHASE = 700, SIGMAS = 5 };
+
+#if defined(__clang__) /* which makes no clones of its own */
+#define SITE __attribute__((noinline))
+#else
+#define SITE __attribute__((noinline, noclone))
+#endif
+
+/* ---- sums -------------------------------------------------------------------------------------------------------- */
+
+/* All sites that call from the function: it is the innermost one, but for malloc where no call is a jump. */
+struct sums {
+  uintptr_t from, to; /* 0: of all sites */
+  uint64_t sites, samples, blocks, bytes, allocated, squares;
+};
+
+static bool is_from(const tslab_profile_site *site, const struct sums *sums) {
+  if (!sums->from) return true;
+  for (int i = 0; i < 5; i++)
+    if (site->stack[i] > sums->from && site->stack[i] < sums->to) return true;
+  return false;
+}
+
+static int add(const tslab_profile_site *site, void *arg) {
+  struct sums *const sums = arg;
+  CHECK_COUNT(site->depth, <=, TSLAB_STACK);
+  for (uint64_t i = 0; i < TSLAB_STACK; i++) CHECK((site->stack[i] != 0) == (i < site->depth));
+  CHECK(site->live_samples <= site->allocated_samples && site->live_bytes <= site->allocated_bytes);
+  if (!is_from(site, sums)) return 0;
+  sums->sites++;
+  sums->samples += site->live_samples;
+  sums->blocks += site->live_blocks;
+  sums->bytes += site->live_bytes;
+  sums->allocated += site->allocated_bytes;
+  sums->squares += site->error_bytes * site->error_bytes;
+  return 0;
+}
+
+static struct sums sums_of(void *(*site)(size_t)) {
+  struct sums sums = {.from = (uintptr_t)site, .to = (uintptr_t)site + 256};
+  CHECK(tslab_profile_each(add, &sums) == 0);
+  return sums;
+}
+
+/* ---- call sites: 256 bytes belong to each, and no caller of theirs lies among them ------------------------------- */
+
+#define DEFINE_SITE(name) \
+  __attribute__((aligned(256), section(".sites"))) SITE static void *name(size_t size) { \
+    void *volatile block = tslab_malloc(size); \
+    CHECK(block != NULL); \
+    return block; \
+  }
+DEFINE_SITE(certain)
+DEFINE_SITE(kept)
+DEFINE_SITE(left_over)
+DEFINE_SITE(in_pause)
+DEFINE_SITE(last)
+
+/* ---- the checks -------------------------------------------------------------------------------------------------- */
+
+static int stop_at_once(const tslab_profile_site *site, void *arg) {
+  (void)site;
+  ++*(int *)arg;
+  return 4711;
+}
+
+static int count_bytes(const char *piece, size_t length, void *arg) {
+  (void)piece;
+  *(size_t *)arg += length;
+  return 0;
+}
+
+static void errors(void) {
+  size_t before = 1, bytes = 0;
+  CHECK(tslab_profile_each(add, &(struct sums){0}) == ENODATA);
+  CHECK(tslab_holders_json(count_bytes, &bytes) == ENODATA && bytes == 0);
+  CHECK(tslab_profile_each(NULL, NULL) == EINVAL && tslab_holders_json(NULL, NULL) == EINVAL);
+  CHECK(tslab_profile_interval(((size_t)1 << 30) + 1, &before) == ERANGE && before == 1);
+  CHECK(tslab_profile_interval(0, &before) == 0 && before == 0);
+  CHECK(tslab_profile_each(add, &(struct sums){0}) == ENODATA);
+  CHECK(tslab_profile_interval(1, NULL) == 0);
+  CHECK(tslab_profile_interval(INTERVAL, &before) == 0 && before == INTERVAL);
+}
+
+static uint64_t allocations(void) {
+  tslab_stats_global stats;
+  CHECK(tslab_stats(&stats, sizeof stats) == 0);
+  return stats.allocations;
+}
+
+static void exact(void) {
+  void *blocks[10];
+  for (int i = 0; i < 10; i++) blocks[i] = certain(CERTAIN + (size_t)i);
+  const uint64_t calls = allocations();
+  struct sums sums = sums_of(certain);
+  CHECK_COUNT(allocations(), ==, calls);
+  CHECK_COUNT(sums.samples, ==, 10);
+  CHECK_COUNT(sums.blocks, ==, 10);
+  CHECK_COUNT(sums.bytes, ==, 10 * CERTAIN + 45);
+  for (int i = 0; i < 7; i++) tslab_free(blocks[i]);
+  sums = sums_of(certain);
+  CHECK_COUNT(sums.bytes, ==, 3 * CERTAIN + 24);
+  CHECK_COUNT(sums.allocated, ==, 10 * CERTAIN + 45);
+  int visits = 0;
+  CHECK(tslab_profile_each(stop_at_once, &visits) == 4711 && visits == 1);
+  for (int i = 7; i < 10; i++) tslab_free(blocks[i]);
+  CHECK_COUNT(sums_of(certain).bytes, ==, 0);
+}
+
+static void check_near(const char *what, struct sums sums, uint64_t truth) {
+  const double away = (double)sums.bytes - (double)truth;
+  printf("%s: %llu estimated, %llu true, %llu samples\n", what, (unsigned long long)sums.bytes,
+         (unsigned long long)truth, (unsigned long long)sums.samples);
+  CHECK(away * away <= SIGMAS * SIGMAS * (double)sums.squares);
+}
+
+/* The interval changes at no visit in particular, many times while one draw is out. */
+static void while_it_changes(void) {
+  static const size_t intervals[] = {INTERVAL, 64 * INTERVAL, 2 * INTERVAL, 16 * INTERVAL};
+  static void *blocks[KEPT];
+  tslab_epoch epoch = tslab_epoch_open("changing");
+  CHECK(tslab_epoch_close(epoch, NULL) == 0); /* the first of a label may be there for good, and turns to slabs */
+  epoch = tslab_epoch_open("changing");
+  for (int i = 0; i < KEPT; i++) {
+    if (i % PHASE == 0) CHECK(tslab_profile_interval(intervals[i / PHASE % 4], NULL) == 0);
+    blocks[i] = kept(SMALL);
+    if (i % 8) continue;
+    CHECK(tslab_epoch_enter(epoch) == 0);
+    left_over(LEFT);
+    CHECK(tslab_epoch_leave(epoch) == 0);
+  }
+  check_near("plain malloc", sums_of(kept), (uint64_t)KEPT * SMALL);
+  check_near("an epoch", sums_of(left_over), (uint64_t)KEPT / 8 * LEFT);
+  CHECK(tslab_profile_interval(INTERVAL, NULL) == 0);
+  CHECK(tslab_epoch_close(epoch, NULL) == 0);
+  for (int i = 0; i < KEPT; i++) tslab_free(blocks[i]);
+  CHECK_COUNT(sums_of(kept).samples, ==, 0);
+}
+
+static void paused(void) {
+  static void *blocks[KEPT];
+  void *const followed = certain(CERTAIN);
+  size_t before;
+  CHECK(tslab_profile_interval(0, &before) == 0 && before == INTERVAL);
+  for (int i = 0; i < 2000; i++) tslab_free(in_pause(SMALL)); /* until the class comes by */
+  const uint64_t then = sums_of(in_pause).allocated;
+  for (int i = 0; i < KEPT; i++) blocks[i] = in_pause(SMALL);
+  void *const large = in_pause(CERTAIN);
+  CHECK_COUNT(sums_of(in_pause).allocated, ==, then);
+  CHECK_COUNT(sums_of(certain).bytes, ==, CERTAIN);
+  tslab_free(followed);
+  CHECK_COUNT(sums_of(certain).bytes, ==, 0);
+  for (int i = 0; i < KEPT; i++) tslab_free(blocks[i]);
+  tslab_free(large);
+  CHECK(tslab_profile_interval(INTERVAL, &before) == 0 && before == 0);
+  tslab_free(last(CERTAIN));
+  CHECK_COUNT(sums_of(last).allocated, ==, CERTAIN);
+}
+
+/* ---- the text ---------------------------------------------------------------------------------------------------- */
+
+static char text[1 << 20];
+static size_t length;
+
+static int append(const char *piece, size_t bytes, void *arg) {
+  (void)arg;
+  CHECK(length + bytes < sizeof text);
+  memcpy(text + length, piece, bytes);
+  length += bytes;
+  return 0;
+}
+
+static int refuse(const char *piece, size_t bytes, void *arg) {
+  (void)piece, (void)bytes, (void)arg;
+  return 17;
+}
+
+static void holders(void) {
+  const tslab_epoch epoch = tslab_epoch_open("keeps one");
+  CHECK(tslab_epoch_enter(epoch) == 0);
+  void *const block = certain(CERTAIN);
+  CHECK(tslab_epoch_leave(epoch) == 0 && tslab_epoch_close(epoch, NULL) == 0);
+  CHECK(tslab_holders_json(append, NULL) == 0);
+  char expected[160];
+  snprintf(expected, sizeof expected,
+           "\"state\":2,\"epoch\":%llu,\"live_samples\":1,\"live_blocks\":1,\"live_bytes\":%d",
+           (unsigned long long)epoch, CERTAIN);
+  CHECK(strstr(text, expected) != NULL && strstr(text, "\"label\":\"keeps one\"") != NULL);
+  CHECK(strstr(text, "\"sites\":[{") != NULL && strstr(text, "\"profiles\":[{\"interval_bytes\":4096,") != NULL);
+  CHECK(strstr(text, "\"classes\"") == NULL && text[0] == '{' && strcmp(text + length - 2, "}\n") == 0);
+  CHECK(tslab_holders_json(refuse, NULL) == 17);
+  tslab_free(block);
+}
+
+int main(void) {
+  if (tslab_profile_interval(0, NULL) == ENOTSUP) return 0; /* built without telemetry */
+  errors();
+  exact();
+  while_it_changes();
+  paused();
+  holders();
+  return 0;
+}

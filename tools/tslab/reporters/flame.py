@@ -1,0 +1,62 @@
+"""The heap profile as one page: what each call stack holds and allocated, callers above what they call.
+
+The page is whole: it asks for nothing, neither scripts nor fonts, and fits a telephone and both colour schemes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from importlib import resources
+from typing import Any
+
+from tslab.sites import CLOSING, PLAIN, HeapProfile, Holder
+from tslab.symbolize import Symbolizer
+
+UNLISTED = "(a call site that is not listed)"
+UNKNOWN = "(stack not known)"
+
+
+def page(profile: HeapProfile, symbolizer: Symbolizer, title: str, about: str) -> str:
+    """The symbolizer has learnt the profile's addresses."""
+    stacks = {site.number: _names(site.stack, symbolizer) for site in profile.sites}
+    held = _tree((((_where(one), *stacks.get(one.site, (UNLISTED,))), one.bytes) for one in profile.holders), "in use")
+    allocated = _tree(((stacks[one.number], one.allocated_bytes) for one in profile.sites), "allocated since the start")
+    trees = [{"name": "in use", "root": held}, {"name": "allocated", "root": allocated}]
+    text = json.dumps({"title": title, "about": about, "trees": trees}, ensure_ascii=False, separators=(",", ":"))
+    template = (resources.files("tslab.reporters") / "flame.html").read_text(encoding="utf-8")
+    return template.replace("@DATA@", text.replace("<", "\\u003c"))  # no name can end the script
+
+
+def _where(holder: Holder) -> str:
+    if holder.state == PLAIN:
+        return "plain malloc"
+    label = f"“{holder.label}”" if holder.label else "without a label"
+    return f"{'closed' if holder.state == CLOSING else 'open'} epochs {label}"
+
+
+def _names(stack: tuple[int, ...], symbolizer: Symbolizer) -> tuple[str, ...]:
+    """From the outermost caller to the innermost function."""
+    names: list[str] = []
+    for place in reversed(symbolizer.callers(stack)):
+        names += [frame.function for frame in reversed(place.frames)] if place.frames else [place.text]
+    return tuple(names) or (UNKNOWN,)
+
+
+def _tree(stacks: Iterable[tuple[tuple[str, ...], int]], name: str) -> dict[str, Any]:
+    root: dict[str, Any] = {"name": name, "value": 0, "parts": {}}
+    for names, value in stacks:
+        if value == 0:
+            continue
+        node = root
+        node["value"] += value
+        for part in names:
+            node = node["parts"].setdefault(part, {"name": part, "value": 0, "parts": {}})
+            node["value"] += value
+    return _largest_first(root)
+
+
+def _largest_first(node: dict[str, Any]) -> dict[str, Any]:
+    parts = sorted(node["parts"].values(), key=lambda part: (-part["value"], part["name"]))
+    found = {"name": node["name"], "value": node["value"]}
+    return found | {"children": [_largest_first(part) for part in parts]} if parts else found
