@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -16,7 +18,17 @@ BUILT = ROOT / "build/docs"
 
 @pytest.fixture(scope="module", autouse=True)
 def built() -> None:
-    subprocess.run([ROOT / "dev", "docs"], check=True, capture_output=True, text=True, timeout=300)
+    """Made once for all workers of a test run, for they would make it in one place."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    (ROOT / "build").mkdir(exist_ok=True)
+    with (ROOT / "build/docs.run").open("a+", encoding="utf-8") as made_by:
+        fcntl.flock(made_by, fcntl.LOCK_EX)
+        made_by.seek(0)
+        if made_by.read() == run:
+            return
+        subprocess.run([ROOT / "dev", "docs"], check=True, capture_output=True, text=True, timeout=300)
+        made_by.truncate(0)
+        made_by.write(run)
 
 
 def manual(page: str) -> str:
