@@ -13,11 +13,13 @@ int LLVMFuzzerInitialize(int *count, char ***arguments);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { STRINGS = 64, BYTES = 8192 };
+#define A_LIMIT  (SIZE_MAX - 1)
+#define BY_LABEL SIZE_MAX
 
 static const struct setting {
   const char *name;
   size_t *target;
-  const char *words[4]; /* none: a number */
+  const char *words[4]; /* none: a number, or what `most` says */
   size_t most;
 } settings[] = {
     {"TSLAB_ON_MISUSE", &options.on_misuse, {"abort", "report"}, 0},
@@ -33,6 +35,9 @@ static const struct setting {
     {"TSLAB_LOCK_TIMES", &options.lock_times, {"0", "1"}, 0},
     {"TSLAB_ON_SCOPE", &options.on_scope, {"return", "report"}, 0},
     {"TSLAB_PROFILE", &options.profile_bytes, {NULL}, 1024 << 20},
+    {"TSLAB_MEMORY_LIMIT", &options.memory_limit, {NULL}, A_LIMIT},
+    {"TSLAB_MEMORY_SOFT_LIMIT", &options.memory_soft_limit, {NULL}, A_LIMIT},
+    {"TSLAB_BUDGETS", &options.budgets, {NULL}, BY_LABEL},
 };
 enum { SETTINGS = sizeof settings / sizeof *settings };
 
@@ -50,17 +55,49 @@ static bool find_word(const struct setting *s, const char *value, size_t *out) {
   return false;
 }
 
-static bool find_number(const struct setting *s, const char *value, size_t *out) {
+static bool find_number(const char *value, size_t most, size_t *out) {
   const size_t digits = strspn(value, "0123456789");
   if (digits == 0 || strlen(value) > digits + 1) return false;
-  const unsigned shift = value[digits] == 0 ? 0 : value[digits] == 'K' ? 10 : value[digits] == 'M' ? 20 : 99;
-  if (shift == 99) return false;
-  const char *at = value + strspn(value, "0"); /* what no limit allows has ten digits more or less */
-  if ((size_t)(value + digits - at) > 12) return false;
-  const unsigned long long number = strtoull(digits ? value : "", NULL, 10) << shift;
-  if (number > s->most) return false;
-  *out = (size_t)number;
+  const char *const units = "KMG", *const unit = value[digits] ? strchr(units, value[digits]) : units;
+  if (!unit) return false;
+  const unsigned shift = value[digits] ? 10 * (unsigned)(unit - units + 1) : 0;
+  const char *at = value + strspn(value, "0");
+  if ((size_t)(value + digits - at) > 19) return false; /* PTRDIFF_MAX has as many */
+  const unsigned long long number = strtoull(value, NULL, 10);
+  if (number > most >> shift) return false;
+  *out = (size_t)number << shift;
   return true;
+}
+
+static bool find_limit(const char *value, size_t *out) {
+  size_t bytes = LIMIT_AUTO;
+  if (strcmp(value, "auto") != 0 && !find_number(value, PTRDIFF_MAX, &bytes)) return false;
+  if (bytes > 0 && bytes < 1 << 20) return false;
+  *out = bytes;
+  return true;
+}
+
+/* A bad list leaves no budgets at all, whatever an earlier one said. */
+static bool find_budgets(const char *value, size_t *out) {
+  static char pair[BYTES + 1];
+  size_t bytes, found = 0;
+  *out = 0;
+  for (const char *at = value;; at += strlen(pair) + 1) {
+    strcpy(pair, at);
+    pair[strcspn(pair, ",")] = 0;
+    const size_t label = strcspn(pair, "=");
+    if (label == 0 || label > 63 || pair[label] == 0 || ++found > 32) return false;
+    if (!find_number(pair + label + 1, PTRDIFF_MAX, &bytes) || bytes < 64 << 10) return false;
+    if (at[strlen(pair)] == 0) break;
+  }
+  *out = found;
+  return true;
+}
+
+static bool find(const struct setting *s, const char *value, size_t *out) {
+  if (s->words[0]) return find_word(s, value, out);
+  if (s->most == A_LIMIT) return find_limit(value, out);
+  return s->most == BY_LABEL ? find_budgets(value, out) : find_number(value, s->most, out);
 }
 
 /* What one string of the environment does. */
@@ -71,7 +108,7 @@ static void expect(const char *string) {
   for (size_t i = 0; i < SETTINGS; i++) {
     const struct setting *const s = &settings[i];
     if (strlen(s->name) != length || memcmp(s->name, string, length) != 0) continue;
-    if (!(s->words[0] ? find_word : find_number)(s, equals + 1, &expected[i])) expected_lines++;
+    if (!find(s, equals + 1, &expected[i])) expected_lines++;
     return;
   }
   if (length == 19 && memcmp(string, "TSLAB_STATS_AT_EXIT", 19) == 0 && equals[1] && strlen(equals + 1) < 4096)
