@@ -41,7 +41,7 @@ static void look_at_large(const struct run *run, tslab_slab_use *out) {
 static tslab_slab_use look_at(const struct run *run) {
   const struct heap *heap = atomic_load_explicit(&run->heap, memory_order_relaxed);
   uint32_t epoch = run->epoch;
-  uint8_t kind = LOAD_RACING(run->kind);
+  uint8_t kind = __atomic_load_n(&run->kind, __ATOMIC_ACQUIRE); /* pairs with chunk_new */
   tslab_slab_use use = {0};
   if (epoch > arenas_made()) return use; /* it was split meanwhile */
   if (kind == RUN_SLAB) look_at_slab(run, heap, &use);

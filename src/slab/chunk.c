@@ -7,9 +7,9 @@
 
 struct run *chunk_new(uint32_t epoch, struct pages_how *how) {
   bool zero;
-  struct run *run = reserve_take(RUN_CHUNK);
+  struct run *run = reserve_take(RUN_RESERVED);
   if (run && how) how->ready = true;
-  if (!run) run = pages_alloc(1, GRANULE, RUN_CHUNK, &zero, how);
+  if (!run) run = pages_alloc(1, GRANULE, RUN_RESERVED, &zero, how);
   if (!run) return NULL;
   if (!pages_reach_chunk_bits(run)) {
     pages_free(run, false);
@@ -17,6 +17,7 @@ struct run *chunk_new(uint32_t epoch, struct pages_how *how) {
   }
   run->epoch = epoch;
   chunk_begin(chunk_starts(run));
+  __atomic_store_n(&run->kind, RUN_CHUNK, __ATOMIC_RELEASE); /* whoever sees it may read its bits: malloc/occupancy.c */
   return run;
 }
 
