@@ -170,9 +170,13 @@ static int set_limit(pid_t process, resource what, const struct rlimit *limit, s
   return (int)syscall(SYS_prlimit64, process, what, limit, old);
 }
 
+/* A signal handler may have interrupted this thread where it holds the lock that this takes. Later slow paths find such
+ * a limit as they find one that another process set. */
+static bool may_trim(void) { return process_has_started() && locks_held == 0; }
+
 static void notice_limit(resource what, const struct rlimit *limit) {
   if (what != RLIMIT_AS || !limit || limit->rlim_cur == RLIM_INFINITY) return;
-  if (process_has_started() && !process_is_visitor()) pages_trim_reservation();
+  if (may_trim() && !process_is_visitor()) pages_trim_reservation();
 }
 
 SHOWN int setrlimit(resource what, const struct rlimit *limit) {
@@ -194,7 +198,7 @@ SHOWN int prlimit64(pid_t, resource, const struct rlimit64 *, struct rlimit64 *)
 /* The kernel counts reserved addresses as locked memory, too. It would refuse to lock them all, or, where a superuser
  * did that and then becomes another user, refuse that user every mapping. */
 SHOWN int mlockall(int flags) {
-  if ((flags & MCL_CURRENT) && process_has_started() && os_locking_is_limited()) pages_trim_reservation();
+  if ((flags & MCL_CURRENT) && may_trim() && os_locking_is_limited()) pages_trim_reservation();
   return (int)syscall(SYS_mlockall, flags);
 }
 
