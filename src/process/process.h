@@ -20,4 +20,8 @@ HIDDEN void process_is_this(void);
 /* The kernel's letter for a thread of this process; 0: it says nothing. Of one that has ended also its wait status. */
 HIDDEN char thread_state(uint32_t thread, int *ended_with);
 
+/* How many threads the process has, the scavenger and a first one that has ended among them; 0: the kernel says
+ * nothing. */
+HIDDEN unsigned process_threads(void);
+
 #endif

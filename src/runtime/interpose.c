@@ -214,9 +214,10 @@ static COLD bool end_scavenger(void) {
 
 /* Capabilities are a thread's own. glibc's setuid and its kin ask the kernel for each thread, and abort where one may
  * and another may not. So in a program of one thread the scavenger ends here, and the next one has the capabilities of
- * the thread that makes it. A program of several minds this for its own threads, and may call capset often. */
+ * the thread that makes it. A program of several minds this for its own threads, and may call capset often. One that
+ * had several has one again after it joined them, and in a fork child. */
 SHOWN int capset(void *header, const void *data) {
-  if (!interpose_had_threads()) end_scavenger();
+  if (!interpose_had_threads() || process_threads() == 2) end_scavenger();
   return (int)syscall(SYS_capset, header, data);
 }
 

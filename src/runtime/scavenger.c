@@ -268,11 +268,10 @@ static bool publish(void) {
 
 /* A thread that ends by the system call alone runs no destructor, so nobody stops the scavenger when it was the last of
  * the program's. A program under seccomp's strict mode can end in no other way. The kernel keeps the first thread as a
- * zombie (Z) as long as the process has another, and counts the threads as links to a directory that has two more. */
+ * zombie (Z) as long as the process has another. */
 static bool is_alone(int *ended_with) {
-  struct os_file threads;
   char first = thread_state(os_process_id(), ended_with);
-  return first == 'Z' && os_file_at("/proc/self/task", &threads) == 0 && threads.links == 4;
+  return first == 'Z' && process_threads() == 2;
 }
 
 /* The process's status is that of its last thread, on newer kernels also where the first had another. */

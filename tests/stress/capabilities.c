@@ -1,9 +1,10 @@
-/* capabilities: a program that made no thread gives up capabilities while the library has a thread. glibc's calls that
- * change the user then say the same of every thread. */
+/* capabilities: a program that has one thread, or had more before, gives up capabilities while the library has a
+ * thread. glibc's calls that change the user then say the same of every thread. */
 #include "../check.h"
 #include "memory.h"
 
 #include <linux/capability.h>
+#include <pthread.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -56,6 +57,18 @@ static void have_more(void) {
   CHECK_COUNT(setresuid(65533, 65533, 65533), ==, 0);
 }
 
+static void *nothing(void *argument) { return argument; }
+
+static void have_one_thread_again(void) {
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, nothing, NULL) == 0 && pthread_join(thread, NULL) == 0);
+}
+
+static void have_less_after_threads(void) {
+  have_one_thread_again();
+  have_less();
+}
+
 static void run(void (*use)(void)) {
   int status;
   const pid_t child = fork();
@@ -80,5 +93,8 @@ int main(void) {
   }
   run(have_more);
   run(have_less);
+  run(have_less_after_threads);
+  have_one_thread_again();
+  run(have_less); /* a child of a program that had several */
   return 0;
 }
