@@ -17,13 +17,22 @@ static void set_most(struct large_cache *cache, uint32_t most) {
   STORE_RACING(cache->most, most);
 }
 
-/* The run at that place, which the later ones close up to. */
+/* A signal handler that interrupts what follows may fork. In its child the cache is empty, its lock is free, and the
+ * interrupted call goes on when the handler returns, with numbers from before: so these end and write inside the cache
+ * whatever they find there, and end_change empties it again. */
+static void end_change(struct heap *heap) {
+  if (UNLIKELY(atomic_load_explicit(&heap->lock.word, memory_order_relaxed) == 0)) large_cache_forget(heap);
+}
+
+/* The run at that place, which the later ones close up to. NULL in such a child. */
 static struct run *take_at(struct large_cache *cache, unsigned at) {
   struct run *run = pages.runs + cache->runs[at];
-  cache->count--;
-  for (unsigned i = at; i < cache->count; i++) cache->runs[i] = cache->runs[i + 1];
+  unsigned left = cache->count - 1u;
+  if (UNLIKELY(run == pages.runs || left >= LARGE_CACHE_RUNS)) return NULL;
+  cache->count = left;
+  for (unsigned i = at; i < left; i++) cache->runs[i] = cache->runs[i + 1];
   STORE_RACING(cache->granules, cache->granules - run->granules);
-  if (cache->count < cache->least) cache->least = cache->count;
+  if (left < cache->least) cache->least = left;
   return run;
 }
 
@@ -34,6 +43,7 @@ struct run *large_cache_take(struct heap *heap, size_t granules) {
   lock_take(&heap->lock);
   for (unsigned at = cache->count; at-- > 0 && !run;)
     if (pages.runs[cache->runs[at]].granules == granules) run = take_at(cache, at);
+  end_change(heap);
   lock_release(&heap->lock);
   return run;
 }
@@ -41,6 +51,7 @@ struct run *large_cache_take(struct heap *heap, size_t granules) {
 static size_t give_back(struct run *const *runs, unsigned count) {
   size_t bytes = 0;
   for (unsigned i = 0; i < count; i++) {
+    if (UNLIKELY(!runs[i])) continue;
     bytes += run_bytes(runs[i]);
     pages_free(runs[i], false);
   }
@@ -78,7 +89,9 @@ bool large_cache_make_room(struct heap *heap, const struct run *run) {
     return false;
   }
   lock_take(&heap->lock);
-  while (cache->granules + run->granules > most) going[count++] = take_at(cache, 0);
+  for (unsigned all = cache->count; count < all && cache->granules + run->granules > most; count++)
+    going[count] = take_at(cache, 0);
+  end_change(heap);
   lock_release(&heap->lock);
   give_back(going, count);
   return true;
@@ -94,6 +107,7 @@ void large_cache_put(struct heap *heap, struct run *run) {
     if (cache->granules > cache->most) set_most(cache, cache->granules);
     heap_notice(heap);
   }
+  end_change(heap);
   lock_release(&heap->lock);
 }
 
@@ -106,6 +120,7 @@ size_t large_cache_flush(struct heap *heap, bool all) {
   for (unsigned i = 0; i < count; i++) going[i] = take_at(cache, 0);
   cache->least = cache->count;
   set_most(cache, cache->granules);
+  end_change(heap);
   lock_release(&heap->lock);
   return give_back(going, count);
 }

@@ -295,8 +295,11 @@ void timing_count_fast(const struct heap *heap, const struct timed *timed, unsig
   times_add(&counters->thread_totals.samples, &sum);
 }
 
+/* A signal handler that allocates may have counted them since the caller looked. */
 void timing_count(struct heap *heap) {
-  timing_count_fast(heap, heap->store->timed, heap->sampling.timings);
+  unsigned count = heap->sampling.timings;
+  if (UNLIKELY(count == 0)) return;
+  timing_count_fast(heap, heap->store->timed, count);
   heap->sampling.timings = 0;
 }
 

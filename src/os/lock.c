@@ -2,6 +2,7 @@
 #include "os/lock.h"
 
 #include "os/os.h"
+#include <limits.h>
 #include <stdlib.h>
 
 /* The library holds a lock for well under a microsecond, so a short spin mostly saves the two system calls. */
@@ -45,6 +46,13 @@ void lock_abort(void) {
   }
   locks_held = 0; /* a handler may leave by longjmp */
   abort();
+}
+
+/* In the child of a signal handler that forks nothing is held. When that handler returns, the call that it interrupted
+ * ends a hold that is not counted any more. */
+void lock_hold_ends_specially(void) {
+  if (locks_held == LOCKS_THEN_ABORT) lock_abort();
+  else if (locks_held == UINT_MAX) locks_held = 0;
 }
 
 uint64_t lock_take_slow(struct lock *lock) {

@@ -28,6 +28,7 @@ extern HIDDEN __thread unsigned locks_held __attribute__((tls_model("initial-exe
 /* Aborts as soon as this thread holds no lock, so that a handler of SIGABRT may allocate. Returns when it holds one. */
 #define LOCKS_THEN_ABORT ((unsigned)1 << 31) /* in locks_held: the last release aborts */
 HIDDEN COLD void lock_abort(void);
+HIDDEN COLD void lock_hold_ends_specially(void);
 
 INLINE void lock_hold_begins(void) {
   locks_held++;
@@ -36,7 +37,7 @@ INLINE void lock_hold_begins(void) {
 INLINE void lock_hold_ends(void) {
   atomic_signal_fence(memory_order_seq_cst);
   locks_held--;
-  if (UNLIKELY(locks_held == LOCKS_THEN_ABORT)) lock_abort();
+  if (UNLIKELY(locks_held >= LOCKS_THEN_ABORT)) lock_hold_ends_specially();
 }
 
 /* The lock's waiters call this each time that one of them has waited for LOCK_PATIENCE_MS, and one that holds another
