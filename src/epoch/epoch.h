@@ -26,6 +26,7 @@
 #ifndef TSLAB_EPOCH_EPOCH_H
 #define TSLAB_EPOCH_EPOCH_H
 
+#include "heap/arena.h"
 #include "heap/tcache.h"
 #include "os/os.h"
 #include "tslab/tslab.h"

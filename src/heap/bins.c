@@ -1,6 +1,7 @@
 /* bins: see bins.h.                                                                                 floor: heap */
 #include "heap/bins.h"
 
+#include "heap/arena.h"
 #include "heap/label.h"
 #include "heap/misuse.h"
 #include "heap/tcache.h"

@@ -5,8 +5,8 @@
 #include "heap/chunk_cache.h"
 #include "heap/draw.h"
 #include "heap/profile.h"
-#include "heap/sample.h"
 #include "heap/span.h"
+#include "heap/timing.h"
 #include "os/os.h"
 #include "slab/quarter.h"
 
@@ -308,11 +308,23 @@ static bool has_room(const struct bump *bump, size_t size) {
   return bump->chunk && end >= bump->at && size <= (size_t)(end - bump->at);
 }
 
+static void *take_timed(struct heap *heap, size_t size) {
+  uint64_t start = ticks_begin();
+  void *block = bump_take(heap, size);
+  uint64_t ticks = ticks_end() - start;
+  if (!block) return NULL;
+  counters_stage(heap->counters, PATH_FAST);
+  struct timed timed = timing_of(start, ticks, size, round_up(size, CHUNK_UNIT));
+  timing_count_fast(heap, &timed, 1);
+  return block;
+}
+_Static_assert(BUMP_MOST <= UINT16_MAX, "sizes of what is timed");
+
 /* The block that the heap is armed for. NULL when it does not fit. */
 static void *take_sample(struct heap *heap, size_t size) {
   struct counters *counters = counters_here();
   disarm(&heap->bump);
-  void *block = sample_bump(heap, size);
+  void *block = take_timed(heap, size);
   if (!block) return NULL;
   counters->bump_countdown += draw_mallocs(heap);
   if (counters->bump_countdown <= 0) set_end(&heap->bump, counters, 0);

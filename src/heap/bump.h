@@ -13,6 +13,7 @@
 #ifndef TSLAB_HEAP_BUMP_H
 #define TSLAB_HEAP_BUMP_H
 
+#include "heap/arena.h"
 #include "heap/heap.h"
 #include "slab/chunk.h"
 

@@ -2,8 +2,6 @@
 #include "heap/cut.h"
 
 #include "heap/profile.h"
-#include "heap/quarantine.h"
-#include "heap/tcache.h"
 #include <limits.h>
 
 static struct draw *draw_of(const struct heap *heap, unsigned class) { return &heap->store->draws[class]; }
@@ -80,25 +78,17 @@ void cut_list_slow(struct heap *heap, unsigned class) {
 
 /* ---- visits ------------------------------------------------------------------------------------------------------ */
 
-/* The free passes, out of the room that is withheld. The fast path has counted it. */
-static void push(struct heap *heap, unsigned class, struct draw *draw, void *block) {
+void cut_begin_pass(struct heap *heap, unsigned class) {
+  struct draw *draw = draw_of(heap, class);
   struct count *count = &heap->count[class], whole = {.now = count->now + ROOM_ONE, .then = count->then + ROOM_ONE};
   draw->withheld--;
   heap_begin_one_store(heap);
   __atomic_store(count, &whole, __ATOMIC_RELEASE);
   heap_end_change(heap);
-  if (TSLAB_HARDENED) {
-    quarantine_enter(heap, class, block);
-    return;
-  }
-  block_mark_free(block);
-  block_link(block, heap->list[class]);
-  heap->list[class] = block;
 }
 
-void cut_overflow_slow(struct heap *heap, unsigned class, void *block) {
+void cut_end_pass(struct heap *heap, unsigned class) {
   struct draw *draw = draw_of(heap, class);
-  push(heap, class, draw, block);
   unsigned left = cut_left(heap, draw, class), depth = tcache_length(heap, class) - (draw->marked ? draw->below : 0);
   if (!TSLAB_HARDENED && left > 0 && depth <= left / 4) {
     set_room(heap, class, draw, left - depth);

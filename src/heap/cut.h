@@ -66,22 +66,23 @@ HIDDEN void cut_draw(struct heap *heap, unsigned class);
 HIDDEN void cut_unmark(struct draw *draw);
 HIDDEN void cut_again(struct heap *heap, unsigned class, enum cut_share share);
 
-/* A free found no room. Returns true if that was for the cut; then the block is on the list. */
-HIDDEN void cut_overflow_slow(struct heap *heap, unsigned class, void *block);
-INLINE bool cut_overflow(struct heap *heap, unsigned class, void *block) {
-  if (LIKELY(heap->store->draws[class].withheld == 0)) return false;
-  cut_overflow_slow(heap, class, block);
-  return true;
+/* Returns true if the class's list has room for a free that found none: the cut withholds it. */
+INLINE bool cut_withholds(const struct heap *heap, unsigned class) {
+  return UNLIKELY(heap->store->draws[class].withheld != 0);
 }
+
+/* Let such a free pass, which the fast path has counted: the caller puts its block on the list between the two. */
+HIDDEN void cut_begin_pass(struct heap *heap, unsigned class);
+HIDDEN void cut_end_pass(struct heap *heap, unsigned class);
 
 #else
 
 INLINE bool cut_list(struct heap *heap, unsigned class) { return (void)heap, (void)class, false; }
 INLINE void cut_settle(struct heap *heap, unsigned class) { (void)heap, (void)class; }
 INLINE void cut_count(struct heap *heap, unsigned class, unsigned mallocs) { (void)heap, (void)class, (void)mallocs; }
-INLINE bool cut_overflow(struct heap *heap, unsigned class, void *block) {
-  return (void)heap, (void)class, (void)block, false;
-}
+INLINE bool cut_withholds(const struct heap *heap, unsigned class) { return (void)heap, (void)class, false; }
+INLINE void cut_begin_pass(struct heap *heap, unsigned class) { (void)heap, (void)class; }
+INLINE void cut_end_pass(struct heap *heap, unsigned class) { (void)heap, (void)class; }
 
 #endif
 

@@ -1,11 +1,10 @@
 /* heap: see heap.h.                                                                                 floor: heap */
 #include "heap/heap.h"
 
-#include "heap/quarantine.h"
-#include "heap/store.h"
 #include "os/os.h"
 
 const struct bin no_bin;
+const struct quarantine no_quarantine;
 struct heap empty_heap = {
     .list = {[0 ... CLASSES - 1] = CHAIN_END}, .counters = &shared_counters, .plain = &empty_heap};
 __thread struct heap *current_heap = &empty_heap;

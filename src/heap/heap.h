@@ -31,7 +31,6 @@
 #ifndef TSLAB_HEAP_HEAP_H
 #define TSLAB_HEAP_HEAP_H
 
-#include "heap/arena.h"
 #include "heap/counters.h"
 #include "os/lock.h"
 #include "slab/chunk.h"
@@ -191,6 +190,16 @@ struct remote {
   uint32_t count;
 };
 _Static_assert(REMOTE_MOST * REMOTE_LEAST >= REMOTE_BYTES, "a complete batch has room");
+
+/* Freed blocks that wait before they serve again, in the hardened build: heap/quarantine.h. */
+#define QUARANTINE_MOST 1024
+struct quarantine {
+  uint32_t first, count; /* of blocks */
+  size_t bytes;
+  uint16_t own[CLASSES];
+  uintptr_t blocks[QUARANTINE_MOST]; /* addresses; 1 more for one that goes to another heap's slab */
+} ALIGNED(CACHE_LINE);
+HIDDEN extern const struct quarantine no_quarantine; /* of a heap without a store */
 
 /* The sample that a class has drawn for the heap profile, and how its list is cut for that: heap/cut.h. */
 struct draw {
@@ -413,6 +422,16 @@ INLINE uint64_t heap_bumped(const struct heap *heap) {
                       __atomic_load_n(&heap->bump.count, __ATOMIC_ACQUIRE);
     if (heap_end_look(heap, begun)) return bumped;
   }
+}
+
+/* Returns how many blocks of the class's list wait in quarantine. */
+INLINE unsigned quarantine_of(const struct heap *heap, unsigned class) {
+  return TSLAB_HARDENED ? heap->quarantine->own[class] : 0;
+}
+
+/* Returns how many blocks are on the class's list: its count without those in quarantine. */
+INLINE unsigned tcache_length(const struct heap *heap, unsigned class) {
+  return count_length(heap->count[class].now) - quarantine_of(heap, class);
 }
 
 INLINE bool heap_has_slabs(const struct heap *heap) {

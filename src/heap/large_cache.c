@@ -2,6 +2,7 @@
 #include "heap/large_cache.h"
 
 #include "base/options.h"
+#include "heap/arena.h"
 #include "pages/pages.h"
 
 /* Granules. Added to only when a heap keeps more than it did since the scavenger's last look, so that threads that take

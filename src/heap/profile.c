@@ -1,6 +1,7 @@
 /* profile: see profile.h.                                                                           floor: heap */
 #include "heap/profile.h"
 
+#include "heap/arena.h"
 #include "heap/draw.h"
 #include "os/os.h"
 #include <string.h>

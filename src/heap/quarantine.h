@@ -14,20 +14,6 @@
 
 #include "heap/heap.h"
 
-#define QUARANTINE_MOST 1024
-
-struct quarantine {
-  uint32_t first, count; /* of blocks */
-  size_t bytes;
-  uint16_t own[CLASSES];
-  uintptr_t blocks[QUARANTINE_MOST]; /* addresses; 1 more for one that goes to another heap's slab */
-} ALIGNED(HEAP_ALIGNMENT);
-
-/* Returns how many blocks of the class's list wait. */
-INLINE unsigned quarantine_of(const struct heap *heap, unsigned class) {
-  return TSLAB_HARDENED ? heap->quarantine->own[class] : 0;
-}
-
 /* A block that the heap's list of the class has counted, or that its thread freed for another heap. What is too much
  * leaves. No lock held. */
 HIDDEN void quarantine_enter(struct heap *heap, unsigned class, void *block);

@@ -2,6 +2,7 @@
 #include "heap/refill.h"
 
 #include "base/options.h"
+#include "heap/arena.h"
 #include "heap/bins.h"
 #include "heap/cut.h"
 #include "heap/draw.h"
@@ -166,6 +167,16 @@ static NOINLINE void empty_list(struct heap *heap, unsigned class, bool draining
 /* Frees in a row that come to visit because a list that is detached is held; then no malloc is to be expected soon. */
 #define HELD_MOST 32
 
+INLINE void put_on_list(struct heap *heap, unsigned class, void *block) {
+  if (TSLAB_HARDENED) {
+    quarantine_enter(heap, class, block);
+    return;
+  }
+  block_mark_free(block);
+  block_link(block, heap->list[class]);
+  heap->list[class] = block;
+}
+
 bool heap_overflow(struct heap *heap, unsigned class, void *block) {
   struct bin *bin = &heap->bins[class];
   /* The fast path counted a free that it then did not make. */
@@ -186,14 +197,25 @@ bool heap_overflow(struct heap *heap, unsigned class, void *block) {
     empty_list(heap, class, mallocs == 0 && !was_detached);
   }
   STORE_RACING(heap->count[class].now, heap->count[class].now - (ROOM_ONE - 1));
-  if (TSLAB_HARDENED) {
-    quarantine_enter(heap, class, block);
-  } else {
-    block_mark_free(block);
-    block_link(block, heap->list[class]);
-    heap->list[class] = block;
-  }
+  put_on_list(heap, class, block);
   if (mallocs > 0 || held) arm_if_due(heap, class, was_detached ? held + 1 : 0);
   else if (profile_is_on()) cut_list(heap, class);
   return !has_room;
+}
+
+void heap_pass_cut(struct heap *heap, unsigned class, void *block) {
+  cut_begin_pass(heap, class);
+  put_on_list(heap, class, block);
+  cut_end_pass(heap, class);
+}
+
+void heap_free_remote(struct heap *heap, struct run *slab, void *block) {
+  if (UNLIKELY(heap == &empty_heap)) {
+    remote_free_unowned(slab, block);
+    return;
+  }
+  counter_add_release(&heap->bins[slab->class].remote_frees, 1);
+  if (slab->epoch != 0) remote_free_at_once(&heap->lock, block); /* an epoch's end must not wait for company */
+  else if (TSLAB_HARDENED) quarantine_enter_remote(heap, slab->class, block);
+  else heap_push_remote(heap, slab->class, block);
 }

@@ -19,4 +19,11 @@ HIDDEN void *heap_take_bad_list(struct heap *heap, unsigned class);
  * took more than counting what went by. */
 HIDDEN bool heap_overflow(struct heap *heap, unsigned class, void *block);
 
+/* The same where the cut withholds the room (cut_withholds). */
+HIDDEN void heap_pass_cut(struct heap *heap, unsigned class, void *block);
+
+/* Frees a block whose owner is not this thread's heap: it goes to its slab when its batch is complete (heap/remote.h),
+ * or at once if the slab is an epoch's. `heap` is the freeing thread's of epoch 0, or empty_heap. */
+HIDDEN void heap_free_remote(struct heap *heap, struct run *slab, void *block);
+
 #endif

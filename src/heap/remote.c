@@ -2,7 +2,6 @@
 #include "heap/remote.h"
 
 #include "heap/bins.h"
-#include "heap/quarantine.h"
 #include "heap/timing.h"
 
 /* Frees by threads without a heap: the first few of a thread, and those after its death. Many threads may end at the
@@ -29,27 +28,16 @@ void heap_push_remote(struct heap *heap, unsigned class, void *block) {
   timing_end_path(&timing, PATH_FLUSH);
 }
 
-static void free_at_once(struct lock *gate, void *block) {
+void remote_free_at_once(struct lock *gate, void *block) {
   block_mark_free(block);
   block_link(block, CHAIN_END);
   bins_return(gate, (struct chain){block, 1});
 }
 
 /* Counts first: a fork child that has the count and not the push takes the block for lost, and counts it as leaked. */
-static void free_unowned(struct run *slab, void *block) {
+void remote_free_unowned(struct run *slab, void *block) {
   shared_add(&unowned_frees[unowned_index()].frees[slab->class], 1);
-  free_at_once(NULL, block);
-}
-
-void heap_free_remote(struct heap *heap, struct run *slab, void *block) {
-  if (UNLIKELY(heap == &empty_heap)) {
-    free_unowned(slab, block);
-    return;
-  }
-  counter_add_release(&heap->bins[slab->class].remote_frees, 1);
-  if (slab->epoch != 0) free_at_once(&heap->lock, block); /* an epoch's end must not wait for company */
-  else if (TSLAB_HARDENED) quarantine_enter_remote(heap, slab->class, block);
-  else heap_push_remote(heap, slab->class, block);
+  remote_free_at_once(NULL, block);
 }
 
 void heap_flush_remote(struct heap *heap) {

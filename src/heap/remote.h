@@ -6,13 +6,10 @@
 #ifndef TSLAB_HEAP_REMOTE_H
 #define TSLAB_HEAP_REMOTE_H
 
-#include "heap/tcache.h"
+#include "heap/heap.h"
 
-/* Frees a block whose owner is not this thread's heap: it goes to its slab when its batch is complete, or at once if
- * the slab is an epoch's. `heap` is the freeing thread's of epoch 0, or empty_heap. */
-HIDDEN void heap_free_remote(struct heap *heap, struct run *slab, void *block);
-
-/* The same for the usual case, and quicker. `heap` is the thread's current one, `p` lies below the frontier, in no
+/* Puts a block whose owner is not this thread's heap into its batch. Does what heap_free_remote (heap/refill.h) does in
+ * the usual case, and quicker. `heap` is the thread's current one, `p` lies below the frontier, in no
  * granule that is owner to `heap`. Returns false, and has done nothing, when the case is not the usual one: p starts no
  * block, its slab is an epoch's, or the batch would be complete. Does not look at the block: a second free is told when
  * the batch is complete. */
@@ -32,6 +29,11 @@ INLINE bool heap_keep_remote(struct heap *heap, void *p) {
 
 HIDDEN void heap_push_remote(struct heap *heap, unsigned class, void *block); /* counted; hardened: marked free, too */
 HIDDEN void heap_flush_remote(struct heap *heap); /* now; by the heap's own thread */
+
+/* Returns a block to its slab at once. `gate` is the lock of the freeing thread's heap; NULL if it has none. The second
+ * one is for a thread without a heap, and counts the free. */
+HIDDEN void remote_free_at_once(struct lock *gate, void *block);
+HIDDEN void remote_free_unowned(struct run *slab, void *block);
 
 /* Frees by threads without a heap; no heap counts them. */
 HIDDEN uint64_t unowned_frees_of(unsigned class);

@@ -1,15 +1,11 @@
 /* sample: see sample.h.                                                                             floor: heap */
 #include "heap/sample.h"
 
-#include "heap/bump.h"
 #include "heap/fast.h"
 #include "heap/tcache.h"
 #include "heap/timing.h"
 
-static struct timed timed_of(uint64_t start, uint64_t ticks, size_t requested, size_t usable) {
-  return (struct timed){start, (uint32_t)min_size(ticks, UINT32_MAX), (uint16_t)requested, (uint16_t)usable};
-}
-_Static_assert(SMALL_MAX <= UINT16_MAX && BUMP_MOST <= UINT16_MAX, "sizes of what is timed");
+_Static_assert(SMALL_MAX <= UINT16_MAX, "sizes of what is timed");
 
 /* An epoch's heap may be another's before its next visit. */
 static COLD void look_after(struct heap *heap, unsigned class) {
@@ -25,18 +21,7 @@ void *sample_detached(struct heap *heap, unsigned class, size_t requested) {
   void *block = fast_pop(heap, class, (uintptr_t)pages.base);
   uint64_t ticks = ticks_end() - start;
   if (UNLIKELY(!block)) return NULL;
-  heap->store->timed[sampling->timings++] = timed_of(start, ticks, requested, class_size(class));
+  heap->store->timed[sampling->timings++] = timing_of(start, ticks, requested, class_size(class));
   if (UNLIKELY(sampling->urgent)) look_after(heap, class);
-  return block;
-}
-
-void *sample_bump(struct heap *heap, size_t size) {
-  uint64_t start = ticks_begin();
-  void *block = bump_take(heap, size);
-  uint64_t ticks = ticks_end() - start;
-  if (!block) return NULL;
-  counters_stage(heap->counters, PATH_FAST);
-  struct timed timed = timed_of(start, ticks, size, round_up(size, CHUNK_UNIT));
-  timing_count_fast(heap, &timed, 1);
   return block;
 }

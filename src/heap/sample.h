@@ -1,10 +1,9 @@
-/* sample: serves the mallocs of the fast path that are drawn to be timed.                           floor: heap
+/* sample: serves the mallocs of the lists that are drawn to be timed.                               floor: heap
  *
- * heap/timing.h says which these are. Threads: the heap's own. */
+ * heap/timing.h says which these are; heap/bump.c serves those of chunks. Threads: the heap's own. */
 #ifndef TSLAB_HEAP_SAMPLE_H
 #define TSLAB_HEAP_SAMPLE_H
 
-#include "heap/bump.h"
 #include "heap/timing.h"
 
 #if TSLAB_TELEMETRY
@@ -16,16 +15,12 @@ INLINE bool sample_is_due(const struct heap *heap, unsigned class) {
 }
 HIDDEN void *sample_detached(struct heap *heap, unsigned class, size_t requested);
 
-/* bump_take, timed when it succeeds. */
-HIDDEN void *sample_bump(struct heap *heap, size_t size);
-
 #else
 
 INLINE bool sample_is_due(const struct heap *heap, unsigned class) { return (void)heap, (void)class, false; }
 INLINE void *sample_detached(struct heap *heap, unsigned class, size_t requested) {
   return (void)heap, (void)class, (void)requested, NULL;
 }
-INLINE void *sample_bump(struct heap *heap, size_t size) { return bump_take(heap, size); }
 
 #endif
 #endif

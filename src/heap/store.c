@@ -1,12 +1,10 @@
 /* store: see store.h.                                                                               floor: heap */
 #include "heap/store.h"
 
-#include "heap/quarantine.h"
 #include "os/os.h"
 #include <string.h>
 
 struct lock heaps_lock, walk_lock;
-const struct quarantine no_quarantine;
 struct stored *_Atomic all_stored;
 struct stores_folded stores_folded;
 

@@ -20,8 +20,6 @@
 
 #define STORES_KEPT 8
 
-HIDDEN extern const struct quarantine no_quarantine; /* of a heap without a store */
-
 struct stored {
   struct notice notice; /* leads to the heap that has the store */
   struct stored *next;

@@ -6,7 +6,6 @@
 #include "heap/magazine.h"
 #include "heap/misuse.h"
 #include "heap/profile.h"
-#include "heap/quarantine.h"
 #include "heap/store.h"
 #include "heap/timing.h"
 

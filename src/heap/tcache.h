@@ -5,16 +5,13 @@
 #ifndef TSLAB_HEAP_TCACHE_H
 #define TSLAB_HEAP_TCACHE_H
 
-#include "heap/quarantine.h"
+#include "heap/heap.h"
 
 /* Adds what happened in the class since the last visit to its totals. Returns how many mallocs that was. */
 HIDDEN unsigned tcache_fold(struct heap *heap, unsigned class);
 
 /* Makes `chain` the class's list, with room up to its cap. After tcache_fold. */
 HIDDEN void tcache_set(struct heap *heap, unsigned class, struct chain chain);
-INLINE unsigned tcache_length(const struct heap *heap, unsigned class) { /* without what is in quarantine */
-  return count_length(heap->count[class].now) - quarantine_of(heap, class);
-}
 INLINE struct chain tcache_chain(const struct heap *heap, unsigned class) {
   return (struct chain){heap->list[class], tcache_length(heap, class)};
 }
@@ -92,10 +89,5 @@ struct tcache_sums {
 };
 HIDDEN struct tcache_sums tcache_sums(struct heap *heap);
 INLINE uint64_t tcache_unfreed(struct tcache_sums sums) { return sums.allocations - sums.frees; }
-
-/* A counter that only one thread writes and others read; release for those inside a sequence, and free on x86-64. */
-INLINE void counter_add_release(uint64_t *counter, uint64_t by) {
-  __atomic_store_n(counter, *counter + by, __ATOMIC_RELEASE);
-}
 
 #endif

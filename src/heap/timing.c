@@ -2,6 +2,7 @@
 #include "heap/timing.h"
 
 #include "base/options.h"
+#include "heap/arena.h"
 #include "heap/draw.h"
 #include "heap/label.h"
 #include "os/os.h"

@@ -74,6 +74,9 @@ INLINE void timing_flush(struct heap *heap) {
 
 /* Counts mallocs that the fast path, or its like, served in an epoch or class of `heap`, all of which were timed. */
 HIDDEN void timing_count_fast(const struct heap *heap, const struct timed *timed, unsigned count);
+INLINE struct timed timing_of(uint64_t start, uint64_t ticks, size_t requested, size_t usable) {
+  return (struct timed){start, (uint32_t)min_size(ticks, UINT32_MAX), (uint16_t)requested, (uint16_t)usable};
+}
 
 /* All threads'. */
 HIDDEN struct path_times timing_times(enum path path);
@@ -90,6 +93,12 @@ INLINE void timing_end(const struct timing *timing, size_t requested, size_t usa
 INLINE void timing_begin_path(struct timing *timing) { (void)timing; }
 INLINE void timing_end_path(const struct timing *timing, enum path path) { (void)timing, (void)path; }
 INLINE void timing_count(struct heap *heap) { (void)heap; }
+INLINE void timing_count_fast(const struct heap *heap, const struct timed *timed, unsigned count) {
+  (void)heap, (void)timed, (void)count;
+}
+INLINE struct timed timing_of(uint64_t start, uint64_t ticks, size_t requested, size_t usable) {
+  return (void)start, (void)ticks, (void)requested, (void)usable, (struct timed){0};
+}
 INLINE void timing_flush(struct heap *heap) { (void)heap; }
 INLINE size_t samples_copy(struct sample *out, size_t most) { return (void)out, (void)most, 0; }
 

@@ -1,5 +1,5 @@
 /* aligned: memory on a multiple of a power of two.                                                  floor: malloc */
-#include "malloc/malloc.h"
+#include "malloc/slow.h"
 #include "os/os.h"
 #include "process/process.h"
 #include "tslab/tslab.h"

@@ -1,4 +1,5 @@
 /* api: calls that ask about all memory, or give some back.                                          floor: malloc */
+#include "heap/arena.h"
 #include "process/limits.h"
 #include "process/process.h"
 #include "runtime/scavenger.h"

@@ -8,8 +8,8 @@
  * none: then bad_alloc is thrown, by the program's own C++ runtime. */
 #include "malloc/cxx.h"
 
-#include "malloc/malloc.h"
 #include "malloc/malloc_inline.h"
+#include "malloc/slow.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

@@ -19,8 +19,8 @@
 #include "heap/refill.h"
 #include "heap/remote.h"
 #include "heap/timing.h"
-#include "malloc/malloc.h"
 #include "malloc/malloc_inline.h"
+#include "malloc/slow.h"
 #include "process/process.h"
 #include "runtime/scavenger.h"
 #include "runtime/thread.h"
@@ -190,7 +190,10 @@ void slow_free_full(void *p) {
   timing_begin_path(&timing);
   unsigned class = (unsigned)heap_class_of(current_heap, LOAD_RACING(pages_pagemap()[granule_of(p)]));
   if (!class_starts_block((uintptr_t)p, class_inverse(class))) misuse_interior("free", p);
-  if (profile_is_on() && cut_overflow(current_heap, class, p)) return;
+  if (profile_is_on() && cut_withholds(current_heap, class)) {
+    heap_pass_cut(current_heap, class, p);
+    return;
+  }
   bool emptied = heap_overflow(current_heap, class, p);
   scavenger_notice(current_heap);
   if (emptied) timing_end_path(&timing, PATH_PUT_BY);

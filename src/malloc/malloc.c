@@ -14,8 +14,6 @@
  * that is full. An epoch's malloc then pays for no branch beside the one that it needs anyway.
  *
  * A thread without a heap has empty_heap, whose lists are empty: its first call comes to refill, which gives it one. */
-#include "malloc/malloc.h"
-
 #include "heap/bump.h"
 #include "heap/large_cache.h"
 #include "heap/misuse.h"
@@ -25,6 +23,7 @@
 #include "heap/sampled.h"
 #include "heap/timing.h"
 #include "malloc/malloc_inline.h"
+#include "malloc/slow.h"
 #include "os/os.h"
 #include "process/limits.h"
 #include "process/process.h"

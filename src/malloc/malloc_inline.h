@@ -2,7 +2,7 @@
 #ifndef TSLAB_MALLOC_MALLOC_INLINE_H
 #define TSLAB_MALLOC_MALLOC_INLINE_H
 
-#include "malloc/malloc.h"
+#include "malloc/slow.h"
 
 INLINE void *inline_malloc(size_t size) {
   if (UNLIKELY(size > DIRECT_MAX)) return slow_malloc(size);

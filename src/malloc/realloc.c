@@ -1,8 +1,8 @@
 /* realloc: realloc, and the calls that ask for the size of a block or give it.                      floor: malloc */
 #include "heap/misuse.h"
 #include "heap/profile.h"
-#include "malloc/malloc.h"
 #include "malloc/malloc_inline.h"
+#include "malloc/slow.h"
 #include "runtime/scavenger.h"
 #include "tslab/tslab.h"
 #include <stdint.h>

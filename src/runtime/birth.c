@@ -49,8 +49,19 @@ void birth_expect_no_end(void) {
   if (UNLIKELY(has_none) && thread_heap_state == HEAP_IS_KEPT) thread_heap_state = HEAP_ENDED;
 }
 
-static _Atomic bool has_had_two_heaps;
-bool birth_had_two_heaps(void) { return atomic_load_explicit(&has_had_two_heaps, memory_order_relaxed); }
+static _Atomic bool has_made_threads, has_had_two_heaps;
+static bool expects_notes; /* written before there are threads */
+
+void birth_expect_notes(void) { expects_notes = true; }
+void birth_note_thread(void) { atomic_store_explicit(&has_made_threads, true, memory_order_relaxed); }
+
+/* libc makes threads by other names, too: most of these have heaps. */
+bool birth_had_threads(void) {
+  return atomic_load_explicit(&has_made_threads, memory_order_relaxed) ||
+         atomic_load_explicit(&has_had_two_heaps, memory_order_relaxed);
+}
+
+bool birth_may_have_had_threads(void) { return !expects_notes || birth_had_threads(); }
 
 struct heap *birth_give_heap(void) {
   struct heap *heap = heap_acquire();

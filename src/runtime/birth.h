@@ -25,7 +25,14 @@ HIDDEN void birth_expect_no_end(void);
 HIDDEN bool birth_is_under_way(void);
 HIDDEN bool birth_heap_will_end(void); /* this thread has a heap, which a destructor will end */
 
-HIDDEN bool birth_had_two_heaps(void); /* at a time, the scavenger's not counted */
+/* Returns true if the program is known to have had a thread beside its first: it made one by pthread_create, or two
+ * threads had heaps at a time, the scavenger's not counted. Only the shared library hears of pthread_create, which it
+ * says by birth_expect_notes. In a static program birth_may_have_had_threads returns true always. */
+HIDDEN bool birth_had_threads(void);
+HIDDEN bool birth_may_have_had_threads(void);
+HIDDEN void birth_expect_notes(void);
+HIDDEN void birth_note_thread(void);
+
 HIDDEN void birth_keep_no_heap(void); /* by the scavenger's thread: what it allocates from now on ends with the call */
 
 #endif

@@ -1,6 +1,6 @@
 /* interpose: calls of libc whose memory outlives every scope are made in epoch 0; limits of address space and of locked
- * memory find nothing reserved that is not used; calls for a process of one thread do not find the scavenger; nobody is
- * bound to libc's own malloc, by another of its names or by a way of loading libraries.             floor: runtime
+ * memory find nothing reserved that is not used; calls for a process of one thread do not find the scavenger; no
+ * library that is loaded is bound to libc's own malloc.                                             floor: runtime
  *
  * A thread's stack and its thread-local storage are kept for later threads, a loaded library and a list of exit
  * handlers for the process: in a request's epoch they would pin it, or dangle after its destroy. Outside a scope these
@@ -13,7 +13,6 @@
 #include "process/process.h"
 #include "runtime/birth.h"
 #include "runtime/scavenger.h"
-#include "tslab/tslab.h"
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -47,6 +46,7 @@ __attribute__((constructor(101))) static void find_next(void) {
   (void)NEXT(next_create, "pthread_create");
   (void)NEXT(next_exit, "__cxa_atexit");
   (void)NEXT(next_fork, "fork"); /* a signal handler may be the first to fork */
+  birth_expect_notes();
 }
 
 static bool is_in_scope(void) { return current_heap->arena != NULL; }
@@ -65,12 +65,6 @@ static COLD bool make_room(void) {
 /* While a program of one thread is in fork, where signals wait: which were blocked before. NULL: it is not. */
 static const sigset_t *_Atomic before_lone_fork;
 static pthread_t lone_thread; /* written before that */
-static _Atomic bool has_made_threads;
-
-/* libc makes threads by other names, too: most of these have heaps. */
-bool interpose_had_threads(void) {
-  return atomic_load_explicit(&has_made_threads, memory_order_relaxed) || birth_had_two_heaps();
-}
 
 static int create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
   create_function *next = NEXT(next_create, "pthread_create");
@@ -93,7 +87,7 @@ static COLD int create_in_fork(pthread_t *thread, const pthread_attr_t *attribut
 
 static int create_for_program(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
                               void *argument) {
-  atomic_store_explicit(&has_made_threads, true, memory_order_relaxed);
+  birth_note_thread();
   const sigset_t *signals = atomic_load_explicit(&before_lone_fork, memory_order_relaxed);
   bool is_in_fork = UNLIKELY(signals != NULL) && pthread_equal(lone_thread, pthread_self());
   return is_in_fork ? create_in_fork(thread, attributes, start, argument, signals)
@@ -133,7 +127,7 @@ SHOWN void *dlopen(const char *file, int mode) {
  * handler in this one: a collector that stops threads by signals, whose lock a handler of fork wants. */
 SHOWN pid_t fork(void) {
   fork_function *next = NEXT(next_fork, "fork");
-  if (interpose_had_threads()) return next();
+  if (birth_had_threads()) return next();
   sigset_t before = os_block_signals();
   const sigset_t *outer = atomic_load_explicit(&before_lone_fork, memory_order_relaxed); /* a fault's handler forks */
   lone_thread = pthread_self();
@@ -217,7 +211,7 @@ static COLD bool end_scavenger(void) {
  * the thread that makes it. A program of several minds this for its own threads, and may call capset often. One that
  * had several has one again after it joined them, and in a fork child. */
 SHOWN int capset(void *header, const void *data) {
-  if (!interpose_had_threads() || process_threads() == 2) end_scavenger();
+  if (!birth_had_threads() || process_threads() == 2) end_scavenger();
   return (int)syscall(SYS_capset, header, data);
 }
 
@@ -250,23 +244,3 @@ HIDDEN extern const char __ehdr_start[], _end[]; /* this library's first byte an
 
 /* A malloc in the program itself, a sanitizer's for one, comes before that of a preloaded library. */
 bool libc_is_malloc(void) { return (uintptr_t)malloc - (uintptr_t)__ehdr_start < (uintptr_t)(_end - __ehdr_start); }
-
-/* ---- libc's own malloc ------------------------------------------------------------------------------------------- */
-
-/* glibc's second names of its malloc. Wrappers of malloc call them, and their blocks go to everybody's free. glibc
- * keeps cfree for programs from before 2.26. No header declares these. They call our own names, because malloc itself
- * may be the wrapper. */
-#if defined(__GLIBC__)
-#define NAME(type, name, parameters) \
-  SHOWN type name parameters;        \
-  type name parameters
-
-NAME(void *, __libc_malloc, (size_t size)) { return tslab_malloc(size); }
-NAME(void *, __libc_calloc, (size_t count, size_t size)) { return tslab_calloc(count, size); }
-NAME(void *, __libc_realloc, (void *p, size_t size)) { return tslab_realloc(p, size); }
-NAME(void *, __libc_memalign, (size_t alignment, size_t size)) { return tslab_memalign(alignment, size); }
-NAME(void *, __libc_valloc, (size_t size)) { return tslab_valloc(size); }
-NAME(void *, __libc_pvalloc, (size_t size)) { return tslab_pvalloc(size); }
-NAME(void, __libc_free, (void *p)) { tslab_free(p); }
-NAME(void, cfree, (void *p)) { tslab_free(p); }
-#endif

@@ -9,7 +9,4 @@
  * a hidden function to be there. */
 bool libc_is_malloc(void) WEAK;
 
-/* The same: returns true if the program ever had a thread beside its first. */
-bool interpose_had_threads(void) WEAK;
-
 #endif

@@ -39,7 +39,6 @@
 #include "slab/quarter.h"
 #include "process/process.h"
 #include "runtime/birth.h"
-#include "runtime/interpose.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -521,7 +520,7 @@ static bool has_one_thread(void) { return false; }
 /* In a child: a thread of its parent's may have held that lock at the copy. The scavenger holds it only beside a thread
  * that makes it or waits for its end. */
 static bool may_find_lock_held(void) {
-  return !has_one_thread() && (!interpose_had_threads || interpose_had_threads());
+  return !has_one_thread() && birth_may_have_had_threads();
 }
 
 static bool holds_much(void) {

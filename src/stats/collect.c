@@ -21,7 +21,6 @@
 #include "process/process.h"
 #include "slab/quarter.h"
 #include "stats/scope_misuse.h"
-#include "stats/tables.h"
 #include <string.h>
 
 /* ---- collecting -------------------------------------------------------------------------------------------------- */

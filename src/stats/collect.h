@@ -16,7 +16,14 @@ HIDDEN bool collect_path(unsigned path, tslab_path_stats *out); /* false: there 
 HIDDEN bool collect_label(unsigned index, tslab_label_stats *out);
 HIDDEN void collect_this_thread(tslab_thread_stats *out); /* zeros when it never allocated */
 
-/* Rows of stats/tables.h. Each fills at most `most` and returns how many. */
+/* How many rows each table has at most. */
+#define LOCK_KINDS 11
+#define TABLE_THREADS_MOST 128 /* the newest; the rest in one row */
+#define TABLE_LABELS_MOST  257 /* 256, and one for all others */
+#define TABLE_EPOCHS_MOST  64
+#define TABLE_SAMPLES_MOST 512 /* the newest */
+
+/* Rows, as stats/tables.h describes them. Each fills at most `most` and returns how many. */
 HIDDEN size_t collect_process(void *rows, size_t most);
 HIDDEN size_t collect_classes(void *rows, size_t most);
 HIDDEN size_t collect_paths(void *rows, size_t most);

@@ -9,12 +9,6 @@ enum table { TABLE_PROCESS, TABLE_CLASS, TABLE_PATH, TABLE_THREAD, TABLE_LABEL, 
              TABLE_PROFILE, TABLE_SITE, TABLE_HOLDER, TABLES };
 HIDDEN extern const struct statistics tables[TABLES];
 
-#define LOCK_KINDS 11
-#define TABLE_THREADS_MOST 128 /* the newest; the rest in one row */
-#define TABLE_LABELS_MOST  257 /* 256, and one for all others */
-#define TABLE_EPOCHS_MOST  64
-#define TABLE_SAMPLES_MOST 512 /* the newest */
-
 /* Room for the rows of a table, which no statistic counts, and its end. NULL without memory. */
 HIDDEN void *table_room(const struct statistics *table);
 HIDDEN void table_room_end(const struct statistics *table, void *room);

@@ -29,7 +29,7 @@ class Rules(unittest.TestCase):
         path.write_text(text)
 
     def assert_told(self, *patterns: str, objects: Path | None = None) -> None:
-        lines = list(tidy.broken(self.root, objects))
+        lines = list(tidy.broken(self.root, [objects] if objects else []))
         self.assertEqual(len(lines), len(patterns), "\n".join(lines))
         for line, pattern in zip(lines, patterns, strict=True):
             self.assertRegex(line, pattern)

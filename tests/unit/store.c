@@ -1,6 +1,7 @@
 /* store: heaps of epochs take stores and leave them, counters and all; memory of unused ones goes back. */
 #include "unit.h"
 
+#include "heap/arena.h"
 #include "heap/fast.h"
 #include "heap/registry.h"
 #include "heap/store.h"

@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include "heap/timing.h"
+#include "stats/collect.h"
 #include "stats/profile.h"
 #include "stats/tables.h"
 #include <ctype.h>

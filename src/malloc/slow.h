@@ -1,6 +1,6 @@
-/* malloc: the slow paths that the inlined fast ones leave to.                                       floor: malloc */
-#ifndef TSLAB_MALLOC_MALLOC_H
-#define TSLAB_MALLOC_MALLOC_H
+/* slow: the slow paths of malloc and free, which the inlined fast ones leave to.                    floor: malloc */
+#ifndef TSLAB_MALLOC_SLOW_H
+#define TSLAB_MALLOC_SLOW_H
 
 #include "heap/fast.h"
 #include "slab/large.h"
