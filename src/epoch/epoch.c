@@ -21,9 +21,7 @@ void epoch_wait(const struct epoch *e) {
   _Atomic uint32_t *owned = &epoch_at(e->arena.index)->arena.owned;
   do {
     atomic_store_explicit(owned, AWAITED, memory_order_relaxed);
-    lock_release(epoch_lock_of(e));
-    os_wait(owned, AWAITED, LOCK_PATIENCE_MS);
-    lock_take(epoch_lock_of(e));
+    lock_sleep(epoch_lock_of(e), owned, AWAITED, LOCK_PATIENCE_MS);
   } while (epoch_is_owned(e));
 }
 

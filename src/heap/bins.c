@@ -484,21 +484,26 @@ static void count_slab(struct heap *heap, unsigned *looked) {
   if (++*looked < SLABS_A_LOCK) return;
   lock_count_steps(*looked);
   *looked = 0;
-  lock_release(&heap->lock);
-  lock_take(&heap->lock);
+  lock_yield(&heap->lock);
 }
 
-/* Turns each list round, so that no position need be remembered while the lock is free, and the next call goes on where
- * this one stopped. */
+/* Takes the next of the bin's slabs, for one turn of the list: so its order stays, and no position need be remembered
+ * while the lock is free. */
+static struct run *turn(struct bin *bin) {
+  struct run *slab = slab_at(bin->first);
+  unlink_slab(bin, slab);
+  insert_last(bin, slab);
+  return slab;
+}
+
+/* The next call goes on where this one stopped. */
 unsigned bins_retire_empty(struct heap *heap, unsigned most) {
   unsigned retired = 0, looked = 0;
   lock_take(&heap->lock);
   for (unsigned class = 0; class < CLASSES; class++) {
     struct bin *bin = &heap->bins[class];
     for (uint32_t left = bin->listed; left > 0 && bin->first && retired < most; left--, count_slab(heap, &looked)) {
-      struct run *slab = slab_at(bin->first);
-      unlink_slab(bin, slab);
-      insert_last(bin, slab);
+      struct run *slab = turn(bin);
       if (!slab_all_free(word_of(slab))) continue;
       if (!(atomic_fetch_or_explicit(&slab->word, SLAB_PENDING, memory_order_relaxed) & SLAB_PENDING))
         retired += relist_locked(heap, slab, false);
@@ -510,14 +515,14 @@ unsigned bins_retire_empty(struct heap *heap, unsigned most) {
 
 /* ---- trimming ---------------------------------------------------------------------------------------------------- */
 
-/* Holes are purged without the lock: the slab is off the list and PENDING, so nobody takes from it or retires it. */
-static size_t purge_one(struct heap *heap, struct run *slab) {
+/* Holes are purged without the lock: the slab is off the list and PENDING, so nobody takes from it or retires it. These
+ * two are called under the lock, before that and after. */
+static void begin_purge(struct heap *heap, struct run *slab) {
   unlink_slab(&heap->bins[slab->class], slab);
   heap->store->unlisted_slabs++; /* so that the heap is not folded meanwhile */
-  lock_release(&heap->lock);
-  struct slab_purge purge = slab_purge_holes(slab);
-  if (purge.damaged) misuse_freed(purge.damaged);
-  lock_take(&heap->lock);
+}
+
+static size_t end_purge(struct heap *heap, struct run *slab, struct slab_purge purge) {
   heap->store->unlisted_slabs--;
   if (relist_locked(heap, slab, false)) return purge.bytes;
   uint64_t word = word_of(slab);
@@ -530,7 +535,11 @@ static size_t purge_one(struct heap *heap, struct run *slab) {
   return purge.bytes;
 }
 
-/* A slab is left alone until its word stood still from one look to the next, and purged once for each time that it did:
+#define HAS_HOLES SIZE_MAX
+
+/* Returns the bytes that became free; HAS_HOLES when the slab is PENDING and the caller must purge its holes.
+ *
+ * A slab is left alone until its word stood still from one look to the next, and purged once for each time that it did:
  * `seen` is the word that it was purged at, or the complement of the one at the last look. At the look after that it
  * becomes QUIET, and costs nothing until its next block comes back. */
 static size_t trim_slab(struct heap *heap, struct run *slab, bool now) {
@@ -546,7 +555,7 @@ static size_t trim_slab(struct heap *heap, struct run *slab, bool now) {
   heap->store->restless_slabs++;
   if (!(now || still) || (purged && !slab_all_free(word))) return 0;
   if (atomic_fetch_or_explicit(&slab->word, SLAB_PENDING, memory_order_relaxed) & SLAB_PENDING) return 0;
-  if (!slab_all_free(word_of(slab))) return purge_one(heap, slab);
+  if (!slab_all_free(word_of(slab))) return HAS_HOLES;
   size_t bytes = run_bytes(slab);
   return relist_locked(heap, slab, false) ? bytes : 0;
 }
@@ -568,25 +577,40 @@ void bins_leave(struct heap *heap) {
   }
 }
 
-/* Turns the list once round, so that its order stays and no position need be remembered while the lock is free. */
-static size_t trim_bin(struct heap *heap, struct bin *bin, bool now) {
+static size_t trim_class(struct heap *heap, unsigned class, bool now) {
+  struct bin *bin = &heap->bins[class];
   size_t freed = 0;
   unsigned looked = 0;
-  for (uint32_t left = bin->listed; left > 0 && bin->first; left--) {
-    struct run *slab = slab_at(bin->first);
-    unlink_slab(bin, slab);
-    insert_last(bin, slab);
-    freed += trim_slab(heap, slab, now);
-    count_slab(heap, &looked);
+  lock_take(&heap->lock);
+  for (uint32_t left = bin->listed; left > 0 && bin->first; left--, count_slab(heap, &looked)) {
+    struct run *slab = turn(bin);
+    size_t bytes = trim_slab(heap, slab, now);
+    if (bytes == HAS_HOLES) {
+      begin_purge(heap, slab);
+      lock_release(&heap->lock);
+      struct slab_purge purge = slab_purge_holes(slab);
+      if (purge.damaged) misuse_freed(purge.damaged);
+      lock_take(&heap->lock);
+      bytes = end_purge(heap, slab, purge);
+    }
+    freed += bytes;
   }
+  lock_release(&heap->lock);
   return freed;
+}
+
+static uint64_t begin_trim(struct heap *heap) {
+  uint64_t classes = 0;
+  lock_take(&heap->lock);
+  heap->store->restless_slabs = 0;
+  for (unsigned class = 0; class < CLASSES; class++)
+    if (heap->bins[class].listed) classes |= (uint64_t)1 << class;
+  lock_release(&heap->lock);
+  return classes;
 }
 
 size_t bins_trim(struct heap *heap, bool now) {
   size_t freed = 0;
-  lock_take(&heap->lock);
-  heap->store->restless_slabs = 0;
-  for (unsigned class = 0; class < CLASSES; class++) freed += trim_bin(heap, &heap->bins[class], now);
-  lock_release(&heap->lock);
+  for (uint64_t left = begin_trim(heap); left; left &= left - 1) freed += trim_class(heap, lowest_bit(left), now);
   return freed;
 }

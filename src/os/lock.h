@@ -6,6 +6,7 @@
 #ifndef TSLAB_OS_LOCK_H
 #define TSLAB_OS_LOCK_H
 
+#include "os/os.h"
 #include "os/ticks.h"
 
 struct lock {
@@ -105,6 +106,20 @@ static inline void lock_release_for(struct lock *lock) {
 static inline void lock_release(struct lock *lock) {
   lock_release_for(lock);
   lock_hold_ends();
+}
+
+/* Lets a waiter have the lock, which the caller holds, and takes it again. */
+static inline void lock_yield(struct lock *lock) {
+  lock_release(lock);
+  lock_take(lock);
+}
+
+/* Releases the lock, which the caller holds, while it sleeps until *word is no longer `value` or `ms` milliseconds went
+ * by, and takes it again. */
+static inline void lock_sleep(struct lock *lock, _Atomic uint32_t *word, uint32_t value, unsigned ms) {
+  lock_release(lock);
+  os_wait(word, value, ms);
+  lock_take(lock);
 }
 
 /* In a fork child, where the holder may not exist any more. */

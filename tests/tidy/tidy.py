@@ -166,22 +166,22 @@ RELEASES = {
     "epoch_unlock": {"epoch_lock", "handle_lock_quiet"},
     "epoch_release": {"epoch_take", "epoch_own", "handle_take_quiet"},
     "unlock_owner": {"lock_owner"},
+    "arena_walk_on": {"arena_walk"},  # without the lock once there is no next run
+    "arena_walk_end": {"arena_walk"},
 }
 
 # Functions that release what another one took, each with its reason.
 HOLD_OVER_FORK = "a fork's first handler takes every lock, and the last one, or the thread that waits for it, releases"
-ITERATES = "a walk begins with the lock, and ends without it"
-WAITS = "holds the lock before and after, and gives it to others in between"
+GIVES_WAY = "the caller holds the lock before and after, and others in between: its name says so"
+EMPTY_WALK = "a walk over an empty list ends at once, without the lock"
 MAY_RELEASE = {
+    "os/lock: lock_yield": GIVES_WAY,
+    "os/lock: lock_sleep": GIVES_WAY,
+    "heap/arena: arena_walk": EMPTY_WALK,
     **dict.fromkeys((f"runtime/fork: {name}" for name in ("release", "release_for", "release_taken")), HOLD_OVER_FORK),
     **dict.fromkeys((f"runtime/fork: {name}" for name in ("hold_all", "end_hold")), HOLD_OVER_FORK),
     "runtime/fork: release_all_for_it": HOLD_OVER_FORK,
     "stats/publish: publish_after_fork": HOLD_OVER_FORK,
-    "epoch/epoch: epoch_wait": WAITS,
-    "heap/bins: count_slab": WAITS,
-    "heap/bins: purge_one": WAITS,
-    "heap/arena: arena_walk_on": ITERATES,
-    "heap/arena: arena_walk_end": ITERATES,
 }
 
 CALL = re.compile(r"\b(\w+)\(")
