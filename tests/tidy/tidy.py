@@ -4,7 +4,8 @@
 usage: tidy.py [--objects DIRECTORY...] [--root DIRECTORY]
 
 The rules of text need the source alone. The rules of calls (no call to a higher floor, no circle of modules) need the
-objects that a build left in these directories: symbols say what calls what, text does not. Exit status 1: a rule is broken.
+objects that a build left in these directories: symbols say what calls what, text does not. Exit status 1: a rule is
+broken.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from tslab import preload, process
 
 LIBRARY = Path(os.environ.get("LIBRARY_UNDER_TEST", REPOSITORY / "build" / "release" / "libtslab.so"))
 DEPLOY = REPOSITORY / "deploy"
-NEEDED = ("prometheus", "promtool", "redis-check-rdb", "redis-benchmark")
+NEEDED = ("prometheus", "promtool", "redis-check-rdb", "redis-benchmark", "gdb")
 pytestmark = [
     pytest.mark.skipif(not LIBRARY.exists(), reason="build/release/libtslab.so is not built"),
     pytest.mark.skipif(not all(map(shutil.which, NEEDED)), reason=f"needs {', '.join(NEEDED)}"),
@@ -150,15 +150,26 @@ def test_every_rule_is_evaluated(prometheus: str) -> None:
                 assert until_there(prometheus, measured), rule
 
 
-# A program of faults.c, and the alerts that it must raise. Retries of CAS fire in promtool's tests alone: one CAS takes
-# all free blocks of a slab, so no program brings about as many.
+# A program of faults.c, and the alerts that it must raise. One CAS takes all free blocks of a slab, and another
+# processor rarely comes in between. So gdb holds the thread of `remote-storm` there, as a scheduler would that takes
+# its processor away.
+HELD = "remote-storm"
 RAISED = {
+    HELD: ["CasRetries"],
     "failing-madvise": ["MadviseFailures"],
     "never-leaves": ["EpochNotDrained"],
     "never-drains": ["ClosingEpochs"],
     "trim-hog": ["LockContention", "SlowPath"],
     "frozen": ["SlowTail"],
 }
+
+
+def pid_of_held(file: Path) -> int:
+    end = time.monotonic() + 60
+    while not (file.exists() and file.read_text().endswith("\n")):
+        assert time.monotonic() < end, "gdb did not start the program"
+        time.sleep(0.1)
+    return int(file.read_text())
 
 
 def test_faults_of_live_processes_raise_their_alerts(tmp_path: Path) -> None:
@@ -182,6 +193,8 @@ def test_faults_of_live_processes_raise_their_alerts(tmp_path: Path) -> None:
           f"--web.listen-address=127.0.0.1:{server}", "--log.level=error"], None),
     ]  # fmt: skip
     pids = []
+    held = ["gdb", "-nx", "-q", "-batch", "-x", str(DATA / "hold_cas.py"), "--args", str(faults), HELD]
+    commands[0] = (held, None)
     with ExitStack() as stack:
         for command, environment in commands:
             child = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL)
@@ -190,10 +203,12 @@ def test_faults_of_live_processes_raise_their_alerts(tmp_path: Path) -> None:
             stack.callback(child.kill)
             pids.append(child.pid)
         wait_for(f"http://127.0.0.1:{server}/-/ready")
+        pids[0] = pid_of_held(tmp_path / "held.pid")
+        stack.callback(process.remove_segment, pids[0])
         for pid, alerts in zip(pids, RAISED.values(), strict=False):
             for alert in alerts:  # contention is a warning, or critical: who gets a processor decides
                 query = f'ALERTS{{alertname=~"TemporalSlab{alert}(Critical)?",alertstate="firing",pid="{pid}"}}'
-                assert until_there(f"http://127.0.0.1:{server}", query, 40), alert
+                assert until_there(f"http://127.0.0.1:{server}", query, 90), alert
 
 
 def test_the_rules_by_promtool() -> None:

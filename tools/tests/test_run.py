@@ -13,12 +13,13 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import pytest
 from conftest import REPOSITORY
 
-from tslab import metrics, preload
+from tslab import metrics, preload, project
 from tslab.attribution import read_csv
 from tslab.commands import diff, fields
 from tslab.commands.run import _ignores_preload
@@ -242,6 +243,23 @@ def test_a_library_whose_path_cannot_be_preloaded(tmp_path: Path) -> None:
 
 
 # ---- a process, from outside -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("variable", "folder"), [("LD_LIBRARY_PATH", "."), ("HOME", ".local/lib")])
+def test_an_installed_library_is_found(
+    variable: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(project, "find", lambda start=None: SimpleNamespace(library=tmp_path / "libtslab.so"))
+    monkeypatch.setattr(preload, "CARRIED", tmp_path / "nowhere")
+    monkeypatch.setattr(preload, "INSTALLED", ())
+    monkeypatch.setenv("HOME", "/nowhere")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "")
+    (tmp_path / "prefix" / folder).mkdir(parents=True)
+    (tmp_path / "prefix" / folder / "libtslab.so.0").symlink_to(LIBRARY.resolve())
+    with pytest.raises(LabError, match="none is installed"):
+        preload.find_library(None)
+    monkeypatch.setenv(variable, str(tmp_path / "prefix"))
+    assert preload.find_library(None) == LIBRARY.resolve()
 
 
 def test_a_process_that_runs_is_stopped_and_is_killed(tmp_path: Path) -> None:

@@ -24,6 +24,12 @@ _PUBLISHES_WITHIN_S = 20.0
 _PROGRAM = "import time\nfor _ in range(600): x = [bytearray(1500) for _ in range(5000)]; time.sleep(.1)"
 
 
+def _install_folders() -> list[str]:
+    """Where an installed library lies: what the loader is told to search, `./dev install ~/.local`, the system."""
+    told = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
+    return [*told, str(Path("~/.local/lib").expanduser()), *INSTALLED]
+
+
 def find_library(given: Path | None, hardened: bool = False) -> Path:
     """The one that is named, the project's around us, the wheel's own, this package's project's or an installed one."""
     if given is not None:
@@ -33,7 +39,7 @@ def find_library(given: Path | None, hardened: bool = False) -> Path:
         project.find().library.with_name(name),
         CARRIED / f"{name}.0",
         project.find(start=Path(__file__)).library.with_name(name),
-        *(Path(folder) / f"{name}.0" for folder in INSTALLED),
+        *(Path(folder) / f"{name}.0" for folder in _install_folders()),
     ]
     for place in places:
         if place.exists():
