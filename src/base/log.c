@@ -72,7 +72,7 @@ size_t log_format(char *out, size_t capacity, const char *format, ...) {
   return length;
 }
 
-/* The one that the kernel raised for this thread, which blocks it. */
+/* Takes the signal that the kernel raised for this thread, which blocks it. */
 static void take_signal(int number) {
   const struct timespec now = {0, 0};
   sigset_t raised;
@@ -92,7 +92,7 @@ static int write_all(int descriptor, const char *from, size_t length) {
   return 0;
 }
 
-/* A pipe that nobody reads raises SIGPIPE, and a limit of file sizes SIGXFSZ. */
+/* A pipe without a reader raises SIGPIPE, and a limit of file sizes raises SIGXFSZ. */
 int log_write(int descriptor, const char *from, size_t length) {
   sigset_t raised, before, waiting;
   sigemptyset(&raised);
@@ -118,7 +118,7 @@ void log_line(const char *format, ...) {
   for (size_t i = 0; i < length; i++)
     if ((unsigned char)line[i] < ' ' || line[i] == 127) line[i] = '?';
   line[length++] = '\n';
-  log_write(STDERR_FILENO, line, length); /* nobody can be told that nobody can be told */
+  log_write(STDERR_FILENO, line, length); /* there is nowhere to report a failure of this */
   errno = kept;
 }
 

@@ -38,7 +38,7 @@ struct chunk_freed {
   uint64_t local, remote;
 };
 _Static_assert(CHUNK_WORDS * sizeof(struct chunk_starts) == CHUNK_STARTS_BYTES &&
-               CHUNK_WORDS * sizeof(struct chunk_freed) == CHUNK_FREED_BYTES, "pages reserves this much for each granule");
+               CHUNK_WORDS * sizeof(struct chunk_freed) == CHUNK_FREED_BYTES, "pages reserves as much a granule");
 
 /* Returns how many quarters of granules lie between base and the chunk; a whole granule is four. */
 INLINE size_t chunk_quarter(const struct run *run) {
