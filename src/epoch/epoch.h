@@ -14,7 +14,7 @@
  *            epoch_check()
  * Threads:   all under the epoch's lock, of which there are EPOCH_LOCKS for all, but: open_id and id are read by
  *            anyone; children and siblings are under tree_lock. Locks, outermost first: a gate, tree_lock, an epoch's,
- *            then as docs/design.md says.
+ *            then as docs/invariants.md says.
  *
  * Work whose length has no bound is not done under the lock, which epochs share, but by an owner. epoch_lock waits
  * until the epoch has no owner, so for other threads an owned epoch is one whose lock is held:
