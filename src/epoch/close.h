@@ -6,9 +6,9 @@
  *
  *   epoch_close -> lone_ready -> epoch_cache_keep                          only this thread was in the epoch
  *               -> close_any -> close_locked -> close_begin
- *                            -> carry_out    -> close_children             without the epoch
+ *                            -> carry_out    -> close_children             the caller does not hold it
  *                                            -> close_contents -> close_tail -> epoch_finish_locked
- *                                            -> epoch_retire               releases the epoch first
+ *                                            -> epoch_retire               the caller does not hold it
  *
  * The public functions take the epoch and release it; the functions that work on it in between return a verdict. */
 #ifndef TSLAB_EPOCH_CLOSE_H

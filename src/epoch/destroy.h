@@ -2,9 +2,9 @@
  *
  *   epoch_destroy -> lone_ready -> epoch_cache_keep                        an epoch that only this thread was in
  *                 -> destroy_any -> look_at_tree                           before the first one goes
- *                                -> end_children                           releases the epoch first
+ *                                -> end_children                           the caller does not hold it
  *                                -> destroy_locked -> close_begin, destroy_all, close_tail
- *                                -> epoch_retire                           releases the epoch first
+ *                                -> epoch_retire                           the caller does not hold it
  *
  * Under TSLAB_ON_DESTROY=check a destroy is a close that reports the live blocks, and a reset frees nothing. */
 #ifndef TSLAB_EPOCH_DESTROY_H
