@@ -10,14 +10,14 @@
  *     take no lock, and the library treats the child like one of _Fork().
  *   - Another thread may be in that case, and wait in its fork for a lock of libc's that this thread has. After
  *     LOCK_PATIENCE_MS this thread releases the locks that it took, and goes on in the same way. While no thread is
- *     known to be in that case, it waits longer for the gate of an epoch, because the end of a large epoch holds one for
- *     seconds.
+ *     known to be in that case, it waits longer for the gate of an epoch, because the end of a large epoch holds one
+ *     for seconds.
  *   - Between our handler and the copy, libc takes locks of its own: glibc's list of streams, of atfork handlers and of
  *     name services, musl's list of streams. A thread may hold one of them while it allocates, and so wait for a lock
- *     that we hold. Our handler takes the list of streams before our locks, which keeps the usual case in order. For the
- *     others, a thread that waited for LOCK_PATIENCE_MS releases our locks, because the forking thread changes nothing
- *     under them. The child then looks at every lock as after _Fork(). A forking thread that does not sleep is copying a
- *     large address space, and keeps our locks for up to COPY_MOST_MS.
+ *     that we hold. Our handler takes the list of streams before our locks, which keeps the usual case in order. For
+ *     the others, a thread that waited for LOCK_PATIENCE_MS releases our locks, because the forking thread changes
+ *     nothing under them. The child then looks at every lock as after _Fork(). A forking thread that does not sleep is
+ *     copying a large address space, and keeps our locks for up to COPY_MOST_MS.
  *   - A handler that the program registered before ours runs between ours and the copy, and may allocate. The forking
  *     thread releases our locks itself when it finds that it waits for one of them. In the child such a handler runs
  *     before ours, so the first slow path there does the work of ours.

@@ -145,7 +145,7 @@ SHOWN pid_t fork(void) {
   fork_function *next = NEXT(next_fork, "fork");
   if (interpose_had_threads()) return next();
   sigset_t before = os_block_signals();
-  const sigset_t *outer = atomic_load_explicit(&before_lone_fork, memory_order_relaxed); /* a fault in fork forks */
+  const sigset_t *outer = atomic_load_explicit(&before_lone_fork, memory_order_relaxed); /* set in a fault's handler */
   lone_thread = pthread_self();
   atomic_store_explicit(&before_lone_fork, &before, memory_order_relaxed);
   pid_t child = next();

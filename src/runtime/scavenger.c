@@ -263,7 +263,7 @@ static bool publish_and_time(uint64_t *not_before) {
 static bool publish(void) {
   static uint64_t not_before;
   static bool is_told; /* the last publication came after a quiet tick */
-  if (ticks_now() < not_before && (visited || is_told)) return visited; /* a busy tick's news must get out */
+  if (ticks_now() < not_before && (visited || is_told)) return visited; /* the first quiet tick publishes */
   is_told = !visited;
   return publish_and_time(&not_before) && visited;
 }
