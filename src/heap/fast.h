@@ -85,9 +85,9 @@ INLINE enum fast_free fast_push_hardened(struct heap *heap, unsigned class, void
 }
 
 /* Frees p. FREED: done. UNCLEAR: p is not below the frontier, or a hardened library found no live block. NOT_HERE:
- * *here, the thread's heap, does not own p's granule. LIST_FULL: the list has no room, and only its count has changed, by
- * this free. NOT_A_BLOCK: p starts no block, but is now the head of the list of class *in; the caller must not
- * use the list. */
+ * *here, the thread's heap, does not own p's granule. LIST_FULL: the list has no room, and only its count has
+ * changed, by this free. NOT_A_BLOCK: p starts no block, but is now the head of the list of class *in; the caller must
+ * not use the list. */
 INLINE enum fast_free fast_push(void *p, unsigned *in, struct heap **here) {
   uintptr_t base = (uintptr_t)pages.base;
   size_t granule = ((uintptr_t)p - base) >> GRANULE_SHIFT;

@@ -272,13 +272,13 @@ static void take_back(struct heap *heap, unsigned victim) {
   if (heap->visits - heap->bins[victim].last_visit < IDLE_VISITS || cap == 0) return;
   tcache_fold(heap, victim);
   struct chain chain = tcache_chain(heap, victim);
-  if (chain.count > cap) {
-    if (!magazine_put(heap, victim, chain)) return;
-    chain = EMPTY_CHAIN;
+  bool goes = chain.count > cap && magazine_put(heap, victim, chain);
+  if (goes) chain = EMPTY_CHAIN;
+  if (chain.count <= cap) {
+    set_cap(heap, victim, cap);
+    tcache_set(heap, victim, chain);
   }
-  set_cap(heap, victim, cap);
-  tcache_set(heap, victim, chain);
-  if (profile_is_on()) cut_list(heap, victim);
+  if (profile_is_on()) cut_list(heap, victim); /* folding made the list whole */
 }
 
 void tcache_grow(struct heap *heap, unsigned class, bool locked) {

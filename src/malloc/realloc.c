@@ -8,6 +8,14 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Returns true if a block that holds `usable` bytes stays where it is when it shrinks to `size`: a block of the size's
+ * own class would save less than an eighth. Programs call realloc to cut a buffer to what it holds, and want the rest
+ * back. A chunk never hands out again what a block leaves in it. */
+INLINE bool stays(size_t usable, size_t size, bool in_chunk) {
+  if (size > usable) return false;
+  return in_chunk || (size <= SMALL_MAX ? class_size(class_of(size)) : size) > usable - usable / 8;
+}
+
 static void *resize(void *p, size_t size) {
   struct run *run = run_of_live_block("realloc", p);
   if (!run || size > PTRDIFF_MAX) return no_memory();
@@ -22,7 +30,7 @@ static void *resize(void *p, size_t size) {
       return block;
     } /* malloc also looks for free memory of other sizes */
   }
-  if (size <= old && size >= old / 2) return p; /* a move would save less than half */
+  if (stays(old, size, run->kind == RUN_CHUNK)) return p;
   void *block = malloc_in_epoch(run->epoch, size); /* a block keeps its epoch, in any scope */
   if (!block) return size <= old ? p : NULL;
   memcpy(block, p, min_size(old, size));
@@ -36,7 +44,7 @@ static bool fits_here(void *p, size_t size) {
   if (granule >= LOAD_RACING(pages.count)) return false;
   uintptr_t class = heap_class_of(current_heap, LOAD_RACING(pages_pagemap()[granule]));
   if (class >= CLASSES || block_is_free(p)) return false;
-  return size - 1 < class_sizes[class] && size >= class_sizes[class] / 2u &&
+  return size != 0 && stays(class_sizes[class], size, false) &&
          class_starts_block((uintptr_t)p, class_inverse(class));
 }
 
