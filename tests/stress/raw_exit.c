@@ -1,5 +1,5 @@
-/* raw_exit: a process ends whose last thread of the program's leaves by the system call exit, which runs no destructor.
- * A program under seccomp's strict mode may make no other call to end. The scavenger must not keep the process. */
+/* raw_exit: a process ends if the program's last thread leaves by the system call exit, which runs no destructor. A
+ * program under seccomp's strict mode may make no other call to end. The scavenger must not keep the process. */
 #include "../check.h"
 
 #include <linux/seccomp.h>
