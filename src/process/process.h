@@ -17,6 +17,9 @@ HIDDEN void process_set_ready(void);
 HIDDEN bool process_is_visitor(void);
 HIDDEN void process_is_this(void);
 
+/* Returns true if libc knows, without asking the kernel, that the process's first thread has ended. */
+HIDDEN bool process_first_has_ended(void);
+
 /* The kernel's letter for a thread of this process; 0: it says nothing. Of one that has ended also its wait status. */
 HIDDEN char thread_state(uint32_t thread, int *ended_with);
 

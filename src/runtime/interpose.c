@@ -207,9 +207,7 @@ SHOWN int mlockall(int flags) {
 /* A later slow path makes a new one. A vfork child has no scavenger, and a signal handler that interrupted malloc must
  * not wait for one. */
 static COLD bool end_scavenger(void) {
-  if (locks_held != 0 || !scavenger_is_there() || process_is_visitor()) return false;
-  scavenger_stop();
-  return true;
+  return locks_held == 0 && scavenger_is_there() && !process_is_visitor() && scavenger_dismiss();
 }
 
 /* Capabilities are a thread's own. glibc's setuid and its kin ask the kernel for each thread, and abort where one may
