@@ -278,16 +278,19 @@ static void end_with_the_last(void) {
   int ended_with;
   uint32_t asleep = ASLEEP;
   char first = thread_state(os_process_id(), &ended_with);
-  if (first == 0 && process_first_has_ended()) atomic_compare_exchange_strong(&state, &asleep, DISMISSED);
-  if (first != 'Z' || process_threads() != 2) return;
-  publish_end();
-  /* The process's status is that of its last thread, on newer kernels also where the first had another. */
-  syscall(SYS_exit_group, ended_with >> 8 & 0xff);
+  unsigned threads = process_threads();
+  if (first == 'Z' && threads == 2) {
+    publish_end();
+    /* The process's status is that of its last thread, on newer kernels also where the first had another. */
+    syscall(SYS_exit_group, ended_with >> 8 & 0xff);
+  }
+  if ((first == 0 || threads == 0) && process_first_has_ended())
+    atomic_compare_exchange_strong(&state, &asleep, DISMISSED);
 }
 
-#define LONGEST_PAUSE_MS (1u << 30)
+#define LONGEST_PAUSE_MS 64000 /* a process that rested for days must not take days to end */
 
-/* Each look comes after twice the time of the one before, so that a process at rest is as good as never woken. */
+/* Each look comes after twice the time of the one before, so that a process at rest is seldom woken. */
 static void wait_while_asleep(void) {
   end_with_the_last();
   for (unsigned pause = IDLE_TICKS * TICK_MS; atomic_load(&state) == ASLEEP;) {
