@@ -389,8 +389,8 @@ INLINE void heap_begin_chunk_change(struct heap *heap) {
   const struct bump *bump = &heap->bump;
   heap_begin_change(heap, (struct undo){{bump->allocations, bump->sealed, bump->count, 0}, {0, 0}, UNDO_CHUNKS});
 }
-INLINE void heap_end_change(struct heap *heap) {
-  __atomic_store_n(&heap->sampling.sequence, heap->sampling.sequence + 1, __ATOMIC_RELEASE); /* and even after all */
+INLINE void heap_end_change(struct heap *heap) { /* which the child of a signal handler may have undone */
+  __atomic_store_n(&heap->sampling.sequence, (heap->sampling.sequence | 1) + 1, __ATOMIC_RELEASE); /* even after all */
   FENCE_STORES();
 }
 INLINE uint32_t heap_begin_look(const struct heap *heap) {
