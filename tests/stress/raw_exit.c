@@ -41,7 +41,8 @@ static void end_uncounted(void) {
   if (answer_with(SYS_newfstatat, EPERM)) free_much();
 }
 
-static void (*const ways[])(void) = {end_at_once, end_strictly, end_without_purges, end_uncounted, end_in_an_empty_root};
+static void (*const ways[])(void) = {end_at_once, end_strictly, end_without_purges, end_uncounted,
+                                     end_in_an_empty_root};
 enum { WAYS = sizeof ways / sizeof *ways };
 
 /* What the first thread's status was cannot be known without /proc, on newer kernels. */
