@@ -3,13 +3,12 @@
  * Include it instead of tslab.h, and link nothing. If the library is preloaded or linked, every call below is the one
  * that tslab.h describes. If not, each name has a fallback, so that the same program runs on plain malloc:
  *
- *   what only says where memory lies     succeeds and does nothing: open gives a fresh id that is not 0; enter, leave
- *                                        and close return 0; reports are zero but for the epoch's id; move returns
- *                                        the block
- *   what allocates                       is malloc, calloc or aligned_alloc; tslab_free is free
- *   what asks                            answers truly: the current epoch is 0, every block's is 0, no block is ours
- *   what would have to free, or to know  fails with ENOSYS: destroy, reset, info, tslab_occupancy, tslab_stats,
- *                                        _class, handles
+ *   calls that choose an epoch    succeed and do nothing: open returns a fresh id that is not 0; enter, leave and close
+ *                                 return 0; reports are zero except the epoch's id; move returns the block
+ *   calls that allocate           call malloc, calloc or aligned_alloc; tslab_free calls free
+ *   calls that ask                answer truly: the current epoch is 0, every block's epoch is 0, no block is ours
+ *   calls that only the library   fail with ENOSYS: destroy, reset, info, tslab_occupancy, tslab_stats,
+ *   can serve                     tslab_stats_class, handles
  *
  * This header lacks the other statistics (by label, path, lock, thread, epoch; JSON): link the library for them.
  *

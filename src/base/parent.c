@@ -36,7 +36,7 @@ static int reader_next(struct reader *r) {
 static bool environment_has(pid_t process, const char *setting) {
   struct reader r;
   if (!reader_open(&r, process, "environ")) return false;
-  size_t equal = 0; /* so many characters of this entry equal those of `setting` */
+  size_t equal = 0; /* characters of this entry that equal those of `setting` */
   bool fits = true, found = false;
   for (int c; !found && (c = reader_next(&r)) >= 0;) {
     if (c != 0) {

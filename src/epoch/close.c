@@ -60,8 +60,8 @@ bool close_tail(struct epoch *e, tslab_epoch_report *out) {
 
 /* ---- verdicts ---------------------------------------------------------------------------------------------------- */
 
-/* What is left to do once the epoch is released. STAYS: nothing; it waits for its last block, or is cached. HAS_ENDED:
- * retire it. CHILDREN_FIRST: close its children, while no thread owns it. MORE: the next step. */
+/* The work that is left once the epoch is released. STAYS: nothing; it waits for its last block, or is cached.
+ * HAS_ENDED: retire it. CHILDREN_FIRST: close its children, while no thread owns it. MORE: the next step. */
 enum verdict { STAYS, HAS_ENDED, CHILDREN_FIRST, MORE };
 
 static enum verdict tail(struct epoch *e, tslab_epoch_report *out) { return close_tail(e, out) ? HAS_ENDED : STAYS; }

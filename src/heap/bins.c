@@ -444,7 +444,7 @@ static bool relist_locked(struct heap *heap, struct run *slab, bool empty_may_st
     if (worth_listing && !(old & SLAB_LISTED)) {
       insert_first(bin, slab);
       old = atomic_fetch_or_explicit(&slab->word, SLAB_LISTED, memory_order_relaxed) | SLAB_LISTED;
-      continue; /* what was pushed meanwhile counts too */
+      continue; /* blocks that came meanwhile count, too */
     }
     if (atomic_compare_exchange_weak_explicit(&slab->word, &old, old & ~SLAB_PENDING, memory_order_relaxed,
                                               memory_order_relaxed))

@@ -6,7 +6,7 @@
  *
  * The thread's cached epoch (epoch/cache.h) is part of the same account:
  *
- *   granules <= claimed, claimed + epoch_granules <= reserve_most()    claimed + epoch_granules: what a thread claims
+ *   granules <= claimed, claimed + epoch_granules <= reserve_most()    claimed + epoch_granules: a thread's claim
  *
  * `claimed` is the most that the cache held since the scavenger's last look. So a thread that takes and puts by turns
  * changes no shared number. Chunks that no thread used since then go back to the kernel.

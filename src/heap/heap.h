@@ -1,4 +1,4 @@
-/* heap: what one thread holds of one epoch.                                                         floor: heap
+/* heap: the part of an epoch that one thread holds.                                                 floor: heap
  *
  *   hot, read or written by every malloc and free             cold, under `lock`
  *   [ list[52] | count[52] | bump ]                           [ bins[52]: slabs, magazines, counters ]: store
@@ -155,7 +155,7 @@ struct sampling {
   uint8_t timings;      /* entries in `timed` */
   uint8_t held;         /* frees in a row that visited because the list is held */
   uint16_t denied;      /* how often other classes wanted their turn since */
-  uint32_t gone;        /* what the class's count lost with the list */
+  uint32_t gone;        /* the part of the class's count that left with the list */
   uint32_t sequence;    /* heap/tcache.h */
   uint64_t random;      /* heap/sample.c; 0: not seeded yet */
 };

@@ -10,8 +10,8 @@
  * The memory of others goes back to the kernel; stores_folded has the counts of their bins.
  *
  * Invariant: a heap's store leads to that heap. In an unused store all fields but counters are 0.
- * Threads:   lists of unused stores are under heaps_lock. Any thread may walk all_stored; who reads counters holds
- *            walk_lock, under which memory goes back. */
+ * Threads:   heaps_lock protects the lists of unused stores. Any thread may walk all_stored. A thread that reads
+ *            counters holds walk_lock, under which memory goes back. */
 #ifndef TSLAB_HEAP_STORE_H
 #define TSLAB_HEAP_STORE_H
 

@@ -41,9 +41,9 @@ unsigned tcache_lose(struct heap *heap, unsigned class, unsigned lost) { return 
 
 /* ---- a list detached --------------------------------------------------------------------------------------------- */
 
-/* A detached list waits for a malloc to time. So many frees may pass meanwhile; then a visit looks after the list. If
- * mallocs passed, too, each took a block of one of these frees, as in a program that frees more than it allocates. Then
- * the visit holds the list: no free passes. */
+/* A detached list waits for a malloc to time. ARMED_ROOM frees may pass meanwhile; then a visit looks after the list.
+ * If mallocs passed, too, each took a block of one of these frees, as in a program that frees more than it allocates.
+ * Then the visit holds the list: no free passes. */
 #define ARMED_ROOM 32
 
 /* The blocks freed since are on top, at most ARMED_ROOM. A block that is there twice would make a ring of them, so this

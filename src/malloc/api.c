@@ -1,4 +1,4 @@
-/* api: calls that concern all memory: who owns it, purges, limits.                                  floor: malloc */
+/* api: calls that concern all memory: owners, purges, limits.                                       floor: malloc */
 #include "process/limits.h"
 #include "process/process.h"
 #include "runtime/scavenger.h"

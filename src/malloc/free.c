@@ -1,4 +1,4 @@
-/* free: what free does off the fast path.                                                           floor: malloc
+/* free: the slow paths of free.                                                                     floor: malloc
  *
  *   inline_free               puts the block on the list of its class, if its slab belongs to the thread's heap
  *     slow_free_full          the list has no room: heap_overflow moves it to the magazines or the slabs

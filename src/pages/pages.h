@@ -65,7 +65,7 @@ struct run {
   uint8_t kind;       /* enum run_kind */
   uint8_t class;      /* slab: size class; chunk: CHUNK_HAS_GAPS or 0; RUN_META: enum guard; split: quarters that
                          may be resident, one bit each */
-  uint8_t was;        /* what lay here last, for the message about a late free: class + 1, or LARGE_WAS, CHUNK_WAS */
+  uint8_t was;        /* the last use, for the message about a late free: class + 1, or LARGE_WAS, CHUNK_WAS */
   uint8_t moved;      /* large block: has a mapping of its own since os_move; slab: enum slab_memory; chunk: has samples
                        * of the heap profile */
 };

@@ -67,8 +67,8 @@ int main(int argc, char **argv) {
   const size_t warm_resident = folded(&warm);
   births(total - total / 5);
   const size_t resident = folded(&after);
-  printf("%zu threads: resident %zu, then %zu KiB; in use %llu, then %llu; committed %llu, then %llu; heaps %llu\n", total,
-         warm_resident >> 10, resident >> 10, (unsigned long long)warm.in_use_bytes >> 10,
+  printf("%zu threads: resident %zu, then %zu KiB; in use %llu, then %llu; committed %llu, then %llu; heaps %llu\n",
+         total, warm_resident >> 10, resident >> 10, (unsigned long long)warm.in_use_bytes >> 10,
          (unsigned long long)after.in_use_bytes >> 10, (unsigned long long)warm.committed_bytes >> 10,
          (unsigned long long)after.committed_bytes >> 10, (unsigned long long)after.heaps);
   /* 100 bytes lost with each thread would show. A sanitizer keeps more than that itself. */
