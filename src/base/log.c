@@ -73,7 +73,7 @@ size_t log_format(char *out, size_t capacity, const char *format, ...) {
   return length;
 }
 
-/* The one that the kernel raised for this thread, which blocks it. */
+/* Takes the signal that the kernel raised for this thread, which blocks it. */
 static void take_signal(int number) {
   const struct timespec now = {0, 0};
   sigset_t raised;
@@ -93,8 +93,8 @@ static int write_all(int descriptor, const char *from, size_t length) {
   return 0;
 }
 
-/* Returns true if nobody reads at the other end. Then nothing is written: a SIGPIPE that the program has been sent and
- * blocks could not be told from the one that the write raises. */
+/* Returns true if the pipe has no reader. The library writes nothing then: the write would raise a SIGPIPE, and the
+ * library could not tell it from one that was sent to the program and is blocked. */
 static bool is_broken(int descriptor) {
   struct pollfd look = {descriptor, POLLOUT, 0};
   const struct timespec now = {0, 0};
@@ -102,7 +102,7 @@ static bool is_broken(int descriptor) {
   return found == 1 && (look.revents & (POLLERR | POLLHUP)) != 0;
 }
 
-/* A reader that leaves meanwhile raises SIGPIPE, and a limit of file sizes SIGXFSZ. */
+/* A reader that leaves after the check raises SIGPIPE, and a limit of file sizes raises SIGXFSZ. */
 int log_write(int descriptor, const char *from, size_t length) {
   if (is_broken(descriptor)) return EPIPE;
   sigset_t raised, before, waiting;
@@ -129,7 +129,7 @@ void log_line(const char *format, ...) {
   for (size_t i = 0; i < length; i++)
     if ((unsigned char)line[i] < ' ' || line[i] == 127) line[i] = '?';
   line[length++] = '\n';
-  log_write(STDERR_FILENO, line, length); /* nobody can be told that nobody can be told */
+  log_write(STDERR_FILENO, line, length); /* there is nowhere to report a failure of this */
   errno = kept;
 }
 

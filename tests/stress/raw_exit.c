@@ -1,6 +1,6 @@
-/* raw_exit: a process ends whose last thread of the program's leaves by the system call exit, which runs no destructor.
- * A program under seccomp's strict mode may make no other call to end. The scavenger must not keep the process, also
- * where there is no /proc, and where a filter does not let it give memory back. */
+/* raw_exit: a process ends if the program's last thread leaves by the system call exit, which runs no destructor. A
+ * program under seccomp's strict mode may make no other call to end. The scavenger must not keep the process, also
+ * without /proc, and under a filter that refuses to give memory back. */
 #include "filter.h"
 
 #include <stdlib.h>
