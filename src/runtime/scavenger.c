@@ -272,11 +272,12 @@ static bool publish(void) {
 
 static bool is_leaving(void) { return atomic_load(&state) >= LEAVING; }
 
-/* Ends the process, with the exit status of its first thread, if the scavenger is the last thread. A thread that ends by
- * the bare system call runs no destructor, so it does not stop the scavenger even as the program's last thread. A
+/* Ends the process, with the exit status of its first thread, if the scavenger is the last thread. A thread that ends
+ * by the bare system call runs no destructor, so it does not stop the scavenger even as the program's last thread. A
  * program under seccomp's strict mode can only end like this. The kernel keeps the first thread as a zombie (Z) as long
  * as the process has another thread. Without /proc, libc may know that the first thread has ended, but nobody knows
- * whether the program has other threads. Then the scavenger leaves, and such threads make a new one when they need it. */
+ * whether the program has other threads. Then the scavenger leaves, and such threads make a new one when they need
+ * it. */
 static void end_with_the_last(void) {
   int ended_with;
   uint32_t asleep = ASLEEP;
