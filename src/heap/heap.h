@@ -215,6 +215,7 @@ struct heap_store {
   struct notice *notice;
   uint32_t restless_slabs;  /* listed slabs that the scavenger must look at again; the scavenger's */
   uint32_t unlisted_slabs;  /* taken off their list by a thread that gives back some of their pages; under the lock */
+  uint32_t flushed_round;   /* pages_round() when its thread last emptied its lists at the hard limit; that thread's */
   struct bin bins[CLASSES];
   struct large_cache large;
   struct chunk_cache chunks;

@@ -168,6 +168,23 @@ HIDDEN size_t pages_populate(void);
 HIDDEN void pages_set_limits(size_t hard, size_t soft);
 HIDDEN bool pages_limit_refuses(size_t bytes); /* the hard limit is why pages_alloc fails */
 
+/* At the hard limit a round over all heaps comes before a refusal, if enough came free since the last round: nothing at
+ * first, a granule after a round that brought too little, twice as much after each further one, at most one part of
+ * LIMIT_REST of the limit; half as much after one that brought enough. So a program that lives at its limit does not
+ * make a round for each call. Slow paths count what they free from the first round on. pages_round() is how many there
+ * were, for a caller who must know whether the last one saw what it has. */
+#define LIMIT_REST 64
+#define FREED_MUCH ((size_t)1 << 40) /* what is not known */
+HIDDEN extern _Atomic bool pages_counts_freed;
+HIDDEN COLD void pages_count_freed(size_t bytes);
+INLINE void pages_note_freed(size_t bytes) {
+  if (UNLIKELY(atomic_load_explicit(&pages_counts_freed, memory_order_relaxed))) pages_count_freed(bytes);
+}
+HIDDEN bool pages_round_is_due(size_t bytes);
+HIDDEN uint32_t pages_round(void);
+HIDDEN void pages_begin_round(void);
+HIDDEN void pages_end_round(size_t bytes);
+
 /* Memory of runs in use that went back is absent, until it is touched again, for which the caller asks first. */
 HIDDEN void pages_count_absent(size_t bytes);
 HIDDEN void pages_count_present(size_t bytes);

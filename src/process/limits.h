@@ -15,9 +15,9 @@ HIDDEN int limits_set(uint64_t hard, uint64_t soft); /* see tslab_memory_limit *
 HIDDEN void limits_tick(uint64_t tick);
 HIDDEN void limits_after_fork_child(void);
 
-/* Malloc found no memory for `bytes`, after everything that is free went back. Where the limit is why, this counts it,
- * and says so once. */
-HIDDEN COLD void limits_note_failure(size_t bytes);
+/* Malloc found no memory for a block of `size`, which takes a run of `bytes`, after everything that is free went back.
+ * Where the limit is why, this counts it, and says so once. */
+HIDDEN COLD void limits_note_failure(size_t size, size_t bytes);
 HIDDEN uint64_t limits_refusals(void);
 
 /* What limits_start and limits_tick read; tests have others. */

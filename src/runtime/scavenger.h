@@ -25,8 +25,8 @@ HIDDEN void scavenger_may_start(void);
 /* Whatever any thread, epoch or size keeps that is free, this thread's lists included, becomes free pages, for a call
  * that found none. These stay as they are: to give them back to the system takes them from other calls meanwhile, and
  * no limit that refuses memory counts what is resident. `wanted` is how many bytes it was, SIZE_MAX where a budget may
- * have refused them. */
-HIDDEN void scavenger_reclaim(size_t wanted);
+ * have refused them. Returns false if too little came free since the last time, so that nothing was done. */
+HIDDEN bool scavenger_reclaim(size_t wanted);
 
 /* Gives back everything that is free, this thread's lists included. Returns bytes. */
 HIDDEN size_t scavenger_purge(void);
