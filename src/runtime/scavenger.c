@@ -655,18 +655,42 @@ void scavenger_may_start(void) {
 /* Caller holds round_lock. */
 static void collect_free(void) {
   if (current_heap != &empty_heap) heap_flush_lists(current_heap);
-  for (int turn = 0; turn < 2; turn++) tidy_all(); /* a heap may hold the last block of another heap's slab */
+  if (tidy_all() != 0) tidy_all(); /* a heap may hold the last block of another heap's slab */
   epoch_caches_age(true);
   reserve_empty();
   heaps_trim(true);
   stores_trim(true);
 }
 
-void scavenger_reclaim(size_t wanted) {
+/* Counts what this thread freed since its last visit. Returns true if the thread has lists that the last round did not
+ * see, because another thread made that round. */
+static bool has_unseen(struct heap *heap) {
+  if (heap == &empty_heap || !heap_has_store(heap)) return false;
+  if (heap->opened) tcache_sums(heap);
+  return heap->store->flushed_round != pages_round();
+}
+
+bool scavenger_reclaim(size_t wanted) {
+  size_t bytes = wanted == SIZE_MAX ? GRANULE : wanted;
+  struct heap *heap = current_heap;
   if (wanted <= large_cache_total()) large_cache_suspend(); /* larger calls do not fail because of these */
+  bool unseen = has_unseen(heap);
+  bool is_needed = unseen || pages_round_is_due(bytes);
+  if (!is_needed && lock_try(&round_lock)) { /* and no round holds free memory just now */
+    lock_release(&round_lock);
+    return false;
+  }
   lock_take(&round_lock);
-  collect_free();
+  if (pages_round_is_due(bytes)) {
+    pages_begin_round();
+    collect_free();
+    pages_end_round(bytes);
+  } else if (unseen) {
+    heap_flush_lists(heap);
+  }
+  if (heap != &empty_heap && heap_has_store(heap)) heap->store->flushed_round = pages_round();
   lock_release(&round_lock);
+  return true;
 }
 
 size_t scavenger_purge(void) {

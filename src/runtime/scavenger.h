@@ -29,9 +29,9 @@ HIDDEN void scavenger_may_start(void);
 
 /* For a call that found no memory: makes free runs of all free memory that threads, epochs and size classes keep, with
  * this thread's lists. It purges nothing: a purge would take the memory from other calls meanwhile, and no limit that
- * refuses memory counts resident pages. `wanted` is the bytes of the call, SIZE_MAX if a budget may have refused
- * them. */
-HIDDEN void scavenger_reclaim(size_t wanted);
+ * refuses memory counts resident pages. `wanted` is the bytes of the call, SIZE_MAX if a budget may have refused them.
+ * Returns false, and has done nothing, if too little came free since the last time. */
+HIDDEN bool scavenger_reclaim(size_t wanted);
 
 /* Gives all free memory back to the kernel, with this thread's lists. Returns the bytes. */
 HIDDEN size_t scavenger_purge(void);
