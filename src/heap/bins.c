@@ -255,6 +255,7 @@ static bool push_group(struct lock *gate, const struct group *group) {
   struct slab_how how = {.remote = gate != &heap_of(slab)->lock};
   unsigned class = slab->class; /* after the push the slab may belong to another heap, or be gone */
   uint32_t epoch = slab->epoch;
+  if (how.remote) pages_note_freed(group->count * (class_size(class) + os_page_size));
   bool relist = slab_push(slab, group->head, group->tail, group->count, &how);
   count_push(class, epoch, how);
   return relist;

@@ -113,6 +113,7 @@ bool chunk_cache_put(struct heap *heap, struct run *chunk) {
     clear(chunk);
     link_newest(list, chunk);
     heap_notice(plain);
+    pages_note_freed(GRANULE);
   }
   lock_release(&plain->lock);
   if (UNLIKELY(excess != NULL)) give_back(NULL, excess);
@@ -171,6 +172,7 @@ bool chunk_cache_claim_epoch(struct heap *plain, uint32_t index, size_t granules
   STORE_RACING(cache->cached_epoch, index);
   struct run *excess = claim(cache, left, granules);
   heap_notice(plain);
+  pages_note_freed(granules << GRANULE_SHIFT);
   lock_release(&plain->lock);
   give_back(going, excess);
   return true;

@@ -217,6 +217,7 @@ struct heap_store {
   struct notice *notice;
   uint32_t restless_slabs;  /* listed slabs that the scavenger must look at again; only the scavenger uses it */
   uint32_t unlisted_slabs;  /* slabs that a thread took off their list to give pages back; the lock protects it */
+  uint32_t flushed_round;   /* pages_round() when its thread last emptied its lists at the hard limit; its thread's */
   struct bin bins[CLASSES];
   struct large_cache large;
   struct chunk_cache chunks;
@@ -393,8 +394,9 @@ INLINE void heap_begin_chunk_change(struct heap *heap) {
   const struct bump *bump = &heap->bump;
   heap_begin_change(heap, (struct undo){{bump->allocations, bump->sealed, bump->count, 0}, {0, 0}, UNDO_CHUNKS});
 }
+/* In the child of a signal handler that forked, the change may be undone, and the sequence even, already. */
 INLINE void heap_end_change(struct heap *heap) {
-  __atomic_store_n(&heap->sampling.sequence, heap->sampling.sequence + 1, __ATOMIC_RELEASE); /* and even at the end */
+  __atomic_store_n(&heap->sampling.sequence, (heap->sampling.sequence | 1) + 1, __ATOMIC_RELEASE); /* even at the end */
   FENCE_STORES();
 }
 INLINE uint32_t heap_begin_look(const struct heap *heap) {

@@ -160,12 +160,14 @@ void *heap_large_alloc(struct heap *heap, size_t size, size_t alignment, bool *z
 
 bool heap_large_keep(struct heap *heap, struct run *run) {
   if (run->epoch != 0 || heap == &empty_heap || !large_cache_has_room(heap, run)) return false;
+  pages_note_freed(run_bytes(run));
   large_retire(run, &counters_here()->large);
   large_cache_put(heap, run);
   return true;
 }
 
 void heap_large_free(struct heap *heap, struct run *run) {
+  pages_note_freed(run_bytes(run));
   large_retire(run, &counters_here()->large);
   if (run->epoch != 0) arena_release(arena_at(run->epoch), run, false);
   else if (heap != &empty_heap && large_cache_make_room(heap, run)) large_cache_put(heap, run);

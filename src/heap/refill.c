@@ -122,6 +122,7 @@ static bool passes_magazines(const struct bin *bin) {
 static struct chain put_by(struct heap *heap, unsigned class, bool draining) {
   struct bin *bin = &heap->bins[class];
   struct chain chain = tcache_chain(heap, class);
+  pages_note_freed(chain.count * (class_size(class) + os_page_size));
   if (draining && (passes_magazines(bin) || magazines_are_full(heap, class, chain.count))) { /* this needs no lock */
     tcache_shrink(heap, class);
     tcache_set(heap, class, EMPTY_CHAIN);

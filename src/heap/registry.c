@@ -108,6 +108,7 @@ void heap_put_in_pool(struct heap *heap) {
   atomic_fetch_add_explicit(&unfolded_heaps, 1, memory_order_relaxed);
   atomic_store_explicit(&last_dead_heap, heap, memory_order_relaxed);
   heap_notice(heap);
+  pages_note_freed(FREED_MUCH);
 }
 
 /* Caller holds heaps_lock, but not the heap's lock. */

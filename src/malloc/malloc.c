@@ -57,15 +57,14 @@ static bool epoch_refuses(struct heap *heap, size_t bytes) {
   return false;
 }
 
-static void *refill_again(unsigned class) {
+static void *refill_again(unsigned class, size_t size) {
   struct heap *heap = current_heap;
   void *block = heap_refill(heap, class);
   if (LIKELY(block != NULL) || epoch_refuses(heap, slab_bytes(class))) return block;
   /* Other size classes may keep enough free memory. */
   counters_stage(counters_here(), PATH_PURGE);
-  scavenger_reclaim(heap->arena ? SIZE_MAX : slab_bytes(class));
-  block = heap_refill(heap, class);
-  if (!block) limits_note_failure(slab_bytes(class));
+  if (scavenger_reclaim(heap->arena ? SIZE_MAX : slab_bytes(class))) block = heap_refill(heap, class);
+  if (!block) limits_note_failure(size, slab_bytes(class));
   return block;
 }
 
@@ -90,7 +89,7 @@ static void *refill(unsigned class, size_t size) {
   void *block = UNLIKELY(is_born) ? first_block(current_heap, class, size) : NULL;
   if (LIKELY(!block)) {
     if (UNLIKELY(current_heap->list[class] != CHAIN_END)) give_up_list(class);
-    block = refill_again(class);
+    block = refill_again(class, size);
   }
   if (block) scavenger_notice_malloc(current_heap);
   timing_end(&timing, size, block ? class_size(class) : 0);
@@ -125,9 +124,9 @@ static void *large(size_t size, size_t alignment, bool *zero) {
   void *block = heap_large_alloc(heap, size, alignment, zero);
   if (UNLIKELY(!block) && !epoch_refuses(heap, large_run_bytes(size))) {
     counters_stage(counters_here(), PATH_PURGE);
-    scavenger_reclaim(heap->arena ? SIZE_MAX : large_run_bytes(size));
-    block = heap_large_alloc(heap, size, alignment, zero);
-    if (!block) limits_note_failure(large_run_bytes(size));
+    if (scavenger_reclaim(heap->arena ? SIZE_MAX : large_run_bytes(size)))
+      block = heap_large_alloc(heap, size, alignment, zero);
+    if (!block) limits_note_failure(size, large_run_bytes(size));
   }
   if (block && profile_is_on()) profile_large(heap, block, size); /* before the scavenger starts */
   if (block) scavenger_notice_malloc(heap);

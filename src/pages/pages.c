@@ -63,6 +63,9 @@ static _Atomic size_t absent;     /* bytes of runs in use that hold no memory: h
 static _Atomic size_t hard_limit = SIZE_MAX; /* bytes */
 static _Atomic size_t soft_limit = SIZE_MAX;
 _Atomic unsigned pages_pressure; /* enum pressure */
+_Atomic bool pages_counts_freed;
+static _Atomic size_t freed_since, wanted_for_round; /* bytes */
+static _Atomic uint32_t rounds;
 
 static struct run *run_at(size_t granule) { return pages.runs + granule; }
 
@@ -384,6 +387,7 @@ bool pages_may_be_present(size_t bytes) {
 }
 
 void pages_set_limits(size_t hard, size_t soft) {
+  atomic_store_explicit(&wanted_for_round, 0, memory_order_relaxed);
   atomic_store_explicit(&hard_limit, hard, memory_order_relaxed);
   atomic_store_explicit(&soft_limit, soft, memory_order_relaxed);
 }
@@ -393,6 +397,34 @@ bool pages_limit_refuses(size_t bytes) {
   bool refuses = beyond(limit_for(RUN_LARGE), divide_up(bytes, GRANULE)) != 0;
   lock_release(&pages_lock);
   return refuses;
+}
+
+void pages_count_freed(size_t bytes) { atomic_fetch_add_explicit(&freed_since, bytes, memory_order_relaxed); }
+uint32_t pages_round(void) { return atomic_load_explicit(&rounds, memory_order_relaxed); }
+
+/* Where the kernel refuses memory, a round is always due. */
+bool pages_round_is_due(size_t bytes) {
+  size_t freed = atomic_load_explicit(&freed_since, memory_order_relaxed);
+  return freed >= atomic_load_explicit(&wanted_for_round, memory_order_relaxed) || !pages_limit_refuses(bytes);
+}
+
+void pages_begin_round(void) {
+  bool is_limited_here = atomic_load_explicit(&hard_limit, memory_order_relaxed) != SIZE_MAX;
+  atomic_store_explicit(&pages_counts_freed, is_limited_here, memory_order_relaxed);
+  atomic_store_explicit(&freed_since, 0, memory_order_relaxed);
+  atomic_fetch_add_explicit(&rounds, 1, memory_order_relaxed);
+}
+
+void pages_end_round(size_t bytes) {
+  lock_take(&pages_lock);
+  size_t limit = atomic_load_explicit(&hard_limit, memory_order_relaxed);
+  bool brought = beyond(limit, divide_up(bytes, GRANULE)) <= pages_free_dirty();
+  bool brought_much = beyond(limit, limit / LIMIT_REST / GRANULE) <= pages_free_dirty();
+  lock_release(&pages_lock);
+  size_t before = atomic_load_explicit(&wanted_for_round, memory_order_relaxed);
+  size_t next = min_size(max_size(2 * before, GRANULE), limit / LIMIT_REST);
+  if (brought) next = brought_much || before <= GRANULE ? 0 : before / 2;
+  atomic_store_explicit(&wanted_for_round, next, memory_order_relaxed);
 }
 
 void pages_press(void) { press(PRESSED_FOR_ALL); }

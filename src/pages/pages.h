@@ -171,6 +171,23 @@ HIDDEN size_t pages_populate(void);
 HIDDEN void pages_set_limits(size_t hard, size_t soft);
 HIDDEN bool pages_limit_refuses(size_t bytes); /* true if the hard limit is why pages_alloc fails */
 
+/* At the hard limit, a round over all heaps collects free memory before a call is refused, if enough came free since
+ * the last round. At first that is nothing. A round that brings too little raises it to a granule, and each further one
+ * doubles it, up to one part in LIMIT_REST of the limit. A round that brings enough halves it. So a program that lives
+ * at its limit does not make a round for each call. From the first round on, slow paths count what they free.
+ * pages_round() returns the number of rounds: a thread compares it to learn whether the last round saw its lists. */
+#define LIMIT_REST 64
+#define FREED_MUCH ((size_t)1 << 40) /* for a caller that does not know how much it freed */
+HIDDEN extern _Atomic bool pages_counts_freed;
+HIDDEN COLD void pages_count_freed(size_t bytes);
+INLINE void pages_note_freed(size_t bytes) {
+  if (UNLIKELY(atomic_load_explicit(&pages_counts_freed, memory_order_relaxed))) pages_count_freed(bytes);
+}
+HIDDEN bool pages_round_is_due(size_t bytes);
+HIDDEN uint32_t pages_round(void);
+HIDDEN void pages_begin_round(void);
+HIDDEN void pages_end_round(size_t bytes);
+
 /* Memory that runs in use gave back to the kernel is absent until someone touches it again. The caller asks by
  * pages_may_be_present before it touches such memory. */
 HIDDEN void pages_count_absent(size_t bytes);

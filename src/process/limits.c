@@ -73,14 +73,14 @@ void limits_tick(uint64_t tick) {
 
 void limits_after_fork_child(void) { lock_reset(&limits_lock); }
 
-void limits_note_failure(size_t bytes) {
+void limits_note_failure(size_t size, size_t bytes) {
   static _Atomic bool is_told;
   if (!pages_limit_refuses(bytes + (TSLAB_HARDENED ? GRANULE : 0))) return; /* a guard takes a granule more */
   atomic_fetch_add_explicit(&refusals, 1, memory_order_relaxed);
   if (atomic_exchange_explicit(&is_told, true, memory_order_relaxed)) return;
   struct pages_totals totals = pages_totals();
   log_line("no memory for %zu bytes: %zu are held and the limit is %zu (TSLAB_MEMORY_LIMIT or tslab_memory_limit, see "
-           "docs/limits.md); said once, counted as limit_refusals", bytes, totals.held, totals.hard_limit);
+           "docs/limits.md); said once, counted as limit_refusals", size, totals.held, totals.hard_limit);
 }
 
 static bool is_limit(uint64_t wanted) {

@@ -15,9 +15,9 @@ HIDDEN int limits_set(uint64_t hard, uint64_t soft); /* see tslab_memory_limit *
 HIDDEN void limits_tick(uint64_t tick);
 HIDDEN void limits_after_fork_child(void);
 
-/* Called if malloc found no memory for `bytes` even after all free memory went back. If the limit is the cause, this
- * counts the failure and reports the first one. */
-HIDDEN COLD void limits_note_failure(size_t bytes);
+/* Called if malloc found no memory for a block of `size`, which takes a run of `bytes`, even after all free memory went
+ * back. If the limit is the cause, this counts the failure and reports the first one. */
+HIDDEN COLD void limits_note_failure(size_t size, size_t bytes);
 HIDDEN uint64_t limits_refusals(void);
 
 /* The paths that limits_start and limits_tick read; tests set others. */

@@ -6,7 +6,10 @@
 #include "os/ticks.h"
 #include "pages/pages.h"
 #include "slab/classes.h"
+#include <errno.h>
+#include <pthread.h>
 #include <string.h>
+#include <time.h>
 
 struct lock start_lock;
 static _Atomic bool started, ready;
@@ -37,7 +40,20 @@ bool process_start(void) {
 
 static uint32_t process; /* the process that owns this memory */
 
-void process_is_this(void) { process = os_process_id(); }
+static pthread_t first_thread;
+static bool knows_first_thread;
+
+void process_is_this(void) {
+  process = os_process_id();
+  first_thread = pthread_self();
+  knows_first_thread = process == os_thread_id();
+}
+
+/* glibc gives no clock of a thread whose id the kernel has cleared, which it does at the end of each. */
+bool process_first_has_ended(void) {
+  clockid_t unused;
+  return knows_first_thread && pthread_getcpuclockid(first_thread, &unused) == ESRCH;
+}
 
 bool process_is_visitor(void) {
   uint32_t here = os_process_id();

@@ -18,6 +18,9 @@ HIDDEN void process_set_ready(void);
 HIDDEN bool process_is_visitor(void);
 HIDDEN void process_is_this(void);
 
+/* Returns true if libc knows, without asking the kernel, that the process's first thread has ended. */
+HIDDEN bool process_first_has_ended(void);
+
 /* Returns the kernel's letter for the state of a thread of this process; 0 if the kernel does not say. If the thread
  * has ended, *ended_with gets its wait status. */
 HIDDEN char thread_state(uint32_t thread, int *ended_with);

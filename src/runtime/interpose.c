@@ -217,9 +217,7 @@ SHOWN int mlockall(int flags) {
 /* Ends the scavenger; a later slow path makes a new one. A vfork child has no scavenger, and a signal handler that
  * interrupted malloc must not wait for one. */
 static COLD bool end_scavenger(void) {
-  if (locks_held != 0 || !scavenger_is_there() || process_is_visitor()) return false;
-  scavenger_stop();
-  return true;
+  return locks_held == 0 && scavenger_is_there() && !process_is_visitor() && scavenger_dismiss();
 }
 
 /* Each thread has capabilities of its own. glibc's setuid and similar calls ask the kernel for each thread, and abort

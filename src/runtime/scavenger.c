@@ -59,6 +59,7 @@
 #define TICK_MS       250
 #define AGE           2 /* ticks */
 #define IDLE_TICKS    4
+#define WAITING_TICKS 16 /* while memory lies free that the kernel does not take back */
 #define PUBLISH_S     1  /* the first slow path after so many seconds publishes a smaller heap */
 #define PUBLISH_LEAST (1 * MiB)
 #define PUBLISH_SHARE 50 /* the scavenger collects for at most two hundredths of the time */
@@ -68,12 +69,13 @@
 #define STACK_BYTES   (256 * KiB) /* the static TLS of every loaded library lies in it, too */
 #define STACK_LEAST   (32 * KiB)  /* without static TLS; about four times the most that was ever seen in use */
 
-/* ASKED: busy, and a slow path wants memory ahead of need. */
-enum state { UNBORN, STARTING, BUSY, ASKED, ASLEEP, LEAVING, IMPOSSIBLE };
+/* ASKED: as BUSY, and a slow path wants memory ahead of need. LEAVING: another thread waits for its end. DISMISSED: it
+ * leaves by itself. */
+enum state { UNBORN, STARTING, BUSY, ASKED, ASLEEP, IMPOSSIBLE, LEAVING, DISMISSED };
 static _Atomic uint32_t state;
 static pthread_t scavenger; /* written while STARTING */
 static _Atomic uint32_t maker; /* the id of the thread that makes it now; 0: none */
-static bool is_left_alone;  /* only the scavenger uses it: it ends by itself */
+static _Atomic uint32_t scavenger_id;
 static uint64_t tick = 1;
 static bool visited; /* a thread took a slow path since the last tick */
 static _Atomic uint64_t due; /* ticks; 0: not known yet; UINT64_MAX: never */
@@ -268,40 +270,37 @@ static bool publish(void) {
   return publish_and_time(&not_before) && visited;
 }
 
-/* Returns true if the scavenger is the process's last thread. A thread that ends by the bare system call runs no
- * destructor, so it does not stop the scavenger even as the program's last thread. A program under seccomp's strict
- * mode can only end like this. The kernel keeps the first thread as a zombie (Z) as long as the process has another
- * thread. */
-static bool is_alone(int *ended_with) {
-  char first = thread_state(os_process_id(), ended_with);
-  return first == 'Z' && process_threads() == 2;
-}
+static bool is_leaving(void) { return atomic_load(&state) >= LEAVING; }
 
-/* Ends the process with the exit status of its first thread. */
-static void end_process_if_alone(void) {
+/* Ends the process, with the exit status of its first thread, if the scavenger is the last thread. A thread that ends
+ * by the bare system call runs no destructor, so it does not stop the scavenger even as the program's last thread. A
+ * program under seccomp's strict mode can only end like this. The kernel keeps the first thread as a zombie (Z) as long
+ * as the process has another thread. Without /proc, libc may know that the first thread has ended, but nobody knows
+ * whether the program has other threads. Then the scavenger leaves, and such threads make a new one when they need
+ * it. */
+static void end_with_the_last(void) {
   int ended_with;
-  if (!is_alone(&ended_with)) return;
-  publish_end();
-  syscall(SYS_exit_group, ended_with >> 8 & 0xff);
+  uint32_t asleep = ASLEEP;
+  char first = thread_state(os_process_id(), &ended_with);
+  unsigned threads = process_threads();
+  if (first == 'Z' && threads == 2) {
+    publish_end();
+    /* The process's status is that of its last thread, on newer kernels also where the first had another. */
+    syscall(SYS_exit_group, ended_with >> 8 & 0xff);
+  }
+  if ((first == 0 || threads == 0) && process_first_has_ended())
+    atomic_compare_exchange_strong(&state, &asleep, DISMISSED);
 }
 
-/* Ends the scavenger from its own thread: no other thread stops it or waits for its end. */
-static void leave(void) {
-  is_left_alone = true;
-  pthread_detach(scavenger);
-  atomic_store(&state, LEAVING);
-}
+#define LONGEST_PAUSE_MS 64000 /* a process that rested for days must not take days to end */
 
-#define LONGEST_PAUSE_MS (1u << 30)
-
-/* Looks if the process should end. The pause doubles after each look, so that a process at rest hardly ever wakes
- * up. */
+/* The pause doubles after each look, so that a process at rest hardly ever wakes up. */
 static void wait_while_asleep(void) {
-  end_process_if_alone();
+  end_with_the_last();
   for (unsigned pause = IDLE_TICKS * TICK_MS; atomic_load(&state) == ASLEEP;) {
     if (os_wait(&state, ASLEEP, pause)) continue;
     if (pause < LONGEST_PAUSE_MS) pause *= 2;
-    end_process_if_alone();
+    end_with_the_last();
   }
 }
 
@@ -319,7 +318,7 @@ static void sleep_until_woken(void) {
  * need. */
 static void wait_for_tick(void) {
   uint64_t now = os_now_coarse_ns(), end = now + TICK_MS * UINT64_C(1000000);
-  for (; now < end && atomic_load(&state) != LEAVING; now = os_now_coarse_ns()) {
+  for (; now < end && !is_leaving(); now = os_now_coarse_ns()) {
     uint32_t asked = ASKED;
     if (atomic_compare_exchange_strong(&state, &asked, BUSY)) relieve(), pages_populate();
     else os_wait(&state, BUSY, (unsigned)divide_up(end - now, 1000000));
@@ -338,13 +337,17 @@ static bool has_stack(void) {
 /* Ends the scavenger from its own thread, unless another thread stops it just now and waits for its end. */
 static void give_up(void) {
   uint32_t seen = atomic_load(&state);
-  while (seen != LEAVING) {
-    if (!atomic_compare_exchange_weak(&state, &seen, LEAVING)) continue;
-    pthread_detach(scavenger);
-    atomic_store(&try_again_ns, 0);
-    atomic_store(&state, IMPOSSIBLE);
-    return;
-  }
+  while (seen < LEAVING && !atomic_compare_exchange_weak(&state, &seen, DISMISSED)) {}
+  if (seen == LEAVING) return;
+  pthread_detach(scavenger);
+  atomic_store(&try_again_ns, 0);
+  atomic_store(&state, IMPOSSIBLE);
+}
+
+static void leave(void) {
+  pthread_detach(scavenger);
+  publish_end();
+  atomic_store(&state, UNBORN);
 }
 
 static void *run(void *unused) {
@@ -353,25 +356,22 @@ static void *run(void *unused) {
     give_up();
     return unused;
   }
-  birth_keep_no_heap(); /* a heap here would keep the program's last heap from being the process's last */
-  if (atomic_load_explicit(&live_heaps, memory_order_relaxed) == 0) scavenger_stop(); /* it has ended */
-  for (int idle = 0; atomic_load(&state) != LEAVING;) {
+  atomic_store_explicit(&scavenger_id, os_thread_id(), memory_order_relaxed);
+  birth_keep_no_heap(); /* or the program's last heap would not be the process's last */
+  if (atomic_load_explicit(&live_heaps, memory_order_relaxed) == 0) scavenger_stop(); /* it was */
+  for (unsigned idle = 0; !is_leaving();) {
     wait_for_tick();
     limits_tick(tick);
     if (pages_is_pressed()) relieve();
     bool freed = tick_once() != 0, seen = publish();
     bool waits = pages_free_dirty() + large_cache_total() + reserve_bytes() != 0;
-    if (freed || seen || waits) idle = 0;
+    if (freed || seen) idle = 0;
     else idle++;
-    if (idle < IDLE_TICKS) continue;
+    if (idle < (waits ? WAITING_TICKS : IDLE_TICKS)) continue;
     sleep_until_woken();
     idle = 0;
   }
-  if (is_left_alone) {
-    is_left_alone = false;
-    publish_end();
-    atomic_store(&state, UNBORN);
-  }
+  if (atomic_load(&state) == DISMISSED) leave();
   return unused;
 }
 
@@ -588,8 +588,8 @@ static void stop(void) {
     }
     if (seen != BUSY && seen != ASKED && seen != ASLEEP) return;
   } while (!atomic_compare_exchange_weak(&state, &seen, LEAVING));
-  if (pthread_equal(scavenger, pthread_self())) { /* the scavenger's own heap was the last one */
-    leave();
+  if (pthread_equal(scavenger, pthread_self())) { /* the heap that it gave up was the last */
+    atomic_store(&state, DISMISSED);
     return;
   }
   os_wake(&state, 1);
@@ -614,6 +614,28 @@ void scavenger_stop(void) {
   os_restore_signals(&before);
 }
 
+static bool dismiss(void) {
+  uint32_t seen = atomic_load(&state);
+  while (seen == BUSY || seen == ASKED || seen == ASLEEP)
+    if (atomic_compare_exchange_weak(&state, &seen, DISMISSED)) {
+      os_wake(&state, 1);
+      return true;
+    }
+  return seen == DISMISSED;
+}
+
+#define GONE_TRIES 100 /* of a millisecond */
+
+bool scavenger_dismiss(void) {
+  sigset_t before = os_block_signals();
+  bool done = dismiss();
+  while (atomic_load(&state) == DISMISSED) os_rest();
+  uint32_t thread = atomic_load_explicit(&scavenger_id, memory_order_relaxed);
+  for (int i = 0; done && i < GONE_TRIES && os_process_exists(thread); i++) os_rest();
+  os_restore_signals(&before);
+  return done;
+}
+
 void scavenger_after_fork_child(void) {
   lock_reset(&round_lock);
   limits_after_fork_child();
@@ -633,18 +655,42 @@ void scavenger_may_start(void) {
 /* Caller holds round_lock. */
 static void collect_free(void) {
   if (current_heap != &empty_heap) heap_flush_lists(current_heap);
-  for (int turn = 0; turn < 2; turn++) tidy_all(); /* a heap may hold the last block of another heap's slab */
+  if (tidy_all() != 0) tidy_all(); /* a heap may hold the last block of another heap's slab */
   epoch_caches_age(true);
   reserve_empty();
   heaps_trim(true);
   stores_trim(true);
 }
 
-void scavenger_reclaim(size_t wanted) {
+/* Counts what this thread freed since its last visit. Returns true if the thread has lists that the last round did not
+ * see, because another thread made that round. */
+static bool has_unseen(struct heap *heap) {
+  if (heap == &empty_heap || !heap_has_store(heap)) return false;
+  if (heap->opened) tcache_sums(heap);
+  return heap->store->flushed_round != pages_round();
+}
+
+bool scavenger_reclaim(size_t wanted) {
+  size_t bytes = wanted == SIZE_MAX ? GRANULE : wanted;
+  struct heap *heap = current_heap;
   if (wanted <= large_cache_total()) large_cache_suspend(); /* larger calls do not fail because of these */
+  bool unseen = has_unseen(heap);
+  bool is_needed = unseen || pages_round_is_due(bytes);
+  if (!is_needed && lock_try(&round_lock)) { /* and no round holds free memory just now */
+    lock_release(&round_lock);
+    return false;
+  }
   lock_take(&round_lock);
-  collect_free();
+  if (pages_round_is_due(bytes)) {
+    pages_begin_round();
+    collect_free();
+    pages_end_round(bytes);
+  } else if (unseen) {
+    heap_flush_lists(heap);
+  }
+  if (heap != &empty_heap && heap_has_store(heap)) heap->store->flushed_round = pages_round();
   lock_release(&round_lock);
+  return true;
 }
 
 size_t scavenger_purge(void) {

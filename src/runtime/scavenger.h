@@ -17,17 +17,21 @@ HIDDEN void scavenger_notice_death(const struct heap *heap); /* counts the lists
 HIDDEN void scavenger_stop(void);
 HIDDEN bool scavenger_is_there(void);
 
-/* In a fork child a thread that does not exist there may hold libc's lock of thread stacks. After
- * scavenger_after_fork_child such a child makes no scavenger. libc's fork releases that lock, and its handler then
- * calls scavenger_may_start. */
+/* Has the scavenger end by itself, and waits until it is gone. Returns false if there is none. Caller holds no lock of
+ * ours, but a signal handler may have interrupted it where it holds one of libc's, which the end of a thread takes, and
+ * pthread_join: the last part of that end is waited for a tenth of a second. */
+HIDDEN bool scavenger_dismiss(void);
+
+/* After the first, a child in which libc may hold the lock of its threads' stacks, of a thread that is not there, makes
+ * no scavenger. It does after the second: libc's fork, whose handler calls it, released that lock. */
 HIDDEN void scavenger_after_fork_child(void);
 HIDDEN void scavenger_may_start(void);
 
 /* For a call that found no memory: makes free runs of all free memory that threads, epochs and size classes keep, with
  * this thread's lists. It purges nothing: a purge would take the memory from other calls meanwhile, and no limit that
- * refuses memory counts resident pages. `wanted` is the bytes of the call, SIZE_MAX if a budget may have refused
- * them. */
-HIDDEN void scavenger_reclaim(size_t wanted);
+ * refuses memory counts resident pages. `wanted` is the bytes of the call, SIZE_MAX if a budget may have refused them.
+ * Returns false, and has done nothing, if too little came free since the last time. */
+HIDDEN bool scavenger_reclaim(size_t wanted);
 
 /* Gives all free memory back to the kernel, with this thread's lists. Returns the bytes. */
 HIDDEN size_t scavenger_purge(void);

@@ -70,6 +70,7 @@ bool reserve_put(struct run *run) {
     pages_reuse(run, RUN_RESERVED);
     run->seen = state.tick;
     link_newest(run);
+    pages_note_freed(GRANULE);
   }
   show_held();
   lock_release(&reserve_lock);
