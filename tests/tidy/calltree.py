@@ -186,7 +186,7 @@ class Tree:
         rows = [f"- {when}: {', '.join(names)}" for when, names in beside.items()]
         return "\n".join(
             [
-                f"The longest path of {self.path.name} crosses {len(path)} files, of at most {self.path.files}:",
+                f"The longest path of {self.path.name} crosses {len(path)} files, and the test allows {self.path.files}:",
                 f"{' → '.join(f'`{file}`' for file in path)}.",
                 "",
                 "```",
@@ -219,7 +219,7 @@ def check(root: Path, calls: Calls, paths: list[Route], write: bool) -> list[str
             continue
         files = tree.longest[path.root]
         if len(files) > path.files:
-            told.append(f"{path.name}: a path crosses {len(files)} files, of at most {path.files}: {' '.join(files)}")
+            told.append(f"{path.name}: a path crosses {len(files)} files, and the test allows {path.files}: {' '.join(files)}")
         if write:
             document.write_text(text[:start] + tree.text() + "\n" + text[end:])
         elif text[start:end] != tree.text() + "\n":
