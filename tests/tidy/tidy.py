@@ -173,7 +173,8 @@ def retired_words(root: Path) -> Iterator[str]:
 
 
 RELATIVE_SUBJECT = re.compile(
-    r"(?:^|[.;:]\s)\s*((?:who|whom|whoever|whose|what|whatever|whether|whichever|so many|so much)\b(?!\()[^.;:?]*)(\??)",
+    r"(?:^|[.;:]\s)\s*"
+    r"((?:who|whom|whoever|whose|what|whatever|whether|whichever|so many|so much)\b(?!\()[^.;:?]*)(\??)",
     re.I,
 )
 
