@@ -8,11 +8,11 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A block that shrinks stays where it is if a block of the size's own class would save less than an eighth. Programs
- * call realloc to cut a buffer to what it holds, and want the rest back. */
+/* Returns the size above which a shrinking block stays where it is, because a move would save less than an eighth.
+ * Programs call realloc to cut a buffer to its contents, and want the rest back. */
 INLINE size_t least_used(size_t usable) { return usable - usable / 8; }
 
-/* A chunk never hands out again what a block leaves in it. */
+/* Returns true if a block that shrinks stays where it is. A chunk never reuses the bytes that a block leaves in it. */
 static bool stays(size_t usable, size_t size, bool in_chunk) {
   if (size > usable) return false;
   return in_chunk || (size <= SMALL_MAX ? class_size(class_of(size)) : size) > least_used(usable);

@@ -402,7 +402,7 @@ bool pages_limit_refuses(size_t bytes) {
 void pages_count_freed(size_t bytes) { atomic_fetch_add_explicit(&freed_since, bytes, memory_order_relaxed); }
 uint32_t pages_round(void) { return atomic_load_explicit(&rounds, memory_order_relaxed); }
 
-/* Where the kernel refuses memory, a round is always due. */
+/* A round is always due if the kernel refuses memory, and not the limit. */
 bool pages_round_is_due(size_t bytes) {
   size_t freed = atomic_load_explicit(&freed_since, memory_order_relaxed);
   return freed >= atomic_load_explicit(&wanted_for_round, memory_order_relaxed) || !pages_limit_refuses(bytes);

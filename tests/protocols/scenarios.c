@@ -1,5 +1,4 @@
-/* scenarios: what is explored. Each is a few calls of two or three threads on few blocks, and what must hold after
- * every schedule.
+/* scenarios: each is a few calls of two or three threads on few blocks, with the conditions after every schedule.
  *
  * Blocks are of 8 KiB, eight to a slab, which are linked one by one and pass every border within a few calls; in epochs
  * of 32 KiB, eight to a slab of four granules, of 5,000 bytes in chunks, or of 4,000 in chunks of a quarter. */
