@@ -97,7 +97,8 @@ struct magazine {
 
 struct bin {
   uint64_t allocations, frees; /* up to the last visit */
-  uint64_t remote_frees;       /* by this thread, of blocks whose owner is elsewhere */
+  uint64_t remote_frees;       /* by this thread, of blocks whose owner is elsewhere, without those that it kept */
+  uint64_t kept_frees;         /* by this thread, of such blocks that went onto its own list; `frees` has these, too */
   uint64_t refills, overflows;
   uint64_t last_visit; /* heap->visits then */
   uint32_t first, last; /* slabs with something to give; those with only unlinked units last */
@@ -442,6 +443,8 @@ HIDDEN void heap_begin_lists(struct heap *heap);
 HIDDEN void heap_init(struct heap *heap, bool of_epochs);
 
 INLINE pagemap_entry heap_entry(const struct heap *heap, unsigned class) { return (uintptr_t)heap | class; }
+INLINE unsigned entry_class(pagemap_entry entry) { return entry % HEAP_ALIGNMENT; }
+INLINE const struct heap *entry_heap(pagemap_entry entry) { return (const void *)(entry - entry_class(entry)); }
 
 /* The class of which the owner is this heap's; CLASSES or more when it is another's or none. */
 INLINE uintptr_t heap_class_of(const struct heap *heap, pagemap_entry h) { return h ^ (uintptr_t)heap; }
