@@ -40,8 +40,9 @@
 /* The cap of a list is how many blocks it may hold. The cap doubles, from FIRST to FULL, while its thread both
  * allocates and frees in the class, or wants blocks back for which the list was too short. All caps of the heap
  * together stay within GRANTED_MOST: that is what an idle thread can hide. While a thread only frees, the cap is halved
- * down to DRAIN, because each block then left behind pins a page; a refill ends that. What is more goes to the
- * magazines, until more goes on coming: docs/decisions/0018, 0020. */
+ * down to DRAIN, because each block then left behind pins a page; a refill ends that. One class of the heap may keep
+ * DRAIN_ALONE meanwhile. What is more goes to the magazines, until more goes on coming: docs/decisions/0018, 0020,
+ * 0057. */
 #define LIST_FIRST_BYTES (4 * KiB)
 #define LIST_FIRST       32
 #define LIST_FULL_BYTES (192 * KiB)
@@ -49,6 +50,7 @@
 #define LIST_MOST        1500 /* so that fewer than one free in a thousand visits, and p99.9 is the fast path's */
 #define LIST_DRAIN_BYTES (16 * KiB)
 #define LIST_DRAIN       12
+#define LIST_DRAIN_ALONE 36 /* of the one class that the thread freed in at its last visits */
 #define GRANTED_MOST     (2 * MiB)
 #define IDLE_VISITS      1024 /* a class that did not visit while others did so often may be asked to give some back */
 
@@ -115,14 +117,6 @@ struct bin {
 /* Blocks of the class in `bytes`, at least one and at most `most`. */
 INLINE unsigned blocks_in(unsigned class, size_t bytes, unsigned most) {
   return (unsigned)min_size(max_size(bytes / class_size(class), 1), most);
-}
-
-INLINE unsigned tcache_drained_cap(unsigned class) { return blocks_in(class, LIST_DRAIN_BYTES, LIST_DRAIN); }
-
-/* Returns how many blocks the list should hold at most now. */
-INLINE unsigned tcache_cap(const struct bin *bin, unsigned class) {
-  if (LIKELY(bin->halvings == 0)) return bin->cap;
-  return (unsigned)min_size(bin->cap, max_size((size_t)bin->cap >> bin->halvings, tcache_drained_cap(class)));
 }
 
 #define TIMED 16
@@ -280,7 +274,9 @@ struct heap {
   bool of_epochs; /* one after the other; else of threads, for epoch 0. Never changes */
   bool live;              /* a thread has it */
   bool closing;           /* its epoch is: no slab stays once it is empty */
-  unsigned victim;        /* class whose cap shrinks next in favour of another */
+  uint8_t victim;         /* class whose cap shrinks next in favour of another */
+  uint8_t drained;        /* class of the last visit by a thread that only frees, plus 1; 0: none yet */
+  uint8_t drains_alone;   /* that class, if the visit before was of the same one, plus 1; 0: none */
   uint16_t free_magazine;    /* chain of unused magazines through `older` */
   uint16_t unused_magazine;  /* magazines from here on were never used */
   bool pooled;            /* it waits for another thread; under heaps_lock */
@@ -302,6 +298,18 @@ struct heap {
 _Static_assert(sizeof(struct heap) <= 1280, "one block's data page, its heap and its chunk's tables: 2 KiB and a page");
 _Static_assert(CLASSES <= 64, "a bit for each");
 _Static_assert(CLASSES <= HEAP_ALIGNMENT, "a class fits into a part's low address bits");
+
+/* Returns how many blocks of the class a list should hold that its thread only frees into. */
+INLINE unsigned tcache_drained_cap(const struct heap *heap, unsigned class) {
+  return blocks_in(class, LIST_DRAIN_BYTES, heap->drains_alone == class + 1 ? LIST_DRAIN_ALONE : LIST_DRAIN);
+}
+
+/* Returns how many blocks the list should hold at most now. */
+INLINE unsigned tcache_cap(const struct heap *heap, unsigned class) {
+  const struct bin *bin = &heap->bins[class];
+  if (LIKELY(bin->halvings == 0)) return bin->cap;
+  return (unsigned)min_size(bin->cap, max_size((size_t)bin->cap >> bin->halvings, tcache_drained_cap(heap, class)));
+}
 
 INLINE bool heap_has_store(const struct heap *heap) {
   return __atomic_load_n(&heap->store, __ATOMIC_ACQUIRE) != NULL; /* pairs with store_give_to */
