@@ -12,15 +12,6 @@
 
 /* ---- closing ----------------------------------------------------------------------------------------------------- */
 
-static struct chain take_tcache(struct heap *heap, unsigned class) {
-  lock_take(&heap->lock);
-  tcache_fold(heap, class);
-  struct chain chain = tcache_chain(heap, class);
-  tcache_set(heap, class, EMPTY_CHAIN);
-  lock_release(&heap->lock);
-  return chain;
-}
-
 static bool is_past(uint64_t deadline_ns) { return deadline_ns != UINT64_MAX && os_now_ns() >= deadline_ns; }
 
 /* Work between two reads of the clock: some 20 microseconds. */
@@ -36,7 +27,7 @@ bool heap_close(struct heap *heap, uint64_t deadline_ns) {
   /* Reads the clock only after a piece of work, so that every call does at least one. */
   for (unsigned class = 0; class < CLASSES; class++) {
     if (tcache_is_folded(heap, class)) continue;
-    bins_return(&heap->lock, take_tcache(heap, class));
+    bins_return(&heap->lock, tcache_take(heap, class));
     if (is_past(deadline_ns)) return false;
   }
   while (heap_flush_magazines(heap, MAGAZINE_PIECE) >= MAGAZINE_PIECE)
@@ -50,7 +41,7 @@ void heap_rest(struct heap *heap) {
   if (!heap_has_slabs(heap)) return;
   if (TSLAB_HARDENED) quarantine_empty(heap);
   for (unsigned class = 0; class < CLASSES; class++)
-    if (!tcache_is_folded(heap, class)) bins_return(&heap->lock, take_tcache(heap, class));
+    if (!tcache_is_folded(heap, class)) bins_return(&heap->lock, tcache_take(heap, class));
 }
 
 /* ---- destroying -------------------------------------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
  *     slow_free_full          the list has no room: heap_overflow moves it to the magazines or the slabs
  *     slow_free               the current heap does not own the granule
  *       bump_free_current     a block of the current chunk of this thread's epoch
- *       heap_keep_remote      a block of another thread's slab waits in a batch
+ *       heap_keep_remote      a block of another thread's slab goes onto this thread's list, or waits in a batch
  *       free_named            a block of an epoch that the thread was in: its own heap of that epoch takes it
  *         free_looking        does so for an epoch that the thread did not name lately
  *     slow_free_unclear       checks all others: large blocks, other threads' chunks, pointers to no block
