@@ -25,6 +25,7 @@ struct options {
   size_t sample;             /* one allocation in about so many is timed end to end; 0: none */
   size_t sample_cpu;         /* of one sample in about so many, the thread's time is taken too; 0: of none */
   size_t profile_bytes;      /* of the heap profile: bytes between samples, in the mean; 0: no profile */
+  size_t guard_bytes;        /* one in so many bytes is guarded (heap/guard.h); 0: none */
   size_t lock_times;         /* whether locks count how long they are held */
   size_t memory_limit;       /* bytes, 0: none, LIMIT_AUTO: what the control group says (process/limits.h) */
   size_t memory_soft_limit;  /* the same */

@@ -86,6 +86,7 @@ struct counters {
   uint64_t waited;         /* ticks, for locks, in the call under way */
   uint64_t random;
   const void *caller;      /* frame of the function that the program called, while a heap profile is made */
+  size_t alignment;        /* that this call asks for; 0: the usual one */
   uint64_t allocations_before, frees_before; /* its heap's, by earlier threads; under heaps_lock */
   struct counters *next, *previous;
   struct thread_totals thread_totals;

@@ -26,6 +26,9 @@ HIDDEN COLD void misuse_size(const char *call, const void *p, size_t size, const
 /* p starts no block, but was taken for one, and two words at p are overwritten. */
 HIDDEN COLD NORETURN void misuse_interior(const char *call, const void *p);
 
+/* What follows a line that another module wrote: aborts, or counts it under TSLAB_ON_MISUSE=report. */
+HIDDEN COLD void misuse_end(void);
+
 HIDDEN uint64_t misuse_count(void);
 
 #endif

@@ -14,6 +14,8 @@
  *   sites:   stacks, by hash            [ frames in one array | allocated since the start ]
  *   samples: blocks that live, by granule      [ block | site | size | weight | epoch | thread | birth ]
  *
+ * With TSLAB_GUARD some samples get a block in front of theirs (heap/guard.h), which is what the program has of them.
+ *
  * Memory is had at once, at the start, and resident as far as it is used. When the samples are all in use a new one is
  * counted as lost; when the sites are, it belongs to site 0, whose stack is not known.
  *
@@ -79,14 +81,22 @@ INLINE void profile_note_caller(const void *frame) {
   if (profile_is_on() && current_heap->counters != &shared_counters) current_heap->counters->caller = frame;
 }
 
+/* The same for the alignment that the call asks for, until it is noted to be 0. */
+INLINE void profile_note_alignment(size_t alignment) {
+  if (profile_is_on() && current_heap->counters != &shared_counters) current_heap->counters->alignment = alignment;
+}
+
+/* The return addresses above the call that runs, as a sample has them: at most STACK_MOST. Returns how many. */
+HIDDEN unsigned profile_stack(const struct heap *heap, uintptr_t *out);
+
 /* Mallocs of the class that pass until the next sample. */
 HIDDEN uint32_t profile_draw(unsigned class, uint32_t interval);
 
 /* The block is a sample. `usable` bytes, of which the program asked for `size`. */
 HIDDEN void profile_record(const struct heap *heap, void *block, size_t size, size_t usable, uint64_t weight);
 
-/* A new large block: draws whether it is a sample. */
-HIDDEN void profile_large(const struct heap *heap, void *block, size_t size);
+/* A large block: draws whether it is a sample. Returns the interval by which it is; 0: it is none. */
+HIDDEN uint32_t profile_large(const struct heap *heap, void *block, size_t size);
 
 /* Bytes of a chunk that pass until the next point; at most `most`, where there is none. */
 HIDDEN size_t profile_draw_bytes(size_t most, uint32_t interval);
@@ -124,7 +134,10 @@ HIDDEN bool profile_is_frozen(void);
 INLINE uint32_t profile_interval_now(void) { return PROFILE_PAUSED; }
 INLINE bool profile_is_on(void) { return false; }
 INLINE void profile_note_caller(const void *frame) { (void)frame; }
-INLINE void profile_large(const struct heap *heap, void *block, size_t size) { (void)heap, (void)block, (void)size; }
+INLINE void profile_note_alignment(size_t alignment) { (void)alignment; }
+INLINE uint32_t profile_large(const struct heap *heap, void *block, size_t size) {
+  return (void)heap, (void)block, (void)size, 0;
+}
 INLINE size_t profile_draw_bytes(size_t most, uint32_t interval) { return (void)interval, most; }
 INLINE void profile_chunk(const struct heap *heap, void *block, size_t size, uint32_t interval) {
   (void)heap, (void)block, (void)size, (void)interval;

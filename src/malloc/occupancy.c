@@ -3,6 +3,7 @@
  * Threads: any, beside any other; no lock. Runs are read as they are at the moment, and one may become something else
  * between two reads. Then the row has figures of both, and no read leaves our tables: they are never unmapped. */
 #include "epoch/epoch.h"
+#include "heap/guard.h"
 #include "process/process.h"
 #include "slab/chunk.h"
 #include "slab/slab.h"
@@ -58,7 +59,7 @@ int tslab_occupancy(void *const *blocks, size_t count, tslab_slab_use *out) {
   const struct run *before = NULL;
   if (!blocks || !out) return EINVAL;
   for (size_t i = 0; i < count; i++) {
-    const struct run *run = process_has_started() ? pages_run_of(blocks[i]) : NULL;
+    const struct run *run = process_has_started() ? pages_run_of(guard_behind(blocks[i])) : NULL;
     if (!run) out[i] = (tslab_slab_use){0};
     else if (run == before) out[i] = out[i - 1];
     else out[i] = look_at(run);

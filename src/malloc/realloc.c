@@ -1,4 +1,5 @@
 /* realloc: realloc, and the calls that ask for the size of a block or give it.                      floor: malloc */
+#include "heap/guard.h"
 #include "heap/misuse.h"
 #include "heap/profile.h"
 #include "malloc/malloc.h"
@@ -23,6 +24,7 @@ static void *resize(void *p, size_t size) {
     } /* else malloc looks for what other sizes hold free */
   }
   if (size <= old && size >= old / 2) return p; /* moving would save less than half */
+  if (run->kind == RUN_GUARDED) run = pages_run_of(guard_behind(p));
   void *block = malloc_in_epoch(run->epoch, size); /* a block keeps its epoch, whatever scope this is */
   if (!block) return size <= old ? p : NULL;
   memcpy(block, p, min_size(old, size));
