@@ -1,16 +1,16 @@
-/* guard: sampled blocks between pages that nobody may touch.                                        floor: heap
+/* guard: places sampled blocks between pages that nobody may touch.                                 floor: heap
  *
- * With TSLAB_GUARD=BYTES about one in BYTES of what the program allocates lies in a pool of slots:
+ * With TSLAB_GUARD=BYTES about one in BYTES that the program allocates lies in a pool of slots:
  *
  *   slot:  | no access | fill | block | fill | no access |      one or more pages in the middle can be used
  *
- * The block lies at the start of these pages or at their end, by chance, so that what runs over either end of it faults
- * half of the time, and else changes the fill, which is looked at when the block is freed. Then nobody may touch its
- * pages until the slot serves again, the one that was freed first before all others.
+ * The block lies at the start of these pages or at their end, by chance. So an access beyond either end of it faults
+ * half of the time. The other half changes the fill, and the free of the block looks at that. After the free nobody
+ * may touch its pages until the slot is used again. The slot that was freed first is used first.
  *
- * A guarded block stands in front of another one, which the heap handed out as if there were no guard, and which nobody
- * uses: the one behind. That one is the sample of the heap profile, and what its epoch counts, charges, reports and
- * gives up; it is freed when the guarded block is. When its epoch ends it, the guarded block ends, too.
+ * A guarded block stands in front of another one, which the heap handed out as if there were no guard: the one behind.
+ * Nobody uses that. It is the sample of the heap profile, and its epoch counts, charges, reports and gives up that one.
+ * The library frees it when the program frees the guarded block. When its epoch ends it, the guarded block ends, too.
  *
  *   UNUSED -> TAKEN -> LIVE -> ENDING -> FREED -> TAKEN ...
  *
@@ -18,8 +18,8 @@
  * Where the kernel guards pages without mappings for them (Linux 6.13) the pool is one mapping; else two for each block
  * in use.
  *
- * Threads: who takes a slot, and who ends a block, has it alone, by a compare-and-swap. The handler only reads. Which
- * slots are free is under guard_lock, an innermost one. */
+ * Threads: a thread takes a slot, or ends a block, by a compare-and-swap, and then has it alone. The handler only reads.
+ * guard_lock, an innermost one, protects the list of free slots. */
 #ifndef TSLAB_HEAP_GUARD_H
 #define TSLAB_HEAP_GUARD_H
 

@@ -1,8 +1,8 @@
-/* fault: who explains it when an instruction touches memory that it may not.                        floor: os
+/* fault: explains an access to memory that may not be touched.                                      floor: os
  *
- * One handler of SIGSEGV for all of the library, from the first fault_watch on. It asks each explainer; what none of
- * them knows goes to the handler that the program had until then, or ends the process as it would have. A program that
- * installs a handler of its own later replaces this one, and calls it if it calls what was there before.
+ * The library has one handler of SIGSEGV, from the first fault_watch on. It asks each explainer. If none of them knows
+ * the address, the handler calls the one that the program had until then, or the process ends as it would have. A
+ * program that installs a handler later replaces this one.
  *
  * Threads: fault_watch by any, no lock held; explainers run in a signal handler. */
 #ifndef TSLAB_OS_FAULT_H
