@@ -217,7 +217,7 @@ struct heap_store {
   struct notice *notice;
   uint32_t restless_slabs;  /* listed slabs that the scavenger must look at again; only the scavenger uses it */
   uint32_t unlisted_slabs;  /* slabs that a thread took off their list to give pages back; the lock protects it */
-  uint32_t flushed_round;   /* pages_round() when its thread last emptied its lists at the hard limit; only that thread uses it */
+  uint32_t flushed_round;   /* pages_round() when its thread last emptied its lists at the hard limit; its thread's */
   struct bin bins[CLASSES];
   struct large_cache large;
   struct chunk_cache chunks;

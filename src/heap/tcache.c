@@ -29,7 +29,7 @@ INLINE unsigned add_up(struct heap *heap, unsigned class, unsigned lost) {
   counter_add_release(&bin->allocations, passed.mallocs);
   counter_add_release(&heap->served, passed.mallocs);
   counter_add_release(&heap->freed, passed.frees);
-  pages_note_freed(passed.frees * (class_size(class) + os_page_size)); /* so much they may bring */
+  pages_note_freed(passed.frees * (class_size(class) + os_page_size)); /* the most that these can set free */
   if (lost) __atomic_store_n(&count->now, seen.now - lost, __ATOMIC_RELEASE);
   set_then(count, seen.now - lost);
   heap_end_change(heap);

@@ -9,12 +9,14 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Returns true if a block that holds `usable` bytes stays where it is when it shrinks to `size`: a block of the size's
- * own class would save less than an eighth. Programs call realloc to cut a buffer to what it holds, and want the rest
- * back. A chunk never hands out again what a block leaves in it. */
-INLINE bool stays(size_t usable, size_t size, bool in_chunk) {
+/* A block that shrinks stays where it is if a block of the size's own class would save less than an eighth. Programs
+ * call realloc to cut a buffer to what it holds, and want the rest back. */
+INLINE size_t least_used(size_t usable) { return usable - usable / 8; }
+
+/* A chunk never hands out again what a block leaves in it. */
+static bool stays(size_t usable, size_t size, bool in_chunk) {
   if (size > usable) return false;
-  return in_chunk || (size <= SMALL_MAX ? class_size(class_of(size)) : size) > usable - usable / 8;
+  return in_chunk || (size <= SMALL_MAX ? class_size(class_of(size)) : size) > least_used(usable);
 }
 
 static void *resize(void *p, size_t size) {
@@ -46,7 +48,8 @@ static bool fits_here(void *p, size_t size) {
   if (granule >= LOAD_RACING(pages.count)) return false;
   uintptr_t class = heap_class_of(current_heap, LOAD_RACING(pages_pagemap()[granule]));
   if (class >= CLASSES || block_is_free(p)) return false;
-  return size != 0 && stays(class_sizes[class], size, false) &&
+  if (size - 1 >= class_sizes[class]) return false;
+  return (LIKELY(size > least_used(class_sizes[class])) || class_of(size) == class) &&
          class_starts_block((uintptr_t)p, class_inverse(class));
 }
 

@@ -174,8 +174,8 @@ HIDDEN size_t pages_populate(void);
 HIDDEN void pages_set_limits(size_t hard, size_t soft);
 HIDDEN bool pages_limit_refuses(size_t bytes); /* true if the hard limit is why pages_alloc fails */
 
-/* At the hard limit, a round over all heaps collects free memory before a call is refused, if enough came free since the
- * last round. At first that is nothing. A round that brings too little raises it to a granule, and each further one
+/* At the hard limit, a round over all heaps collects free memory before a call is refused, if enough came free since
+ * the last round. At first that is nothing. A round that brings too little raises it to a granule, and each further one
  * doubles it, up to one part in LIMIT_REST of the limit. A round that brings enough halves it. So a program that lives
  * at its limit does not make a round for each call. From the first round on, slow paths count what they free.
  * pages_round() returns the number of rounds: a thread compares it to learn whether the last round saw its lists. */
