@@ -100,7 +100,7 @@ static uint32_t word_of(const struct slot *slot) {
 
 static enum slot_state state_of(const struct slot *slot) { return (enum slot_state)(word_of(slot) % STATES); }
 
-/* By who has the slot alone. */
+/* Caller has the slot alone. */
 static void set_state(struct slot *slot, enum slot_state state) {
   uint32_t word = atomic_load_explicit(&slot->word, memory_order_relaxed), block = round_down(word, STATES);
   if (state == TAKEN) block += STATES;
@@ -199,14 +199,14 @@ void *guard_place(void *behind, size_t size, size_t alignment, const struct guar
   return slot->block;
 }
 
-/* So that of all bytes one in TSLAB_GUARD is guarded, whatever the interval of the samples. */
+/* Returns true if the sample is to be guarded: of all bytes one in TSLAB_GUARD is, at any interval of the samples. */
 static bool is_drawn(size_t bytes, uint32_t interval) {
   uint32_t of_guards = atomic_load_explicit(&guard_interval, memory_order_relaxed);
   double share = (double)profile_weight(bytes, interval) / (double)profile_weight(bytes, of_guards);
   return (double)draw_below(UINT32_MAX) < share * UINT32_MAX;
 }
 
-/* Counters that threads share know of no alignment. */
+/* Guards nothing for a thread without counters of its own: shared ones know of no alignment. */
 NOINLINE void *guard_draw(const struct heap *heap, void *block, size_t size, size_t bytes, uint32_t interval) {
   uintptr_t frames[STACK_MOST];
   if (heap->counters == &shared_counters || !is_drawn(bytes, interval)) return block;
@@ -236,7 +236,7 @@ static void say_stacks(const struct slot *slot) {
             slot->freed_depth);
 }
 
-/* Returns true for who is first to tell something of the block. */
+/* Returns true for the first call. */
 static bool is_first(struct slot *slot) {
   return !atomic_exchange_explicit(&slot->is_open, true, memory_order_relaxed);
 }
@@ -287,7 +287,7 @@ static void look_at_fill(const struct slot *slot) {
   if (!is_filled(end, last) || !is_filled(slot->data, slot->block)) say_written(slot);
 }
 
-/* An access to pages that nobody may touch. In a handler. */
+/* Tells of an access to pages that nobody may touch. Runs in a handler. */
 static void say_access(const struct fault *fault, const struct slot *slot) {
   char what[128];
   what_is(what, sizeof what, slot);
@@ -326,7 +326,7 @@ bool guard_starts_live(const void *p) {
 
 size_t guard_size(const void *p) { return slot_of(p)->size; }
 
-/* Returns true for the one who ends the block, which was live when the word was seen. */
+/* Returns true if the caller is the one to end the block, which was live when the word was seen. */
 static bool claim(struct slot *slot, uint32_t seen) {
   return atomic_compare_exchange_strong_explicit(&slot->word, &seen, seen - LIVE + ENDING, memory_order_acq_rel,
                                                  memory_order_relaxed);

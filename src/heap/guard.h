@@ -18,8 +18,8 @@
  * Where the kernel guards pages without mappings for them (Linux 6.13) the pool is one mapping; else two for each block
  * in use.
  *
- * Threads: a thread takes a slot, or ends a block, by a compare-and-swap, and then has it alone. The handler only reads.
- * guard_lock, an innermost one, protects the list of free slots. */
+ * Threads: guard_lock, an innermost one, protects the list of free slots. A thread ends a block by a compare-and-swap,
+ * and then has its slot alone. The handler only reads. */
 #ifndef TSLAB_HEAP_GUARD_H
 #define TSLAB_HEAP_GUARD_H
 
@@ -42,18 +42,18 @@ INLINE bool guard_is_on(void) {
   return UNLIKELY(atomic_load_explicit(&guard_interval, memory_order_relaxed) != 0);
 }
 
-/* Once, before there is a second thread. Returns false without memory, or where the kernel forbids no pages. */
+/* Called once, before there is a second thread. Returns false without memory, or if the kernel forbids no pages. */
 HIDDEN bool guard_start(uint32_t interval);
 
 /* The block of `bytes` bytes, of which the program asked for `size`, is a new sample that was drawn by the interval of
- * the profile. Returns the block that the program is to have: one in front of it, or itself. No lock held. */
+ * the profile. Returns the block that the program is to have: one in front of it, or itself. Caller holds no lock. */
 HIDDEN void *guard_draw(const struct heap *heap, void *block, size_t size, size_t bytes, uint32_t interval);
 INLINE void *guard_sample(const struct heap *heap, void *block, size_t size, size_t bytes, uint32_t interval) {
   return guard_is_on() ? guard_draw(heap, block, size, bytes, interval) : block;
 }
 
-/* A block of `size` bytes in front of `behind`, which was just handed out by a call with that stack; or `behind`, where
- * there is no slot for it. `alignment`: of the block, 16 at least. No lock held. */
+/* Returns a block of `size` bytes in front of `behind`, which the heap has just handed out for that call, or `behind`
+ * if there is no slot for it. `alignment` is at least 16. Caller holds no lock. */
 struct guard_call {
   const uintptr_t *frames;
   unsigned depth;
@@ -61,23 +61,24 @@ struct guard_call {
 };
 HIDDEN void *guard_place(void *behind, size_t size, size_t alignment, const struct guard_call *call);
 
-/* For a pointer into the pool, in a run that is RUN_GUARDED. */
+/* Each takes a pointer into the pool, whose run is RUN_GUARDED. guard_starts_live returns true if a block in use starts
+ * there. guard_size returns its size, as the program asked for it. guard_refuse tells what p is instead. */
 HIDDEN bool guard_starts_live(const void *p);
-HIDDEN size_t guard_size(const void *p); /* of that block, as it was asked for */
-HIDDEN COLD void guard_refuse(const char *call, const void *p); /* tells what p is instead */
+HIDDEN size_t guard_size(const void *p);
+HIDDEN COLD void guard_refuse(const char *call, const void *p);
 
-/* Ends a block, for the call whose frame that is. Returns the one behind, to be freed; NULL after telling that another
- * call did so first. */
+/* Ends a block for the call with that frame. Returns the block behind, which the caller frees, or NULL if another call
+ * has ended the block, which it has told then. */
 HIDDEN void *guard_free(void *p, const void *frame);
 
-/* The blocks behind that lie there are gone with their epoch. */
+/* Ends the guarded blocks whose blocks behind lie there, because their epoch gives these up. */
 HIDDEN void guard_ends(const void *start, size_t bytes);
 
-/* The block behind the one that p lies in; p where that is not guarded; NULL where it is freed. Async-signal-safe. */
+/* Returns the block behind the one that p lies in; p if that is not guarded; NULL if it is freed. Async-signal-safe. */
 HIDDEN const void *guard_look_behind(const void *p);
 INLINE const void *guard_behind(const void *p) { return guard_is_on() ? guard_look_behind(p) : p; }
 
-/* The block that the program has, of the one behind. */
+/* Returns the block that the program has, for the one behind. */
 HIDDEN void *guard_look_in_front(void *behind);
 INLINE void *guard_in_front(void *behind) { return guard_is_on() ? guard_look_in_front(behind) : behind; }
 
