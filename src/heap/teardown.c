@@ -4,6 +4,7 @@
 #include "heap/bins.h"
 #include "heap/bump.h"
 #include "heap/flush.h"
+#include "heap/guard.h"
 #include "heap/profile.h"
 #include "heap/quarantine.h"
 #include "heap/tcache.h"
@@ -104,12 +105,17 @@ void heap_forget(struct heap *heap, bool drained) {
   lock_release(&heap->lock);
 }
 
+static COLD void end_sample(struct run *run) {
+  profile_freed(run, run_start(run));
+  if (guard_is_on()) guard_ends(run_start(run), 1);
+}
+
 void run_retire(struct run *run) {
   switch (run->kind) {
   case RUN_SLAB: slab_retire(run); return;
   case RUN_CHUNK: bump_retire(run); return;
   default:
-    if (profile_is_on()) profile_freed(run, run_start(run));
+    if (profile_is_on()) end_sample(run);
     large_retire(run, &counters_here()->large);
   }
 }

@@ -35,6 +35,7 @@ EVERYWHERE = {
     "scavenger_*": "the scavenger has work to do",
     "counters_*": "statistics of the call",
     "profile_*": "the heap profile is on",
+    "guard_*": "blocks are guarded",
     "thread_*": "the thread's first call, or one after its end",
 }
 PATHS = [
