@@ -8,11 +8,15 @@
 
 enum on_misuse { MISUSE_ABORT, MISUSE_REPORT };
 enum on_scope { SCOPE_IS_SILENT, SCOPE_REPORTS };
+enum policy { RETURN_LEAN, RETURN_BALANCED, RETURN_FAST };
 enum on_destroy { DESTROY_DESTROYS, DESTROY_CHECKS, DESTROY_TRAPS };
 
 struct options {
   size_t on_misuse;          /* enum on_misuse */
   size_t scavenger;          /* 0: no thread of ours, memory goes back only by malloc_trim and when plenty is free */
+  size_t policy;             /* enum policy: what stays resident, unless another setting says it */
+  size_t tick_ms;            /* of the scavenger; by the policy alone */
+  size_t list_bytes;         /* of one thread's lists, at most; by the policy alone */
   size_t ahead;              /* memory is made resident ahead of need, by the scavenger */
   size_t publish;            /* the statistics, in shared memory; by the scavenger */
   size_t cache_bytes;        /* free blocks one thread may keep in its magazines */

@@ -39,8 +39,8 @@
 
 /* The cap of a list is how many blocks it may hold. The cap doubles, from FIRST to FULL, while its thread both
  * allocates and frees in the class, or wants blocks back for which the list was too short. All caps of the heap
- * together stay within GRANTED_MOST: that is what an idle thread can hide. While a thread only frees, the cap is halved
- * down to DRAIN, because each block then left behind pins a page; a refill ends that. What is more goes to the
+ * together stay within options.list_bytes: that is what an idle thread can hide. While a thread only frees, the cap is
+ * halved down to DRAIN, because each block then left behind pins a page; a refill ends that. What is more goes to the
  * magazines, until more goes on coming: docs/decisions/0018, 0020. */
 #define LIST_FIRST_BYTES (4 * KiB)
 #define LIST_FIRST       32
@@ -49,7 +49,6 @@
 #define LIST_MOST        1500 /* so that fewer than one free in a thousand visits, and p99.9 is the fast path's */
 #define LIST_DRAIN_BYTES (16 * KiB)
 #define LIST_DRAIN       12
-#define GRANTED_MOST     (2 * MiB)
 #define IDLE_VISITS      1024 /* a class that did not visit while others did so often may be asked to give some back */
 
 /* Remote frees are batched so that one compare-and-swap returns several blocks. A batch is complete when its blocks

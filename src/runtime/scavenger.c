@@ -1,10 +1,10 @@
 /* scavenger: gives memory back without waiting for the next malloc.                                 floor: runtime
  *
  * A thread of its own, born when more than NOTICE bytes lie free for the first time, or, in a process of several
- * threads, when it holds more than HELD_NOTICE; asleep when a second long nothing was to do. Every tick, for each heap
- * that did something or has something to give (heap_notice): what its magazines held all the time since the last tick
- * goes to the slabs, slabs that stood still are retired or their holes purged, and what a dead thread left is folded;
- * then free runs older than AGE go back to the kernel. So what is not used again within about a second is returned, and
+ * threads, when it holds more than HELD_NOTICE; asleep when a second long nothing was to do. Every tick, which is
+ * options.tick_ms long, for each heap that did something or has something to give (heap_notice): what its magazines held
+ * all the time since the last tick goes to the slabs, slabs that stood still are retired or their holes purged, and what
+ * a dead thread left is folded; then free runs older than AGE go back to the kernel. So what is not used again within about a second is returned, and
  * threads at rest, dead threads and blank heaps of epochs cost nothing, however many they are. It takes the locks that
  * slow paths take, one at a time and for a moment, and through a whole round one that only those take who collect all
  * there is. Where no thread can be made, slow paths purge when more than INLINE_NOTICE lies free, and one of them tries
@@ -55,7 +55,6 @@
 #define SLABS_NOTICE  (4 * MiB) /* what one has in slabs */
 #define INLINE_NOTICE (32 * MiB)
 #define HELD_NOTICE   (2 * MiB) /* what frees may leave behind where they start no scavenger */
-#define TICK_MS       250
 #define AGE           2 /* ticks */
 #define IDLE_TICKS    4
 #define PUBLISH_S     1  /* a smaller heap is published by the first slow path after so many seconds */
@@ -294,7 +293,7 @@ static void leave(void) {
 /* Each look comes after twice the time of the one before, so that a process at rest is as good as never woken. */
 static void wait_while_asleep(void) {
   end_process_if_alone();
-  for (unsigned pause = IDLE_TICKS * TICK_MS; atomic_load(&state) == ASLEEP;) {
+  for (unsigned pause = IDLE_TICKS * (unsigned)options.tick_ms; atomic_load(&state) == ASLEEP;) {
     if (os_wait(&state, ASLEEP, pause)) continue;
     if (pause < LONGEST_PAUSE_MS) pause *= 2;
     end_process_if_alone();
@@ -313,7 +312,7 @@ static void sleep_until_woken(void) {
 
 /* Until the next tick. Each time that a slow path asks, it makes memory resident ahead of need. */
 static void wait_for_tick(void) {
-  uint64_t now = os_now_coarse_ns(), end = now + TICK_MS * UINT64_C(1000000);
+  uint64_t now = os_now_coarse_ns(), end = now + options.tick_ms * UINT64_C(1000000);
   for (; now < end && atomic_load(&state) != LEAVING; now = os_now_coarse_ns()) {
     uint32_t asked = ASKED;
     if (atomic_compare_exchange_strong(&state, &asked, BUSY)) relieve(), pages_populate();
