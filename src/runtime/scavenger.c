@@ -2,13 +2,13 @@
  *
  * A thread of its own, born when more than NOTICE bytes lie free for the first time, or, in a process of several
  * threads, when it holds more than HELD_NOTICE; asleep when a second long nothing was to do. Every tick, which is
- * options.tick_ms long, for each heap that did something or has something to give (heap_notice): what its magazines held
- * all the time since the last tick goes to the slabs, slabs that stood still are retired or their holes purged, and what
- * a dead thread left is folded; then free runs older than AGE go back to the kernel. So what is not used again within about a second is returned, and
- * threads at rest, dead threads and blank heaps of epochs cost nothing, however many they are. It takes the locks that
- * slow paths take, one at a time and for a moment, and through a whole round one that only those take who collect all
- * there is. Where no thread can be made, slow paths purge when more than INLINE_NOTICE lies free, and one of them tries
- * again a minute later.
+ * options.tick_ms long, for each heap that did something or has something to give (heap_notice): what its magazines
+ * held all the time since the last tick goes to the slabs, slabs that stood still are retired or their holes purged,
+ * and what a dead thread left is folded; then free runs older than AGE go back to the kernel. So what is not used
+ * again within about a second is returned, and threads at rest, dead threads and blank heaps of epochs cost nothing,
+ * however many they are. It takes the locks that slow paths take, one at a time and for a moment, and through a whole
+ * round one that only those take who collect all there is. Where no thread can be made, slow paths purge when more
+ * than INLINE_NOTICE lies free, and one of them tries again a minute later.
  *
  * It also publishes (stats/publish.h). Three rules make sure that a reader outside finds a heap of PUBLISH_LEAST bytes
  * or more, whatever the program does next:
