@@ -27,7 +27,7 @@ struct options options = {
     .memory_soft_limit = 0,
 };
 
-/* OTHERS: a setting of another build, which does nothing here. */
+/* OTHERS: a setting of the other build, which does nothing here. */
 enum kind {
   BYTES, PATH, OTHERS, LIMIT, BUDGETS,
   WORDS, SWITCH = WORDS, ON_MISUSE, ON_DESTROY, ON_SCOPE, RETURN,
@@ -48,7 +48,7 @@ static const struct choice {
 
 #define AT(field) offsetof(struct options, field)
 
-/* Texts in the rows themselves, as in base/statistics.h: a pointer would have to be relocated at every start. */
+/* The texts lie in the rows themselves, as in base/statistics.h: a pointer would cost a relocation at every start. */
 static const struct row {
   char name[20]; /* after "TSLAB_" */
   uint8_t kind;
@@ -81,7 +81,7 @@ static const struct row {
     {"BUDGETS", BUDGETS, AT(budgets), 0, "up to 32 as request=64M,session=1G, each at least 64K"},
 };
 
-/* Returns what follows the number, or NULL where there is none of at most `most`, which is at most PTRDIFF_MAX. */
+/* Returns the text behind the number, or NULL if there is no number of at most `most`, which is at most PTRDIFF_MAX. */
 static const char *read_number(const char *text, size_t most, size_t *out) {
   size_t n = 0, unit = 1;
   const char *at = text;
@@ -102,7 +102,7 @@ static bool read_bytes(const char *text, size_t most, size_t *out) {
   return true;
 }
 
-/* Less than the library holds at its start would refuse everything, and is meant to be mebibytes. */
+/* A limit below a mebibyte would refuse everything. Its author probably forgot the M. */
 static bool read_limit(const char *text, size_t *out) {
   size_t bytes = LIMIT_AUTO;
   bool is_auto = strcmp(text, "auto") == 0;
@@ -114,7 +114,7 @@ static bool read_limit(const char *text, size_t *out) {
 /* ---- budgets by label -------------------------------------------------------------------------------------------- */
 
 #define BUDGETS_MOST  32
-#define LABEL_MOST    63 /* bytes: longer labels are cut to this */
+#define LABEL_MOST    63 /* bytes: longer labels are cut */
 #define LEAST_BUDGET  (64 * KiB)
 
 static struct budget {
@@ -122,7 +122,7 @@ static struct budget {
   size_t bytes;
 } budgets[BUDGETS_MOST];
 
-/* Returns what follows the pair, or NULL where `text` does not begin with one. */
+/* Returns the text behind the pair, or NULL if `text` does not begin with one. */
 static const char *read_budget(const char *text, struct budget *out) {
   const char *equals = strchr(text, '=');
   size_t length = equals ? (size_t)(equals - text) : 0;
@@ -137,7 +137,7 @@ static bool read_budgets(const char *text, size_t *count) {
   size_t found = 0;
   for (const char *at = text;; at++) {
     if (found == BUDGETS_MOST || !(at = read_budget(at, &budgets[found]))) {
-      *count = 0; /* what an earlier setting said is overwritten */
+      *count = 0; /* the budgets of an earlier setting are overwritten by now */
       return false;
     }
     found++;
@@ -154,7 +154,7 @@ size_t options_budget(const char *label) {
   return 0;
 }
 
-/* A copy: some servers write their title over the environment. */
+/* Keeps a copy, because some servers write their title over the environment. */
 static bool take_path(const char **target, const char *value) {
   static char kept[4096]; /* PATH_MAX; there is one path */
   if (value[0] == 0 || strlen(value) >= sizeof kept) return false;
@@ -178,7 +178,7 @@ static bool take(const struct row *row, const char *value) {
   return false;
 }
 
-/* Characters shown of a name or value: the line must have room for what to do. */
+/* A message shows so many characters of a name or value, so that the line has room for its advice. */
 #define SHOWN 64
 
 static void show(char shown[SHOWN], const char *text, size_t length) {
@@ -210,8 +210,8 @@ static const struct row *row_named(const char *name, size_t length) {
   return NULL;
 }
 
-/* The number of letters to insert, delete or replace between a name and that of a row; upper and lower case are alike.
- * One row of the table of Wagner and Fischer at a time. */
+/* Returns the number of letters to insert, delete or replace between a name and that of a row; upper and lower case are
+ * alike. It computes the table of Wagner and Fischer row by row. */
 static size_t distance(const char *name, size_t length, const char *known) {
   size_t row[sizeof rows[0].name + 1];
   const size_t columns = strlen(known);
@@ -229,7 +229,7 @@ static size_t distance(const char *name, size_t length, const char *known) {
   return row[columns];
 }
 
-/* Returns the row that the name was probably meant to be: at most a third of its letters differ. NULL: none. */
+/* Returns the row that the user probably meant: at most a third of the name's letters differ. NULL: none. */
 static const struct row *row_meant(const char *name, size_t length) {
   const struct row *meant = NULL;
   if (length >= sizeof rows[0].name + 4) return NULL;
@@ -254,7 +254,7 @@ static void read_one(const char *setting, const char *value) {
   size_t length = (size_t)(value - 1 - name);
   const struct row *row = row_named(name, length);
   if (row && take(row, value)) return;
-  if (parent_has(setting)) return; /* and has reported it */
+  if (parent_has(setting)) return; /* the parent has reported it */
   if (row) tell_refused(row, value);
   else tell_unknown(name, length);
 }

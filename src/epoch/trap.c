@@ -8,7 +8,7 @@
 static struct sigaction before;
 static _Atomic bool installed;
 
-/* Returns to the faulting instruction, which then meets what was installed before us. */
+/* Restores the earlier handler and returns to the faulting instruction, whose next fault then goes to that handler. */
 static void on_fault(int signal, siginfo_t *info, void *context) {
   (void)context;
   struct run *run = pages_run_of(info->si_addr);

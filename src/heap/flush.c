@@ -15,7 +15,7 @@
 #include "heap/timing.h"
 #include <limits.h>
 
-/* At most so many blocks, and about so many bytes; whole magazines. */
+/* Returns whole magazines of the class to slabs: at most so many blocks, and about so many bytes. */
 static size_t flush_class(struct heap *heap, unsigned class, unsigned blocks, size_t bytes) {
   size_t moved = 0;
   while (blocks > 0 && moved < bytes) {
@@ -87,7 +87,7 @@ size_t heap_flush_dead(struct heap *heap) {
   if (!heap_has_store(heap) || is_live(heap)) return 0;
   for (unsigned class = 0; class < CLASSES; class++) {
     struct chain chain = EMPTY_CHAIN;
-    lock_take(&heap->lock); /* who takes the heap out of the pool takes the lock first */
+    lock_take(&heap->lock); /* a thread that takes the heap out of the pool takes this lock first */
     if (!heap->live && !tcache_is_folded(heap, class)) chain = take_tcache(heap, class);
     lock_release(&heap->lock);
     moved += chain.count * class_size(class);

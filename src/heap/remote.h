@@ -1,6 +1,6 @@
 /* remote: frees of blocks that belong to another heap.                                              floor: heap
  *
- * A remote free goes into the freeing heap's batch (struct remote in heap/heap.h). Nobody looks at its blocks until the
+ * A remote free goes into the freeing heap's batch (struct remote in heap/heap.h). No code reads the blocks until the
  * batch is complete. Then bins_return_batch checks them, groups them by slab, and returns each group with one CAS. A
  * thread without a heap returns each block at once. */
 #ifndef TSLAB_HEAP_REMOTE_H
@@ -8,13 +8,13 @@
 
 #include "heap/tcache.h"
 
-/* Frees a block whose owner is not this thread's heap: it goes to its slab when its batch is complete, or at once if
- * the slab is an epoch's. `heap` is the freeing thread's of epoch 0, or empty_heap. */
+/* Frees a block that this thread's heap does not own. The block goes to its slab when the batch is complete, or at once
+ * if the slab is an epoch's. `heap` is the freeing thread's heap of epoch 0, or empty_heap. */
 HIDDEN void heap_free_remote(struct heap *heap, struct run *slab, void *block);
 
-/* The same for the usual case, and quicker. `heap` is the thread's current one, `p` lies below the frontier, in no
- * granule that is owner to `heap`. Returns false, and has done nothing, when the case is not the usual one: p starts no
- * block, its slab is an epoch's, or the batch would be complete. Does not look at the block: a second free is told when
+/* Frees in the same way, quickly, in the usual case. `heap` is the thread's current heap and does not own p's granule;
+ * p lies below the frontier. In other cases it returns false and changes nothing: p starts no block, its slab is an
+ * epoch's, or the batch would be complete. It does not read the block, so the library reports a double free only when
  * the batch is complete. */
 INLINE bool heap_keep_remote(struct heap *heap, void *p) {
   pagemap_entry at = LOAD_RACING(pages_pagemap()[granule_of(p)]);
@@ -30,10 +30,10 @@ INLINE bool heap_keep_remote(struct heap *heap, void *p) {
   return true;
 }
 
-HIDDEN void heap_push_remote(struct heap *heap, unsigned class, void *block); /* counted; hardened: marked free, too */
-HIDDEN void heap_flush_remote(struct heap *heap); /* now; by the heap's own thread */
+HIDDEN void heap_push_remote(struct heap *heap, unsigned class, void *block); /* counted, and marked if hardened */
+HIDDEN void heap_flush_remote(struct heap *heap); /* thread: the heap's own */
 
-/* Frees by threads without a heap; no heap counts them. */
+/* Returns the number of frees by threads without a heap, which no heap counts. */
 HIDDEN uint64_t unowned_frees_of(unsigned class);
 
 #endif

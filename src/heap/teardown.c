@@ -23,7 +23,7 @@ static struct chain take_tcache(struct heap *heap, unsigned class) {
 
 static bool is_past(uint64_t deadline_ns) { return deadline_ns != UINT64_MAX && os_now_ns() >= deadline_ns; }
 
-/* Between two looks at the clock: some 20 microseconds' work. */
+/* Work between two reads of the clock: some 20 microseconds. */
 #define MAGAZINE_PIECE (64 * KiB)
 #define SLABS_PIECE 64
 
@@ -33,7 +33,7 @@ bool heap_close(struct heap *heap, uint64_t deadline_ns) {
   lock_release(&heap->lock);
   if (!heap_has_slabs(heap)) return true;
   if (TSLAB_HARDENED) quarantine_empty(heap);
-  /* The clock is asked after each piece of work, so that every call does one. */
+  /* Reads the clock only after a piece of work, so that every call does at least one. */
   for (unsigned class = 0; class < CLASSES; class++) {
     if (tcache_is_folded(heap, class)) continue;
     bins_return(&heap->lock, take_tcache(heap, class));
@@ -55,7 +55,7 @@ void heap_rest(struct heap *heap) {
 
 /* ---- destroying -------------------------------------------------------------------------------------------------- */
 
-/* Somebody may be purging holes of a slab, or folding it, without the lock. */
+/* Returns true if another thread purges or relists a slab, which it may do without the lock. */
 static bool has_pending(struct arena *arena) {
   struct arena_walk walk;
   for (struct run *run = arena_walk(&walk, arena); run; run = arena_walk_on(&walk, 1)) {
@@ -66,7 +66,7 @@ static bool has_pending(struct arena *arena) {
   return false;
 }
 
-/* Blocks of each class that the heap's slabs count as used. */
+/* Counts the blocks of each class that the heap's slabs have handed out. */
 static void count_used(const struct heap *heap, uint64_t used[CLASSES]) {
   struct arena_walk walk;
   for (struct run *run = arena_walk(&walk, heap->arena); run; run = arena_walk_on(&walk, 1)) {
@@ -76,13 +76,13 @@ static void count_used(const struct heap *heap, uint64_t used[CLASSES]) {
   }
 }
 
-/* Everything that led to slabs; the totals stay. */
+/* Clears everything that leads to slabs; the totals stay. */
 static void forget(struct heap *heap, unsigned class, uint64_t live) {
   struct bin *bin = &heap->bins[class];
   counter_add_release(&bin->frees, live);
   counter_add_release(&heap->freed, live);
   STORE_RACING(bin->retired, bin->retired + bin->slabs);
-  __atomic_store_n(&bin->first, 0, __ATOMIC_RELAXED); /* for the look of bins.c without the lock */
+  __atomic_store_n(&bin->first, 0, __ATOMIC_RELAXED); /* bins.c reads it without the lock */
   STORE_RACING(bin->slabs, 0);
   STORE_RACING(bin->magazine_blocks, 0);
   bin->last = bin->listed = bin->magazine_least = 0;
@@ -108,7 +108,7 @@ void heap_forget(struct heap *heap, bool drained) {
   heap->opened = 0;
   heap->free_magazine = 0;
   heap->unused_magazine = 1;
-  heap->lost = heap->served - heap->freed; /* lists that a fork child lost made it less */
+  heap->lost = heap->served - heap->freed; /* not 0 in a fork child that lost lists */
   atomic_store_explicit(&heap->slab_granules, 0, memory_order_relaxed);
   lock_release(&heap->lock);
 }

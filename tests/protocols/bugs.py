@@ -115,7 +115,7 @@ BUGS = [
     Bug("close_stops_at_a_guest", "detaching", "src/epoch/close.c", "      halt(p);\n      continue;\n",
         "      halt(p);\n      return true;\n"),
     Bug("relist_lists_and_leaves", "last-free-slab", "src/heap/bins.c",
-        "continue; /* what was pushed meanwhile counts too */", "return false;"),
+        "continue; /* blocks that came meanwhile count, too */", "return false;"),
 ]  # fmt: skip
 
 

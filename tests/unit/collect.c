@@ -1,6 +1,6 @@
-/* collect: no statistic is a constant. Each event here makes something happen; when all have, every counter and gauge
- * of every table must have been seen with two values, in one row where rows keep their places, and every path must have
- * been taken. What cannot be moved here is in one list, with the reason. */
+/* collect: no statistic is a constant. After all events of the test, every counter and gauge of every table must have
+ * shown two values, in one row if rows keep their places, and calls must have taken every path. One list names the
+ * statistics that the test cannot change, with the reasons. */
 #include "unit.h"
 
 #include "base/options.h"

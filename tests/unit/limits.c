@@ -1,5 +1,4 @@
-/* limits: where they come from, and what is said once when one is met. The stress test `limits` has programs at them.
- */
+/* limits: their sources, and the message at the first refusal. The stress test `limits` runs programs at a limit. */
 #include "unit.h"
 
 #include "base/options.h"

@@ -1,5 +1,5 @@
-/* options: each row takes its values and refuses others with its line; an unknown name is told; other names are not
- * ours. */
+/* options: each row takes its values and refuses others with its message; an unknown name gets a message; names of
+ * other programs get none. */
 #include "unit.h"
 
 #include "base/options.h"
