@@ -9,11 +9,15 @@
 
 enum on_misuse { MISUSE_ABORT, MISUSE_REPORT };
 enum on_scope { SCOPE_IS_SILENT, SCOPE_REPORTS };
+enum policy { RETURN_LEAN, RETURN_BALANCED, RETURN_FAST };
 enum on_destroy { DESTROY_DESTROYS, DESTROY_CHECKS, DESTROY_TRAPS };
 
 struct options {
   size_t on_misuse;          /* enum on_misuse */
   size_t scavenger;          /* 0: no scavenger; memory goes back only by malloc_trim and when much is free */
+  size_t policy;             /* enum policy: what stays resident, unless another setting says it */
+  size_t tick_ms;            /* of the scavenger; only the policy sets it */
+  size_t list_bytes;         /* most bytes that one thread's lists hold; only the policy sets it */
   size_t ahead;              /* the scavenger makes memory resident ahead of need */
   size_t publish;            /* the scavenger publishes the statistics in shared memory */
   size_t cache_bytes;        /* free blocks one thread may keep in its magazines */

@@ -39,7 +39,7 @@
 
 /* The cap of a list is how many blocks it may hold. The cap doubles, from FIRST to FULL, while its thread both
  * allocates and frees in the class, or wants blocks back for which the list was too short. All caps of the heap
- * together stay within GRANTED_MOST, the most that an idle thread can hide. While a thread only frees, each visit
+ * together stay within options.list_bytes, the most that an idle thread can hide. While a thread only frees, each visit
  * halves the cap down to DRAIN, because each block that stays on the list pins a page; a refill ends that. One class of
  * the heap may keep DRAIN_ALONE meanwhile. Blocks beyond the cap go to the magazines, or to the slabs if the thread
  * goes on freeing: docs/decisions/0018, 0020, 0057. */
@@ -51,7 +51,6 @@
 #define LIST_DRAIN_BYTES (16 * KiB)
 #define LIST_DRAIN       12
 #define LIST_DRAIN_ALONE 36 /* of the one class that the thread freed in at its last visits */
-#define GRANTED_MOST     (2 * MiB)
 #define IDLE_VISITS      1024 /* a class that did not visit during so many visits of others may have to give up a part
                                * of its cap */
 

@@ -1,6 +1,7 @@
 /* tcache: see tcache.h.                                                                             floor: heap */
 #include "heap/tcache.h"
 
+#include "base/options.h"
 #include "heap/cut.h"
 #include "heap/draw.h"
 #include "heap/magazine.h"
@@ -299,11 +300,11 @@ void tcache_grow(struct heap *heap, unsigned class, bool locked) {
   unsigned cap = bin->cap, more = (unsigned)min_size(cap * 2, most_blocks(class));
   size_t bytes = (more - cap) * class_size(class);
   if (more <= cap) return;
-  if (locked && heap->granted_bytes + bytes > GRANTED_MOST) {
+  if (locked && heap->granted_bytes + bytes > options.list_bytes) {
     heap->victim = (uint8_t)((heap->victim + 1) % CLASSES); /* one class a visit, which finds an idle one soon enough */
     if (heap->victim != class) take_back(heap, heap->victim);
   }
-  if (heap->granted_bytes + bytes <= GRANTED_MOST) set_cap(heap, class, more);
+  if (heap->granted_bytes + bytes <= options.list_bytes) set_cap(heap, class, more);
 }
 
 void tcache_shrink(struct heap *heap, unsigned class) {
