@@ -1,8 +1,8 @@
 """What the scripts of this folder share: the allocators that take turns, and what a program's processes take.
 
 A script gives `compare` a function that starts its program under one environment. All of them are started, and then
-each in turn gets the same burst of work, in an order that is reversed from round to round. CPU time is compared within
-a round, so that a machine that serves others at the time slows both sides of a ratio."""
+each in turn gets the same bursts of work, in an order that is reversed from turn to turn. CPU time is compared turn by
+turn, so that a machine that serves others at the time slows both sides of a ratio."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Program:
 
 @dataclass
 class Result:
-    """Of one allocator: resident bytes, one for each column, and the CPU seconds of each burst."""
+    """Of one allocator: resident bytes, one for each column, and the CPU seconds of each turn."""
 
     resident: list[int]
     seconds: list[float]
@@ -220,19 +220,20 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return ordered[cut], ordered[-1 - cut]
 
 
-def _loads(programs: dict[str, Program], bursts: int) -> dict[str, Result]:
+def _loads(programs: dict[str, Program], turns: int, bursts: int) -> dict[str, Result]:
     results = {name: Result([], []) for name in programs}
     names = list(programs)
     for program in programs.values():
-        program.burst(bursts)  # uncounted: it starts what a program starts late
-    for number in range(bursts):
-        for name in names if number % 2 == 0 else reversed(names):
+        program.burst(turns * bursts)  # uncounted: it starts what a program starts late
+    for turn in range(turns):
+        for name in names if turn % 2 == 0 else reversed(names):
             before = seconds(programs[name].pid)
-            programs[name].burst(number)
+            for number in range(turn * bursts, turn * bursts + bursts):
+                programs[name].burst(number)
             results[name].seconds.append(seconds(programs[name].pid) - before)
-            if number == bursts - 1:
+            if turn == turns - 1:
                 results[name].resident.append(resident(programs[name].pid))
-        print(f"\r{number + 1} of {bursts} bursts", end="", file=sys.stderr, flush=True)
+        print(f"\r{turn + 1} of {turns} turns", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     return results
 
@@ -257,11 +258,12 @@ def _against(name: str, results: dict[str, Result]) -> str:
     return f"{statistics.median(ratios):.3f} [{low:.3f} … {high:.3f}]"
 
 
-def compare(title: str, columns: list[str], start: Start, bursts: int, epochs: bool = False) -> int:
+def compare(title: str, columns: list[str], start: Start, epochs: bool = False) -> int:
     """Prints a row for each allocator. `columns` name what is resident: at once, at rest, and after `afterwards`."""
     parser = argparse.ArgumentParser(description=title)
     parser.add_argument("library", type=Path, help="libtslab.so.0")
-    parser.add_argument("--bursts", type=int, default=bursts)
+    parser.add_argument("--turns", type=int, default=6)
+    parser.add_argument("--bursts", type=int, default=4, help="of a turn, one after another")
     parser.add_argument("--rest", type=int, default=REST_SECONDS, help="seconds before resident memory is read again")
     parser.add_argument("--only", help="names of allocators, with commas")
     arguments = parser.parse_args()
@@ -272,11 +274,11 @@ def compare(title: str, columns: list[str], start: Start, bursts: int, epochs: b
         except MissingError as missing:
             print(f"not here: {missing}")
             return 77
-        results = _loads(programs, arguments.bursts)
+        results = _loads(programs, arguments.turns, arguments.bursts)
         _rests(programs, results, arguments.rest)
     versions = ", ".join(f"{name} {version.removeprefix('glibc ')}" for name, version, _ in kinds if version)
     load = f"load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores"
-    print(f"{title}: {arguments.bursts} bursts; {versions}; {load}\n")
+    print(f"{title}: {arguments.turns} turns of {arguments.bursts} bursts; {versions}; {load}\n")
     headings = [*(f"{column}, MiB" for column in columns), "CPU s in all", "temporal-slab's CPU time for one of its"]
     print(f"| allocator | {' | '.join(headings)} |\n|---|{'---|' * len(headings)}")
     for name, of in results.items():

@@ -62,7 +62,7 @@ def start(environment: adopt.Environment) -> Iterator[adopt.Program]:
 
 if __name__ == "__main__":
     columns = ["at the last request's end", "4 s later"]
-    status = adopt.compare("An HTTP server in C", columns, start, bursts=24, epochs=True)
+    status = adopt.compare("An HTTP server in C", columns, start, epochs=True)
     for name, times in p99.items():
         print(f"{name}: p99 {statistics.median(times):.3f} ms [{min(times):.3f} … {max(times):.3f}]")
     sys.exit(status)

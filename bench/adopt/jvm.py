@@ -27,4 +27,4 @@ def start(environment: adopt.Environment) -> Iterator[adopt.Program]:
 
 
 if __name__ == "__main__":
-    sys.exit(adopt.compare("JVM, eight threads", ["at the last request's end", "4 s later"], start, bursts=24))
+    sys.exit(adopt.compare("JVM, eight threads", ["at the last request's end", "4 s later"], start))

@@ -95,4 +95,4 @@ def start(environment: adopt.Environment) -> Iterator[adopt.Program]:
 
 
 if __name__ == "__main__":
-    sys.exit(adopt.compare("PHP-FPM, four workers", ["at the last request's end", "4 s later"], start, bursts=24))
+    sys.exit(adopt.compare("PHP-FPM, four workers", ["at the last request's end", "4 s later"], start))

@@ -77,4 +77,4 @@ def start(environment: adopt.Environment) -> Iterator[adopt.Program]:
 
 
 if __name__ == "__main__":
-    sys.exit(adopt.compare("PostgreSQL", ["the server, at once", "4 s later"], start, bursts=24))
+    sys.exit(adopt.compare("PostgreSQL", ["the server, at once", "4 s later"], start))

@@ -27,4 +27,4 @@ with ThreadPoolExecutor(8) as threads:
 if __name__ == "__main__":
     columns = ["at the last request's end", "4 s later"]
     start = lambda environment: adopt.worker([sys.executable, "-c", SERVICE], environment)  # noqa: E731
-    sys.exit(adopt.compare("Python, eight threads", columns, start, bursts=24))
+    sys.exit(adopt.compare("Python, eight threads", columns, start))

@@ -44,4 +44,4 @@ def start(environment: adopt.Environment) -> Iterator[adopt.Program]:
 
 
 if __name__ == "__main__":
-    sys.exit(adopt.compare("Rails, five threads", ["at the last request's end", "4 s later"], start, bursts=24))
+    sys.exit(adopt.compare("Rails, five threads", ["at the last request's end", "4 s later"], start))

@@ -17,7 +17,7 @@ FOLDER = REPOSITORY / "bench" / "adopt"
 def test_a_script_measures_what_its_page_says(script: str) -> None:
     if not LIBRARY.exists():
         pytest.skip("build/release has no library")
-    options = [str(LIBRARY), "--bursts", "1", "--rest", "0", "--only", "glibc,temporal-slab"]
+    options = [str(LIBRARY), "--turns", "1", "--bursts", "1", "--rest", "0", "--only", "glibc,temporal-slab"]
     words = [sys.executable, str(FOLDER / script), *options]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
     if done.returncode == 77:
