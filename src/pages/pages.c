@@ -509,7 +509,8 @@ static struct run *describe(size_t g, size_t granules, enum run_kind kind) {
 void pages_reuse(struct run *run, enum run_kind kind) {
   lock_take(&pages_lock); /* threads that free a neighbour read its kind */
   describe(run_index(run), run->granules, kind);
-  if (kind == RUN_TRAP) pages_count_absent((size_t)run->granules << GRANULE_SHIFT); /* of a quarter: nothing */
+  if (kind == RUN_TRAP || kind == RUN_GUARDED)
+    pages_count_absent((size_t)run->granules << GRANULE_SHIFT); /* of a quarter: nothing */
   lock_release(&pages_lock);
 }
 

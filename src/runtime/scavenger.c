@@ -56,7 +56,6 @@
 #define SLABS_NOTICE  (4 * MiB) /* bytes of slabs of one such heap */
 #define INLINE_NOTICE (32 * MiB)
 #define HELD_NOTICE   (2 * MiB) /* the most that frees may leave free while they start no scavenger */
-#define TICK_MS       250
 #define AGE           2 /* ticks */
 #define IDLE_TICKS    4
 #define WAITING_TICKS 16 /* while memory lies free that the kernel does not take back */
@@ -297,7 +296,7 @@ static void end_with_the_last(void) {
  * up. */
 static void wait_while_asleep(void) {
   end_with_the_last();
-  for (unsigned pause = IDLE_TICKS * TICK_MS; atomic_load(&state) == ASLEEP;) {
+  for (unsigned pause = IDLE_TICKS * (unsigned)options.tick_ms; atomic_load(&state) == ASLEEP;) {
     if (os_wait(&state, ASLEEP, pause)) continue;
     if (pause < LONGEST_PAUSE_MS) pause *= 2;
     end_with_the_last();
@@ -317,7 +316,7 @@ static void sleep_until_woken(void) {
 /* Waits until the next tick. Whenever a slow path asks, it relieves the limit and makes memory resident ahead of
  * need. */
 static void wait_for_tick(void) {
-  uint64_t now = os_now_coarse_ns(), end = now + TICK_MS * UINT64_C(1000000);
+  uint64_t now = os_now_coarse_ns(), end = now + options.tick_ms * UINT64_C(1000000);
   for (; now < end && !is_leaving(); now = os_now_coarse_ns()) {
     uint32_t asked = ASKED;
     if (atomic_compare_exchange_strong(&state, &asked, BUSY)) relieve(), pages_populate();

@@ -35,6 +35,7 @@ EVERYWHERE = {
     "scavenger_*": "the scavenger has work to do",
     "counters_*": "statistics of the call",
     "profile_*": "the heap profile is on",
+    "guard_*": "blocks are guarded",
     "thread_*": "the thread's first call, or one after its end",
 }
 PATHS = [
@@ -219,7 +220,7 @@ def check(root: Path, calls: Calls, paths: list[Route], write: bool) -> list[str
             continue
         files = tree.longest[path.root]
         if len(files) > path.files:
-            told.append(f"{path.name}: a path crosses {len(files)} files, and the test allows {path.files}: {' '.join(files)}")
+            told.append(f"{path.name}: a path crosses {len(files)} files, of at most {path.files}: {' '.join(files)}")
         if write:
             document.write_text(text[:start] + tree.text() + "\n" + text[end:])
         elif text[start:end] != tree.text() + "\n":

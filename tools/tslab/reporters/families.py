@@ -51,8 +51,9 @@ FAMILIES = (
     Family(
         "handed-over", "Blocks freed by another thread", "A pipeline: one stage allocates, the next one frees.",
         ("remote", "pipeline"),
-        "A remote free goes back to the slab of its block, so that the slab can empty and its memory be returned. "
-        "tcmalloc gives the block to whoever frees it, which costs no message "
+        "A thread keeps blocks of others on its list while that has room "
+        "([0056](decisions/0056-remote-blocks-are-kept.md)). A remote free beyond that goes back to the slab of its "
+        "block, so that the slab can empty and its memory be returned "
         "([0026](decisions/0026-remote-frees-as-pointers.md), [0046](decisions/0046-remote-batches-stay-small.md)).",
     ),
     Family(
