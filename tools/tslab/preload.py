@@ -1,4 +1,5 @@
-"""The library under a command: which one, by which environment, and a small program that only publishes."""
+"""Preloads the library under a command: finds it, makes the environment, and runs a small program that only publishes.
+"""
 
 from __future__ import annotations
 
