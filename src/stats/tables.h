@@ -4,7 +4,7 @@
 
 #include "base/statistics.h"
 
-/* In the order in which they are published: process first. */
+/* In the order of publication. */
 enum table { TABLE_PROCESS, TABLE_CLASS, TABLE_PATH, TABLE_THREAD, TABLE_LABEL, TABLE_EPOCH, TABLE_LOCK, TABLE_SAMPLE,
              TABLE_PROFILE, TABLE_SITE, TABLE_HOLDER, TABLES };
 HIDDEN extern const struct statistics tables[TABLES];
