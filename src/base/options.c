@@ -259,7 +259,7 @@ static void read_one(const char *setting, const char *value) {
   else tell_unknown(name, length);
 }
 
-/* What the other settings are where they are not given. */
+/* Sets the defaults that the policy changes. */
 static void take_policy(void) {
   if (options.policy == RETURN_LEAN) {
     options.cache_bytes = 128 * KiB;

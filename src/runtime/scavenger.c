@@ -222,8 +222,8 @@ static COLD void ask(void) {
 static void collect_free(void);
 
 /* At the soft limit, or when the control group is short of memory: takes back the free memory that threads keep. If
- * that is little, the program stays beyond its limit. Then this takes at most one part of RELIEF_SHARE of the time, and a
- * round each time that the heap has grown by one part of RELIEF_GROWTH of the limit. */
+ * that is little, the program stays beyond its limit. Then this takes at most one part of RELIEF_SHARE of the time, and
+ * makes a round each time that the heap has grown by one part of RELIEF_GROWTH of the limit. */
 static void relieve(void) {
   static uint64_t not_before;
   static size_t held_after;
