@@ -74,6 +74,7 @@ static const struct row {
     {"SAMPLE", BYTES, AT(sample), 1 * MiB, "a number up to 1M, 0 for no samples"},
     {"SAMPLE_CPU", BYTES, AT(sample_cpu), 1 * MiB, "a number up to 1M, 0 for never"},
     {"PROFILE", BYTES, AT(profile_bytes), 1024 * MiB, "bytes up to 1G, with K, M or G after the number; 0 for none"},
+    {"GUARD", BYTES, AT(guard_bytes), 1024 * MiB, "bytes up to 1G, with K, M or G after the number; 0 for none"},
     {"LOCK_TIMES", SWITCH, AT(lock_times), 0, "0 or 1"},
     {"STATS_AT_EXIT", PATH, AT(stats_at_exit), 0, "the path of a file"},
     {"MEMORY_LIMIT", LIMIT, AT(memory_limit), 0, "at least 1M, with K, M or G after the number, auto, or 0"},
@@ -259,7 +260,7 @@ static void read_one(const char *setting, const char *value) {
   else tell_unknown(name, length);
 }
 
-/* Sets the defaults that the policy changes. */
+/* Sets the other settings that belong to the policy; the environment may overwrite them. */
 static void take_policy(void) {
   if (options.policy == RETURN_LEAN) {
     options.cache_bytes = 128 * KiB;

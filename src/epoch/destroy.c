@@ -12,6 +12,7 @@
 #include "epoch/tree.h"
 #include "heap/bump.h"
 #include "heap/flush.h"
+#include "heap/guard.h"
 #include "heap/label.h"
 #include "heap/teardown.h"
 #include <errno.h>
@@ -128,7 +129,7 @@ struct survivors {
 static void note_survivor(void *block, size_t size, void *noted) {
   struct survivors *survivors = noted;
   if (survivors->count == SURVIVORS_SHOWN) return;
-  survivors->shown[survivors->count].block = block;
+  survivors->shown[survivors->count].block = guard_in_front(block);
   survivors->shown[survivors->count++].size = size;
 }
 

@@ -178,9 +178,13 @@ static const void *frame_of_caller(const struct heap *heap, const void *here) {
   return distance < CALLER_FAR ? caller : here;
 }
 
+NOINLINE unsigned profile_stack(const struct heap *heap, uintptr_t *out) {
+  return stack_walk(out, STACK_MOST, frame_of_caller(heap, __builtin_frame_address(0)));
+}
+
 NOINLINE void profile_record(const struct heap *heap, void *block, size_t size, size_t usable, uint64_t weight) {
   uintptr_t frames[STACK_MOST];
-  unsigned depth = stack_walk(frames, STACK_MOST, frame_of_caller(heap, __builtin_frame_address(0)));
+  unsigned depth = profile_stack(heap, frames);
   struct profile_sample sample = {
       .block = block,
       .size = size,
@@ -217,11 +221,12 @@ void profile_forget(const void *block) {
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
-void profile_large(const struct heap *heap, void *block, size_t size) {
+uint32_t profile_large(const struct heap *heap, void *block, size_t size) {
   uint32_t interval = profile_interval_now();
-  if (state.frozen || profile_draw_bytes(size, interval) == size) return;
+  if (state.frozen || profile_draw_bytes(size, interval) == size) return 0;
   pages.runs[granule_of(block)].capacity = 1;
   profile_record(heap, block, size, 0, profile_weight(size, interval));
+  return interval;
 }
 
 void profile_chunk(const struct heap *heap, void *block, size_t size, uint32_t interval) {

@@ -69,8 +69,8 @@
 #define STACK_BYTES   (256 * KiB) /* the static TLS of every loaded library lies in it, too */
 #define STACK_LEAST   (32 * KiB)  /* without static TLS; about four times the most that was ever seen in use */
 
-/* ASKED: as BUSY, and a slow path wants memory ahead of need. LEAVING: another thread waits for its end. DISMISSED: it
- * leaves by itself. */
+/* ASKED: busy, and a slow path wants memory ahead of need. LEAVING: another thread waits for the scavenger's end.
+ * DISMISSED: it ends by itself. */
 enum state { UNBORN, STARTING, BUSY, ASKED, ASLEEP, IMPOSSIBLE, LEAVING, DISMISSED };
 static _Atomic uint32_t state;
 static pthread_t scavenger; /* written while STARTING */
@@ -280,9 +280,8 @@ static bool is_leaving(void) { return atomic_load(&state) >= LEAVING; }
 /* Ends the process, with the exit status of its first thread, if the scavenger is the last thread. A thread that ends
  * by the bare system call runs no destructor, so it does not stop the scavenger even as the program's last thread. A
  * program under seccomp's strict mode can only end like this. The kernel keeps the first thread as a zombie (Z) as long
- * as the process has another thread. Without /proc, libc may know that the first thread has ended, but nobody knows
- * whether the program has other threads. Then the scavenger leaves, and such threads make a new one when they need
- * it. */
+ * as the process has another thread. Without /proc, libc may know that the first thread has ended, but not if the
+ * program has other threads. Then the scavenger ends, and such threads make a new one when they need it. */
 static void end_with_the_last(void) {
   int ended_with;
   uint32_t asleep = ASLEEP;
@@ -290,7 +289,7 @@ static void end_with_the_last(void) {
   unsigned threads = process_threads();
   if (first == 'Z' && threads == 2) {
     publish_end();
-    /* The process's status is that of its last thread, on newer kernels also where the first had another. */
+    /* The process's status is that of its last thread, on newer kernels even if the first thread had another one. */
     syscall(SYS_exit_group, ended_with >> 8 & 0xff);
   }
   if ((first == 0 || threads == 0) && process_first_has_ended())
@@ -299,7 +298,8 @@ static void end_with_the_last(void) {
 
 #define LONGEST_PAUSE_MS 64000 /* a process that rested for days must not take days to end */
 
-/* The pause doubles after each look, so that a process at rest hardly ever wakes up. */
+/* Looks if the process should end. The pause doubles after each look, so that a process at rest hardly ever wakes
+ * up. */
 static void wait_while_asleep(void) {
   end_with_the_last();
   for (unsigned pause = IDLE_TICKS * (unsigned)options.tick_ms; atomic_load(&state) == ASLEEP;) {
@@ -362,8 +362,8 @@ static void *run(void *unused) {
     return unused;
   }
   atomic_store_explicit(&scavenger_id, os_thread_id(), memory_order_relaxed);
-  birth_keep_no_heap(); /* or the program's last heap would not be the process's last */
-  if (atomic_load_explicit(&live_heaps, memory_order_relaxed) == 0) scavenger_stop(); /* it was */
+  birth_keep_no_heap(); /* a heap here would hide the end of the program's last */
+  if (atomic_load_explicit(&live_heaps, memory_order_relaxed) == 0) scavenger_stop(); /* it has ended */
   for (unsigned idle = 0; !is_leaving();) {
     wait_for_tick();
     limits_tick(tick);
@@ -593,7 +593,7 @@ static void stop(void) {
     }
     if (seen != BUSY && seen != ASKED && seen != ASLEEP) return;
   } while (!atomic_compare_exchange_weak(&state, &seen, LEAVING));
-  if (pthread_equal(scavenger, pthread_self())) { /* the heap that it gave up was the last */
+  if (pthread_equal(scavenger, pthread_self())) { /* its own heap was the last */
     atomic_store(&state, DISMISSED);
     return;
   }
@@ -629,7 +629,7 @@ static bool dismiss(void) {
   return seen == DISMISSED;
 }
 
-#define GONE_TRIES 100 /* of a millisecond */
+#define GONE_TRIES 100 /* a millisecond each */
 
 bool scavenger_dismiss(void) {
   sigset_t before = os_block_signals();

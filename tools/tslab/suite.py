@@ -1,4 +1,4 @@
-"""What `tslab bench` runs: each workload with its options, its headline figures, and its short form.
+"""The cases of `tslab bench`: each workload with its options, its headline figures, and its short form.
 
 A case's short form keeps the shape and shrinks the length, so that the whole suite takes minutes; figures of short
 and long forms are never mixed in one table, since the options are part of every row's name.
