@@ -260,7 +260,7 @@ static void read_one(const char *setting, const char *value) {
   else tell_unknown(name, length);
 }
 
-/* What the other settings are where they are not given. */
+/* Sets the other settings that belong to the policy; the environment may overwrite them. */
 static void take_policy(void) {
   if (options.policy == RETURN_LEAN) {
     options.cache_bytes = 128 * KiB;

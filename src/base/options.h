@@ -15,7 +15,7 @@ enum on_destroy { DESTROY_DESTROYS, DESTROY_CHECKS, DESTROY_TRAPS };
 struct options {
   size_t on_misuse;          /* enum on_misuse */
   size_t scavenger;          /* 0: no scavenger; memory goes back only by malloc_trim and when much is free */
-  size_t policy;             /* enum policy: what stays resident, unless another setting says it */
+  size_t policy;             /* enum policy: how much stays resident, unless other settings say so */
   size_t tick_ms;            /* of the scavenger; only the policy sets it */
   size_t list_bytes;         /* most bytes that one thread's lists hold; only the policy sets it */
   size_t ahead;              /* the scavenger makes memory resident ahead of need */

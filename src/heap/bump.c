@@ -334,7 +334,7 @@ static bool meets_point(const struct bump *bump, size_t size) {
   return after + CHUNK_UNIT <= bump->bytes && after > (bump->drawn - 1) * (size_t)CHUNK_UNIT;
 }
 
-/* The block is drawn. Returns the one that the program is to have. */
+/* Records a drawn block as a sample. Returns the block that the program gets, perhaps a guarded one. */
 static void *sample(struct heap *heap, void *block, size_t size, uint32_t interval) {
   profile_chunk(heap, block, size, interval);
   return guard_sample(heap, block, size, round_up(size, CHUNK_UNIT), interval);

@@ -14,18 +14,18 @@
 
 #define FILL         0xb5
 #define PAGES_LEAST  4  /* of a slot: two of them can be used */
-#define FRAMES_SHOWN 12 /* so that they are one line */
+#define FRAMES_SHOWN 12 /* they fit one line */
 
 enum slot_state { UNUSED, TAKEN, LIVE, ENDING, FREED };
 #define STATES 8 /* the word of a slot is its state plus a multiple of this, another one for each block */
 
 struct slot {
   _Atomic uint32_t word;
-  atomic_bool is_open;  /* its block was misused, and the program goes on: nothing of it is told again */
+  atomic_bool is_open;  /* its block was misused, and the program goes on: no second message */
   bool ended_by_epoch;
   bool is_forbidden;    /* by mappings */
   char *data, *block;
-  size_t bytes, size;   /* of the pages that can be used; as asked for */
+  size_t bytes, size;   /* of the usable pages; that the caller asked for */
   void *behind;
   uint64_t site;        /* its stack's hash */
   uint32_t label, allocated_by, freed_by;
@@ -94,13 +94,13 @@ bool guard_start(uint32_t interval) {
 /* ---- placing ----------------------------------------------------------------------------------------------------- */
 
 static uint32_t word_of(const struct slot *slot) {
-  /* Acquire: pairs with set_state, so that who sees a state sees what was written before it. */
+  /* Acquire: pairs with set_state: a thread that sees a state sees all earlier writes. */
   return atomic_load_explicit(&slot->word, memory_order_acquire);
 }
 
 static enum slot_state state_of(const struct slot *slot) { return (enum slot_state)(word_of(slot) % STATES); }
 
-/* Caller has the slot alone. */
+/* Only the caller uses the slot. */
 static void set_state(struct slot *slot, enum slot_state state) {
   uint32_t word = atomic_load_explicit(&slot->word, memory_order_relaxed), block = round_down(word, STATES);
   if (state == TAKEN) block += STATES;
@@ -199,7 +199,7 @@ void *guard_place(void *behind, size_t size, size_t alignment, const struct guar
   return slot->block;
 }
 
-/* Returns true if the sample is to be guarded: of all bytes one in TSLAB_GUARD is, at any interval of the samples. */
+/* Returns true if the sample gets a guard: of all bytes one in TSLAB_GUARD does, at any interval of the samples. */
 static bool is_drawn(size_t bytes, uint32_t interval) {
   uint32_t of_guards = atomic_load_explicit(&guard_interval, memory_order_relaxed);
   double share = (double)profile_weight(bytes, interval) / (double)profile_weight(bytes, of_guards);
@@ -304,7 +304,7 @@ static void say_access(const struct fault *fault, const struct slot *slot) {
   say_stacks(slot);
 }
 
-/* Under TSLAB_ON_MISUSE=report all of the slot can be used from now on, and it serves no more. */
+/* Under TSLAB_ON_MISUSE=report the program may touch all of the slot from now on, and the slot is never used again. */
 static enum fault_answer explain(const struct fault *fault) {
   struct slot *slot = slot_of(fault->address);
   enum slot_state state = slot ? state_of(slot) : UNUSED;
@@ -326,13 +326,13 @@ bool guard_starts_live(const void *p) {
 
 size_t guard_size(const void *p) { return slot_of(p)->size; }
 
-/* Returns true if the caller is the one to end the block, which was live when the word was seen. */
+/* Returns true if the caller may end the block, which was live when it read the word. */
 static bool claim(struct slot *slot, uint32_t seen) {
   return atomic_compare_exchange_strong_explicit(&slot->word, &seen, seen - LIVE + ENDING, memory_order_acq_rel,
                                                  memory_order_relaxed);
 }
 
-/* A block that was misused keeps its slot for good: a process that goes on finds there what it wrote. */
+/* A misused block keeps its slot for good, so that a process that goes on finds its bytes there. */
 static void end(struct slot *slot, const void *frame) {
   bool is_open = atomic_load_explicit(&slot->is_open, memory_order_relaxed);
   size_t bytes = slot->bytes;

@@ -8,9 +8,10 @@
  * half of the time. The other half changes the fill, and the free of the block looks at that. After the free nobody
  * may touch its pages until the slot is used again. The slot that was freed first is used first.
  *
- * A guarded block stands in front of another one, which the heap handed out as if there were no guard: the one behind.
- * Nobody uses that. It is the sample of the heap profile, and its epoch counts, charges, reports and gives up that one.
- * The library frees it when the program frees the guarded block. When its epoch ends it, the guarded block ends, too.
+ * A guarded block stands in front of another one, the block behind, which the heap handed out as if there were no
+ * guard. The program does not use the block behind. That one is the sample of the heap profile, and its epoch counts,
+ * charges, reports and gives it up. The library frees it when the program frees the guarded block. When its epoch ends
+ * it, the guarded block ends, too.
  *
  *   UNUSED -> TAKEN -> LIVE -> ENDING -> FREED -> TAKEN ...
  *
@@ -46,7 +47,7 @@ INLINE bool guard_is_on(void) {
 HIDDEN bool guard_start(uint32_t interval);
 
 /* The block of `bytes` bytes, of which the program asked for `size`, is a new sample that was drawn by the interval of
- * the profile. Returns the block that the program is to have: one in front of it, or itself. Caller holds no lock. */
+ * the profile. Returns the block that the program gets: one in front of it, or itself. Caller holds no lock. */
 HIDDEN void *guard_draw(const struct heap *heap, void *block, size_t size, size_t bytes, uint32_t interval);
 INLINE void *guard_sample(const struct heap *heap, void *block, size_t size, size_t bytes, uint32_t interval) {
   return guard_is_on() ? guard_draw(heap, block, size, bytes, interval) : block;

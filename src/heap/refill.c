@@ -69,7 +69,7 @@ static struct chain take_from_slabs(struct heap *heap, unsigned class) {
   return bins_take(heap, class, tcache_cap(heap, class) / 4u);
 }
 
-/* The thread allocates in the class again. */
+/* Ends the draining of a class: the thread allocates in it again. */
 INLINE void end_drain(struct heap *heap, unsigned class) {
   heap->bins[class].drained = 0;
   if (heap->drains_alone == class + 1) heap->drains_alone = heap->drained = 0;
@@ -161,15 +161,15 @@ static struct chain with_some_of_magazines(struct heap *heap, unsigned class, st
   return chain;
 }
 
-/* A list of a class that the thread only freed into has grown longer than it may be now that another one drains. */
+/* Returns a list to its slabs if it is too long now that another class drains. */
 static NOINLINE void shorten(struct heap *heap, unsigned class) {
   bool is_long = heap->bins[class].halvings && tcache_length(heap, class) > tcache_drained_cap(heap, class);
   if (is_long) bins_return(&heap->lock, tcache_take(heap, class));
 }
 
-/* The thread only frees in this class, whose magazines are empty. A second visit in a row lets it keep a longer list.
- * One class of the heap has that at a time, so that what a thread at rest hides does not grow with the classes that it
- * freed. */
+/* Notes a visit by a thread that only frees in this class, whose magazines are empty. After a second visit in a row the
+ * class may keep a longer list. Only one class of the heap may at a time, so that the memory that a thread at rest
+ * hides does not grow with the classes that it freed. */
 static void note_drain(struct heap *heap, unsigned class) {
   unsigned alone = heap->drains_alone;
   if (LIKELY(alone == class + 1)) return;

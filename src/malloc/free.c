@@ -76,7 +76,7 @@ static void free_remote(struct run *run, void *p) {
   if (epoch) epoch_after_free(epoch);
 }
 
-/* The block behind it is freed as if the program had it. */
+/* Frees a guarded block, and then the block behind it as if the program had that one. */
 static COLD void free_guarded(void *p) {
   void *behind = guard_free(p, __builtin_frame_address(0));
   if (behind) inline_free(behind);

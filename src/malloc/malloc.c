@@ -116,7 +116,7 @@ INLINE void *miss(unsigned class, size_t size) {
   return LIKELY(block != NULL) ? block : refill(class, size);
 }
 
-/* Returns the block that the program is to have. */
+/* Returns the block that the program gets. */
 static COLD void *draw_large(struct heap *heap, void *block, size_t size, bool *zero) {
   uint32_t interval = profile_large(heap, block, size);
   void *given = interval ? guard_sample(heap, block, size, size, interval) : block;

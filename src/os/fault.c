@@ -25,15 +25,15 @@ static const char *access_of(const void *context) { return (void)context, "use";
 static enum fault_answer ask(const struct fault *fault) {
   enum fault_answer answer = FAULT_OF_OTHERS;
   for (unsigned i = 0; i < EXPLAINERS && answer == FAULT_OF_OTHERS; i++) {
-    /* Acquire: pairs with the exchange by who gave it. */
+    /* Acquire: pairs with the exchange of the thread that gave it. */
     fault_explain *explain = atomic_load_explicit(&explainers[i], memory_order_acquire);
     if (explain) answer = explain(fault);
   }
   return answer;
 }
 
-/* Without a function to call, the instruction meets what was installed before us when it is tried again; a signal that
- * somebody sent is sent again. */
+/* Without a function to call, the retried instruction meets the earlier handler; a signal that a process sent is sent
+ * again. */
 static void pass_on(int signal, siginfo_t *info, void *context) {
   bool is_default = !(before.sa_flags & SA_SIGINFO) && (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN);
   if (is_default || (before.sa_flags & (int)SA_RESETHAND)) {

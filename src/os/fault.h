@@ -4,7 +4,7 @@
  * the address, the handler calls the one that the program had until then, or the process ends as it would have. A
  * program that installs a handler later replaces this one.
  *
- * Threads: fault_watch by any, no lock held; explainers run in a signal handler. */
+ * Threads: any thread without a lock calls fault_watch; explainers run in a signal handler. */
 #ifndef TSLAB_OS_FAULT_H
 #define TSLAB_OS_FAULT_H
 
@@ -17,12 +17,12 @@ struct fault {
 
 enum fault_answer {
   FAULT_OF_OTHERS,
-  FAULT_TOLD,   /* it is explained, and goes on to the handler before, or ends the process */
-  FAULT_MENDED, /* the instruction is to be tried again */
+  FAULT_TOLD,   /* explained: the earlier handler gets it, or the process ends */
+  FAULT_MENDED, /* mended: the instruction is tried again */
 };
 typedef enum fault_answer fault_explain(const struct fault *fault);
 
-/* The function is asked about every fault from now on. It may be given again. */
+/* Asks the function about every fault from now on. A second call with it does nothing. */
 HIDDEN void fault_watch(fault_explain *explain);
 
 #endif

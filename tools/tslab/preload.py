@@ -1,5 +1,4 @@
-"""Preloads the library under a command: finds it, makes the environment, and runs a small program that only publishes.
-"""
+"""Preloads the library under a command: finds it, makes the environment, runs a small program that publishes."""
 
 from __future__ import annotations
 
