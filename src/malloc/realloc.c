@@ -1,4 +1,5 @@
 /* realloc: realloc, and the calls that ask for the size of a block or give it.                      floor: malloc */
+#include "heap/bump.h"
 #include "heap/misuse.h"
 #include "heap/profile.h"
 #include "malloc/malloc.h"
@@ -22,6 +23,7 @@ static void *resize(void *p, size_t size) {
       return block;
     } /* else malloc looks for what other sizes hold free */
   }
+  if (run->kind == RUN_CHUNK && bump_resize(current_heap, p, size)) return p;
   if (size <= old && size >= old / 2) return p; /* moving would save less than half */
   void *block = malloc_in_epoch(run->epoch, size); /* a block keeps its epoch, whatever scope this is */
   if (!block) return size <= old ? p : NULL;
