@@ -44,8 +44,8 @@
 
 namespace tslab {
 
-// Objects compiled after optional.h call other functions, and those without exceptions end otherwise: other names keep
-// the linker from mixing them.
+// Code compiled after optional.h calls other functions, and code without exceptions aborts instead. Different names
+// keep the linker from mixing these.
 #ifdef TSLAB_OPTIONAL_H
 inline namespace optional {
 #else
@@ -80,7 +80,7 @@ public:
   }
 };
 
-// What error codes of this header belong to: errno values, in words about epochs.
+// Returns the category of this header's error codes: errno values, in words about epochs.
 inline const std::error_category &category() noexcept {
   static const error_category instance;
   return instance;
@@ -108,7 +108,7 @@ template <typename Error> [[noreturn]] void throw_or_abort(const Error &, const 
   throw_or_abort(std::bad_alloc(), what.c_str());
 }
 
-// As a person knows it: one that has ended has no label any more.
+// Returns the epoch's id and label; an ended epoch has no label any more.
 inline std::string name_of(tslab_epoch id) {
   tslab_epoch_status status;
   const std::string name = "epoch " + std::to_string(id);
@@ -119,7 +119,7 @@ inline void check(int error, const char *tried, tslab_epoch id) {
   if (error != 0) fail(error, std::string(tried) + " " + name_of(id));
 }
 
-// ESTALE and ESHUTDOWN are the parent's.
+// ESTALE and ESHUTDOWN concern the parent.
 [[noreturn]] inline void cannot_open(int error, const tslab_epoch_options &options) {
   const bool is_of_parent = error == ESTALE || error == ESHUTDOWN;
   fail(error, std::string("opening epoch ") + (options.label ? options.label : "(no label)") +
@@ -132,7 +132,7 @@ inline void check(int error, const char *tried, tslab_epoch id) {
 }
 
 inline void *allocate(tslab_epoch id, std::size_t bytes, std::size_t alignment) {
-  constexpr std::size_t always = 16; // what every block is aligned to
+  constexpr std::size_t always = 16; // the alignment of every block
   void *const block = alignment <= always ? tslab_epoch_malloc(id, bytes)
                                           : tslab_epoch_aligned_alloc(id, alignment, bytes);
   if (block != nullptr) return block;
@@ -143,10 +143,9 @@ inline void *allocate(tslab_epoch id, std::size_t bytes, std::size_t alignment) 
 
 } // namespace detail
 
-// An epoch that this object owns: opened by the constructor, closed by the destructor; blocks that outlive it stay
-// valid. Movable, not copyable. An object that was default-constructed, moved from, closed, destroyed or released owns
-// none: its id is 0, and whatever needs an epoch (a scope, a resource, close() and the rest) throws system_error with
-// EINVAL.
+// Owns an epoch: the constructor opens it, and the destructor closes it. Blocks that outlive it stay valid. Movable,
+// not copyable. An object that was default-constructed, moved from, closed, destroyed or released owns no epoch. Its id
+// is 0, and everything that needs an epoch (a scope, a resource, close() and so on) throws system_error with EINVAL.
 class epoch {
 public:
   epoch() noexcept = default;
@@ -183,7 +182,8 @@ public:
   tslab_epoch id() const noexcept { return id_; }
   explicit operator bool() const noexcept { return id_ != 0; }
 
-  // The id of the epoch that it owns, for what `tried` says in a message. Throws system_error if it owns none.
+  // Returns the id of the epoch that it owns. Throws system_error if it owns none; `tried` names the attempt in the
+  // message.
   tslab_epoch owned(const char *tried = "using") const {
     if (id_ == 0) detail::owns_none(tried);
     return id_;
@@ -192,8 +192,8 @@ public:
   // Gives the epoch up without closing it.
   [[nodiscard]] tslab_epoch release() noexcept { return std::exchange(id_, 0); }
 
-  // Closes now, to see the report or an error; afterwards this object owns none. An epoch that is closing already (its
-  // last thread left, or its parent was closed) is no error.
+  // Closes the epoch now, for the report or an error; afterwards this object owns none. It is no error if the epoch is
+  // closing already (its last thread left, or its parent was closed).
   void close(tslab_epoch_report *report = nullptr) {
     const tslab_epoch id = owned("closing");
     id_ = 0;
@@ -201,19 +201,19 @@ public:
     if (error != ESHUTDOWN) detail::check(error, "closing", id);
   }
 
-  // Gives up every block in it, freed or not; afterwards this object owns none. No thread may be inside (EBUSY), and it
-  // must have been opened TSLAB_EPOCH_DESTROYABLE (EPERM); on an error nothing changes.
+  // Gives up every block in the epoch, freed or not; afterwards this object owns none. No thread may be inside (EBUSY),
+  // and the epoch must be TSLAB_EPOCH_DESTROYABLE (EPERM). On an error nothing changes.
   void destroy(tslab_epoch_report *report = nullptr) {
     detail::check(tslab_epoch_destroy(owned("destroying"), report), "destroying", id_);
     id_ = 0;
   }
 
-  // The same, and the epoch stays open. The calling thread may be inside it.
+  // Gives up every block, but the epoch stays open. The calling thread may be inside it.
   void reset(tslab_epoch_report *report = nullptr) {
     detail::check(tslab_epoch_reset(owned("resetting"), report), "resetting", id_);
   }
 
-  // How it stands at this moment.
+  // Returns the epoch's status at this moment.
   tslab_epoch_status info() const {
     tslab_epoch_status status;
     detail::check(tslab_epoch_info(owned("asking about"), &status), "asking about", id_);
@@ -228,7 +228,7 @@ private:
     return options;
   }
 
-  // An error here means that somebody else ended the epoch, which is what was wanted.
+  // Ignores errors: another thread has ended the epoch already.
   void end() noexcept {
     if (id_ != 0) (void)tslab_epoch_close(id_, nullptr);
     id_ = 0;
@@ -237,12 +237,12 @@ private:
   tslab_epoch id_ = 0;
 };
 
-// This thread allocates in an epoch until the end of the block, however the block is left. Scopes that C code entered
+// This thread allocates in an epoch until the end of the block, however control leaves it. Scopes that C code entered
 // inside and did not leave, because it failed or jumped, end with it.
 //
-// Neither movable nor copyable, and not for the heap: scopes are left in reverse order, by the thread that entered. A
-// function may still return one, since C++17 moves nothing then. Do not hold one while a coroutine is suspended: its
-// scheduler calls tslab_epoch_switch.
+// It is neither movable nor copyable, and does not go on the heap, because the thread that entered scopes leaves them
+// in reverse order. A function may still return one, since C++17 moves nothing then. Do not hold one while a coroutine
+// is suspended: its scheduler calls tslab_epoch_switch.
 class [[nodiscard]] scope {
 public:
   // `id` may be 0, to allocate long-lived things in the middle of a request. Throws system_error.
@@ -261,8 +261,8 @@ private:
   int depth_;
 };
 
-// For std::pmr containers: allocates in an epoch, whatever scope the thread is in. It does not own the epoch.
-// Allocating after the close throws system_error; deallocating is right as long as the block is valid.
+// For std::pmr containers: allocates in an epoch, in any scope. It does not own the epoch. To allocate after the close
+// throws system_error; to deallocate is right as long as the block is valid.
 class memory_resource final : public std::pmr::memory_resource {
 public:
   explicit memory_resource(tslab_epoch id) noexcept : id_(id) {}
@@ -277,8 +277,8 @@ private:
 
   void do_deallocate(void *block, std::size_t, std::size_t) override { tslab_free(block); }
 
-  // Any of these could free another's blocks. They are equal only on the same epoch, because containers on equal
-  // resources hand each other their blocks, and a long-lived container must not end up with a request's.
+  // Any of these could free another's blocks. Yet only two on the same epoch are equal, because containers on equal
+  // resources hand each other their blocks, and a long-lived container must not get a request's blocks.
   bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override {
     return this == &other || same_epoch(other);
   }
@@ -295,10 +295,11 @@ private:
   tslab_epoch id_;
 };
 
-// The same as an STL allocator. A container keeps its epoch for life: none of the propagation traits holds, so what is
-// assigned to it from a container of another epoch is moved or copied one by one into its own; swapping containers of
-// two epochs is undefined, as for std::pmr. A copy, and a container made without an allocator, lie in the epoch that is
-// current where they are made: as with plain malloc, but for good.
+// An STL allocator of an epoch. A container keeps its epoch for life: none of the propagation traits holds. So an
+// assignment from a container of another epoch moves or copies the elements one by one into the container's own epoch.
+// A swap of containers of two epochs is undefined, as for std::pmr. A copy, or a container made without an allocator,
+// lies in the epoch that is current where it is made. With plain malloc it would, too, but here it stays there for
+// good.
 template <typename T> class allocator {
 public:
   using value_type = T;

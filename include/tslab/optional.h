@@ -1,27 +1,27 @@
-/* optional.h: epochs for a program that runs with temporal-slab and without it.
+/* optional.h: epochs for a program that runs with or without temporal-slab.
  *
- * Include it instead of tslab.h, and link nothing. With the library preloaded or linked, every call below is the one
- * that tslab.h describes. Without it, each name has a fallback, so that the same program runs on plain malloc:
+ * Include it instead of tslab.h, and link nothing. If the library is preloaded or linked, every call below is the one
+ * that tslab.h describes. If not, each name has a fallback, so that the same program runs on plain malloc:
  *
- *   what only says where memory lies     succeeds and does nothing: open gives a fresh id that is not 0; enter, leave
- *                                        and close return 0; reports are zero but for the epoch's id; move returns
- *                                        the block
- *   what allocates                       is malloc, calloc or aligned_alloc; tslab_free is free
- *   what asks                            answers truly: the current epoch is 0, every block's is 0, no block is ours
- *   what would have to free, or to know  fails with ENOSYS: destroy, reset, info, tslab_occupancy, tslab_stats,
- *                                        _class, handles
+ *   calls that choose an epoch    succeed and do nothing: open returns a fresh id that is not 0; enter, leave and close
+ *                                 return 0; reports are zero except the epoch's id; move returns the block
+ *   calls that allocate           call malloc, calloc or aligned_alloc; tslab_free calls free
+ *   calls that ask                answer truly: the current epoch is 0, every block's epoch is 0, no block is ours
+ *   calls that only the library   fail with ENOSYS: destroy, reset, info, tslab_occupancy, tslab_stats,
+ *   can serve                     tslab_stats_class, handles
  *
- * The other statistics (by label, path, lock, thread, epoch; JSON) are not here: link the library for them.
+ * This header lacks the other statistics (by label, path, lock, thread, epoch; JSON): link the library for them.
  *
- * destroy and reset are the ones to mind. Success would be a lie, for nobody has freed the blocks: a program that
- * leaves freeing to them looks at their result, or asks tslab_available(), and frees by hand.
+ * Mind destroy and reset: without the library they free nothing. A program that relies on them to free its blocks
+ * checks their result, or tslab_available(), and frees by hand.
  *
- * Of malloc's family only tslab_free is here; a program with optional temporal-slab calls malloc.
+ * Of malloc's family this header has only tslab_free; a program that includes it calls malloc.
  *
- * How:   each function is declared weak, and its name is a macro for an inline function that looks whether it is
- *        there. A weak name is looked for when the program starts: a later dlopen comes too late. It pulls nothing out
- *        of a static archive: a program that links libtslab.a always has the library, and includes tslab.h.
- * C++:   epoch.hpp uses these calls too when it is included after this header. */
+ * How:   each function is declared weak, and its name is a macro for an inline function that checks if the function
+ *        exists. The dynamic linker looks a weak name up when the program starts: a later dlopen comes too late. A weak
+ *        name pulls nothing out of a static archive: a program that links libtslab.a always has the library, and
+ *        includes tslab.h.
+ * C++:   epoch.hpp uses these calls, too, if it is included after this header. */
 #ifndef TSLAB_OPTIONAL_H
 #define TSLAB_OPTIONAL_H
 
@@ -31,7 +31,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In code for a fixed address the linker decides at once that a weak function is not there. gcc's noplt leaves that to
+/* In code for a fixed address the linker itself decides that a weak function does not exist. gcc's noplt leaves that to
  * the program's start; clang has no such attribute. */
 #if defined(__clang__) && !defined(__PIC__)
 #warning "tslab/optional.h needs -fPIE or -fPIC with clang: without, the library is not found even when it is loaded"
@@ -81,24 +81,24 @@ TSLAB_WEAK(tslab_handle_alloc);
 TSLAB_WEAK(tslab_handle_get);
 TSLAB_WEAK(tslab_handle_free);
 
-/* The last id that a fallback gave out. Weak, so that the program's objects share one. */
+/* The last id that a fallback returned. Weak, so that the program's objects share one. */
 __attribute__((weak, visibility("hidden"))) tslab_epoch tslab_optional_last = 0;
 
 #ifdef __cplusplus
 }
 #endif
 
-/* Whether the library is there. The answer never changes while the program runs. */
+/* Returns true if the program runs with the library. The answer never changes while the program runs. */
 TSLAB_OPTIONAL bool tslab_available(void) { return tslab_epoch_open != NULL; }
 
 /* ---- the fallbacks ----------------------------------------------------------------------------------------------- */
 
-/* The id of the next epoch that stands for nothing. */
+/* Returns a fresh id, for an epoch that does not exist. */
 TSLAB_OPTIONAL tslab_epoch tslab_optional_next(void) {
   return __atomic_add_fetch(&tslab_optional_last, 1, __ATOMIC_RELAXED);
 }
 
-/* An empty report about `epoch`, if one is wanted. */
+/* Fills *out with an empty report about `epoch`; `out` may be NULL. */
 TSLAB_OPTIONAL void tslab_optional_report(tslab_epoch epoch, tslab_epoch_report *out) {
   if (out == NULL) return;
   memset(out, 0, sizeof *out);
@@ -220,7 +220,7 @@ TSLAB_OPTIONAL int tslab_optional_epoch_each(int (*visit)(const tslab_epoch_stat
   return tslab_epoch_each != NULL ? tslab_epoch_each(visit, arg) : 0;
 }
 
-/* Handles: nothing but the library can keep their promise, so none is given out. */
+/* Handles: only the library can check them, so without it no call returns one. */
 TSLAB_OPTIONAL tslab_handle tslab_optional_handle_alloc(tslab_epoch epoch, size_t size, void **block) {
   if (tslab_handle_alloc != NULL) return tslab_handle_alloc(epoch, size, block);
   *block = NULL;
@@ -236,7 +236,7 @@ TSLAB_OPTIONAL bool tslab_optional_handle_free(tslab_handle handle) {
   return tslab_handle_free != NULL && tslab_handle_free(handle);
 }
 
-/* From here on, the names in a program mean the functions above. */
+/* From here on the names of tslab.h mean the functions above. */
 #define tslab_free                tslab_optional_free
 #define tslab_owns                tslab_optional_owns
 #define tslab_occupancy           tslab_optional_occupancy

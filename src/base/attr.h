@@ -1,4 +1,4 @@
-/* attr: what the compiler is told, and checks that always compile.                                  floor: base */
+/* attr: hints for the compiler, and checks that always compile.                                     floor: base */
 #ifndef TSLAB_BASE_ATTR_H
 #define TSLAB_BASE_ATTR_H
 
@@ -16,15 +16,15 @@
 #define LIKELY(x)   __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-#if defined(__has_feature) /* clang's way of saying what gcc says by the macro */
+#if defined(__has_feature) /* clang says by __has_feature what gcc says by the macro */
 #if __has_feature(thread_sanitizer) && !defined(__SANITIZE_THREAD__)
 #define __SANITIZE_THREAD__ 1
 #endif
 #endif
 
-/* A load that other threads' atomic stores may race with, where nothing depends on its age. Plain, because compilers
- * fold a plain load into the instruction that uses it and an atomic one not; atomic where a race detector watches. The
- * store, of what one thread alone writes, for the same reason. */
+/* LOAD_RACING is a load that may race with other threads' atomic stores, for values that may be stale. It is plain,
+ * because compilers fold a plain load into the instruction that uses it, but not an atomic one. Under a race detector
+ * it is atomic. STORE_RACING stores a value that only one thread writes; it is plain for the same reason. */
 #if defined(__SANITIZE_THREAD__)
 #define LOAD_RACING(place) __atomic_load_n(&(place), __ATOMIC_RELAXED)
 #define STORE_RACING(place, value) __atomic_store_n(&(place), value, __ATOMIC_RELAXED)
@@ -33,8 +33,8 @@
 #define STORE_RACING(place, value) ((place) = (value))
 #endif
 
-/* Stores before it are seen before stores after it; and everything before it before everything after it. gcc compiles
- * no fence for ThreadSanitizer, which knows none; there they only hold the compiler back. */
+/* FENCE_STORES orders the stores before it before the stores after it; FENCE_ALL orders all accesses. ThreadSanitizer
+ * knows no fences, so gcc compiles none for it. There both only hold the compiler back. */
 #if defined(__SANITIZE_THREAD__)
 #define FENCE_STORES() __atomic_signal_fence(__ATOMIC_RELEASE)
 #define FENCE_ALL()    __atomic_signal_fence(__ATOMIC_SEQ_CST)
@@ -43,10 +43,11 @@
 #define FENCE_ALL()    __atomic_thread_fence(__ATOMIC_SEQ_CST)
 #endif
 
-/* Compilers know nothing of the value from here on, so what was computed before stays apart from what comes after. */
+/* FORGET hides the value's origin from the compiler, so that it does not merge the computation before with the code
+ * after. */
 #define FORGET(value) __asm__("" : "+r"(value))
 
-/* The value will be the function's result: in its register from the start it needs no move at the end. */
+/* KEEP_FOR_RETURN puts the function's result into the result's register early, which saves a move at the end. */
 #if defined(__x86_64__)
 #define KEEP_FOR_RETURN(value) __asm__("" : "+a"(value))
 #else
@@ -67,14 +68,15 @@
 #define HOT ALIGNED(CACHE_LINE) /* starts a line of instructions: the fast path then takes two at most */
 
 #ifndef TSLAB_CHECK_LEVEL
-#define TSLAB_CHECK_LEVEL 0 /* 0: what release needs; 1: cheap invariants; 2: whole structures after each change */
+#define TSLAB_CHECK_LEVEL 0 /* 0: the checks of a release; 1: cheap invariants; 2: whole structures after each change */
 #endif
 
 #ifndef TSLAB_HARDENED
 #define TSLAB_HARDENED 0 /* 1: the preset of that name; docs/decisions/0015 */
 #endif
 
-/* Says where an invariant broke and aborts; the condition compiles at every level, so it cannot rot. */
+/* Reports the place of a broken invariant and aborts. The condition compiles at every level, so it stays correct
+ * code. */
 HIDDEN COLD NORETURN void check_failed(const char *condition, const char *file, int line);
 #define INVARIANT(level, condition)                                    \
   do {                                                                 \

@@ -2,6 +2,7 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -72,7 +73,7 @@ size_t log_format(char *out, size_t capacity, const char *format, ...) {
   return length;
 }
 
-/* The one that the kernel raised for this thread, which blocks it. */
+/* Takes the signal that the kernel raised for this thread, which blocks it. */
 static void take_signal(int number) {
   const struct timespec now = {0, 0};
   sigset_t raised;
@@ -92,8 +93,18 @@ static int write_all(int descriptor, const char *from, size_t length) {
   return 0;
 }
 
-/* A pipe that nobody reads raises SIGPIPE, and a limit of file sizes SIGXFSZ. */
+/* Returns true if the pipe has no reader. The library writes nothing then: the write would raise a SIGPIPE, and the
+ * library could not tell it from one that was sent to the program and is blocked. */
+static bool is_broken(int descriptor) {
+  struct pollfd look = {descriptor, POLLOUT, 0};
+  const struct timespec now = {0, 0};
+  long found = syscall(SYS_ppoll, &look, 1, &now, NULL, sizeof(uint64_t)); /* poll() is a cancellation point */
+  return found == 1 && (look.revents & (POLLERR | POLLHUP)) != 0;
+}
+
+/* A reader that leaves after the check raises SIGPIPE, and a limit of file sizes raises SIGXFSZ. */
 int log_write(int descriptor, const char *from, size_t length) {
+  if (is_broken(descriptor)) return EPIPE;
   sigset_t raised, before, waiting;
   sigemptyset(&raised);
   sigaddset(&raised, SIGPIPE);
@@ -118,7 +129,7 @@ void log_line(const char *format, ...) {
   for (size_t i = 0; i < length; i++)
     if ((unsigned char)line[i] < ' ' || line[i] == 127) line[i] = '?';
   line[length++] = '\n';
-  log_write(STDERR_FILENO, line, length); /* nobody can be told that nobody can be told */
+  log_write(STDERR_FILENO, line, length); /* there is nowhere to report a failure of this */
   errno = kept;
 }
 

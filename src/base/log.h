@@ -9,8 +9,8 @@
 HIDDEN size_t log_format_list(char *out, size_t capacity, const char *format, va_list arguments);
 HIDDEN __attribute__((format(printf, 3, 4))) size_t log_format(char *out, size_t capacity, const char *format, ...);
 
-/* Writes all of it, or as much as the descriptor takes. Returns 0 or an errno value. It is no cancellation point, and
- * raises no signal: a program that would not have written there must not end by it. */
+/* Writes all of it, or as much as the descriptor takes. Returns 0 or an errno value. It is no cancellation point and
+ * raises no signal, because the library's message must not end a program. */
 HIDDEN COLD int log_write(int descriptor, const char *from, size_t length);
 
 /* Writes "tslab: ", the text and a newline in one write, so that lines of several threads do not mix. Keeps errno. */

@@ -11,6 +11,9 @@ struct options options = {
     .scavenger = 1,
     .ahead = 1,
     .publish = 1,
+    .policy = RETURN_BALANCED,
+    .tick_ms = 250,
+    .list_bytes = 2 * MiB,
     .cache_bytes = 2 * MiB,
     .quarantine_bytes = 256 * KiB,
     .on_destroy = DESTROY_DESTROYS,
@@ -24,8 +27,12 @@ struct options options = {
     .memory_soft_limit = 0,
 };
 
-/* OTHERS: a setting of another build, which does nothing here. */
-enum kind { BYTES, PATH, OTHERS, LIMIT, BUDGETS, WORDS, SWITCH = WORDS, ON_MISUSE, ON_DESTROY, ON_SCOPE, KINDS };
+/* OTHERS: a setting of the other build, which does nothing here. */
+enum kind {
+  BYTES, PATH, OTHERS, LIMIT, BUDGETS,
+  WORDS, SWITCH = WORDS, ON_MISUSE, ON_DESTROY, ON_SCOPE, RETURN,
+  KINDS
+};
 
 #define CHOICES 3
 static const struct choice {
@@ -36,11 +43,12 @@ static const struct choice {
     [ON_MISUSE] = {{"abort", MISUSE_ABORT}, {"report", MISUSE_REPORT}},
     [ON_DESTROY] = {{"destroy", DESTROY_DESTROYS}, {"check", DESTROY_CHECKS}, {"trap", DESTROY_TRAPS}},
     [ON_SCOPE] = {{"return", SCOPE_IS_SILENT}, {"report", SCOPE_REPORTS}},
+    [RETURN] = {{"lean", RETURN_LEAN}, {"balanced", RETURN_BALANCED}, {"fast", RETURN_FAST}},
 };
 
 #define AT(field) offsetof(struct options, field)
 
-/* Texts in the rows themselves, as in base/statistics.h: a pointer would have to be relocated at every start. */
+/* The texts lie in the rows themselves, as in base/statistics.h: a pointer would cost a relocation at every start. */
 static const struct row {
   char name[20]; /* after "TSLAB_" */
   uint8_t kind;
@@ -50,6 +58,7 @@ static const struct row {
 } rows[] = {
     {"ON_MISUSE", ON_MISUSE, AT(on_misuse), 0, "abort or report"},
     {"SCAVENGER", SWITCH, AT(scavenger), 0, "0 or 1"},
+    {"RETURN", RETURN, AT(policy), 0, "lean, balanced or fast"},
     {"AHEAD", SWITCH, AT(ahead), 0, "0 or 1"},
     {"PUBLISH", SWITCH, AT(publish), 0, "0 or 1"},
     {"CACHE", BYTES, AT(cache_bytes), 64 * MiB, "bytes up to 64M, with K or M after the number"},
@@ -65,6 +74,7 @@ static const struct row {
     {"SAMPLE", BYTES, AT(sample), 1 * MiB, "a number up to 1M, 0 for no samples"},
     {"SAMPLE_CPU", BYTES, AT(sample_cpu), 1 * MiB, "a number up to 1M, 0 for never"},
     {"PROFILE", BYTES, AT(profile_bytes), 1024 * MiB, "bytes up to 1G, with K, M or G after the number; 0 for none"},
+    {"GUARD", BYTES, AT(guard_bytes), 1024 * MiB, "bytes up to 1G, with K, M or G after the number; 0 for none"},
     {"LOCK_TIMES", SWITCH, AT(lock_times), 0, "0 or 1"},
     {"STATS_AT_EXIT", PATH, AT(stats_at_exit), 0, "the path of a file"},
     {"MEMORY_LIMIT", LIMIT, AT(memory_limit), 0, "at least 1M, with K, M or G after the number, auto, or 0"},
@@ -72,7 +82,7 @@ static const struct row {
     {"BUDGETS", BUDGETS, AT(budgets), 0, "up to 32 as request=64M,session=1G, each at least 64K"},
 };
 
-/* Returns what follows the number, or NULL where there is none of at most `most`, which is at most PTRDIFF_MAX. */
+/* Returns the text behind the number, or NULL if there is no number of at most `most`, which is at most PTRDIFF_MAX. */
 static const char *read_number(const char *text, size_t most, size_t *out) {
   size_t n = 0, unit = 1;
   const char *at = text;
@@ -93,7 +103,7 @@ static bool read_bytes(const char *text, size_t most, size_t *out) {
   return true;
 }
 
-/* Less than the library holds at its start would refuse everything, and is meant to be mebibytes. */
+/* A limit below a mebibyte would refuse everything. Its author probably forgot the M. */
 static bool read_limit(const char *text, size_t *out) {
   size_t bytes = LIMIT_AUTO;
   bool is_auto = strcmp(text, "auto") == 0;
@@ -105,7 +115,7 @@ static bool read_limit(const char *text, size_t *out) {
 /* ---- budgets by label -------------------------------------------------------------------------------------------- */
 
 #define BUDGETS_MOST  32
-#define LABEL_MOST    63 /* bytes: longer labels are cut to this */
+#define LABEL_MOST    63 /* bytes: longer labels are cut */
 #define LEAST_BUDGET  (64 * KiB)
 
 static struct budget {
@@ -113,7 +123,7 @@ static struct budget {
   size_t bytes;
 } budgets[BUDGETS_MOST];
 
-/* Returns what follows the pair, or NULL where `text` does not begin with one. */
+/* Returns the text behind the pair, or NULL if `text` does not begin with one. */
 static const char *read_budget(const char *text, struct budget *out) {
   const char *equals = strchr(text, '=');
   size_t length = equals ? (size_t)(equals - text) : 0;
@@ -128,7 +138,7 @@ static bool read_budgets(const char *text, size_t *count) {
   size_t found = 0;
   for (const char *at = text;; at++) {
     if (found == BUDGETS_MOST || !(at = read_budget(at, &budgets[found]))) {
-      *count = 0; /* what an earlier setting said is overwritten */
+      *count = 0; /* the budgets of an earlier setting are overwritten by now */
       return false;
     }
     found++;
@@ -145,7 +155,7 @@ size_t options_budget(const char *label) {
   return 0;
 }
 
-/* A copy: some servers write their title over the environment. */
+/* Keeps a copy, because some servers write their title over the environment. */
 static bool take_path(const char **target, const char *value) {
   static char kept[4096]; /* PATH_MAX; there is one path */
   if (value[0] == 0 || strlen(value) >= sizeof kept) return false;
@@ -169,7 +179,7 @@ static bool take(const struct row *row, const char *value) {
   return false;
 }
 
-/* Characters shown of a name or value: the line must have room for what to do. */
+/* A message shows so many characters of a name or value, so that the line has room for its advice. */
 #define SHOWN 64
 
 static void show(char shown[SHOWN], const char *text, size_t length) {
@@ -201,8 +211,8 @@ static const struct row *row_named(const char *name, size_t length) {
   return NULL;
 }
 
-/* The number of letters to insert, delete or replace between a name and that of a row; upper and lower case are alike.
- * One row of the table of Wagner and Fischer at a time. */
+/* Returns the number of letters to insert, delete or replace between a name and that of a row; upper and lower case are
+ * alike. It computes the table of Wagner and Fischer row by row. */
 static size_t distance(const char *name, size_t length, const char *known) {
   size_t row[sizeof rows[0].name + 1];
   const size_t columns = strlen(known);
@@ -220,7 +230,7 @@ static size_t distance(const char *name, size_t length, const char *known) {
   return row[columns];
 }
 
-/* Returns the row that the name was probably meant to be: at most a third of its letters differ. NULL: none. */
+/* Returns the row that the user probably meant: at most a third of the name's letters differ. NULL: none. */
 static const struct row *row_meant(const char *name, size_t length) {
   const struct row *meant = NULL;
   if (length >= sizeof rows[0].name + 4) return NULL;
@@ -245,15 +255,39 @@ static void read_one(const char *setting, const char *value) {
   size_t length = (size_t)(value - 1 - name);
   const struct row *row = row_named(name, length);
   if (row && take(row, value)) return;
-  if (parent_has(setting)) return; /* and has reported it */
+  if (parent_has(setting)) return; /* the parent has reported it */
   if (row) tell_refused(row, value);
   else tell_unknown(name, length);
 }
 
-void options_read(char **environment) {
-  for (; environment && *environment; environment++) {
+/* Sets the other settings that belong to the policy; the environment may overwrite them. */
+static void take_policy(void) {
+  if (options.policy == RETURN_LEAN) {
+    options.cache_bytes = 128 * KiB;
+    options.reserve_bytes = 0;
+    options.ahead = 0;
+    options.tick_ms = 100;
+    options.list_bytes = 256 * KiB;
+  } else if (options.policy == RETURN_FAST) {
+    options.cache_bytes = 16 * MiB;
+    options.reserve_bytes = 16 * MiB;
+    options.tick_ms = 1000;
+    options.list_bytes = 8 * MiB;
+  }
+}
+
+static void read_those(char **environment, bool of_policy) {
+  for (; *environment; environment++) {
     if (strncmp(*environment, "TSLAB_", 6) != 0) continue;
     const char *equals = strchr(*environment, '=');
-    if (equals) read_one(*environment, equals + 1);
+    bool is_policy = strncmp(*environment, "TSLAB_RETURN=", 13) == 0;
+    if (equals && is_policy == of_policy) read_one(*environment, equals + 1);
   }
+}
+
+void options_read(char **environment) {
+  if (!environment) return;
+  read_those(environment, true);
+  take_policy();
+  read_those(environment, false);
 }

@@ -1,6 +1,7 @@
 /* options: the TSLAB_* settings, each one row of a table.                                           floor: base
  *
- * Written once, by options_read in the library's constructor; before that, the defaults stand. Read by anyone.      */
+ * Threads: options_read writes them once, in the library's constructor; until then they have their defaults. Any thread
+ * reads them. */
 #ifndef TSLAB_BASE_OPTIONS_H
 #define TSLAB_BASE_OPTIONS_H
 
@@ -8,25 +9,30 @@
 
 enum on_misuse { MISUSE_ABORT, MISUSE_REPORT };
 enum on_scope { SCOPE_IS_SILENT, SCOPE_REPORTS };
+enum policy { RETURN_LEAN, RETURN_BALANCED, RETURN_FAST };
 enum on_destroy { DESTROY_DESTROYS, DESTROY_CHECKS, DESTROY_TRAPS };
 
 struct options {
   size_t on_misuse;          /* enum on_misuse */
-  size_t scavenger;          /* 0: no thread of ours, memory goes back only by malloc_trim and when plenty is free */
-  size_t ahead;              /* memory is made resident ahead of need, by the scavenger */
-  size_t publish;            /* the statistics, in shared memory; by the scavenger */
+  size_t scavenger;          /* 0: no scavenger; memory goes back only by malloc_trim and when much is free */
+  size_t policy;             /* enum policy: how much stays resident, unless other settings say so */
+  size_t tick_ms;            /* of the scavenger; only the policy sets it */
+  size_t list_bytes;         /* most bytes that one thread's lists hold; only the policy sets it */
+  size_t ahead;              /* the scavenger makes memory resident ahead of need */
+  size_t publish;            /* the scavenger publishes the statistics in shared memory */
   size_t cache_bytes;        /* free blocks one thread may keep in its magazines */
-  size_t quarantine_bytes;   /* hardened: freed blocks of a thread that wait before they serve again */
+  size_t quarantine_bytes;   /* hardened: freed blocks of a thread that wait before they are used again */
   size_t on_destroy;         /* enum on_destroy */
   size_t on_scope;           /* enum on_scope */
-  size_t reserve_bytes;      /* memory of ended epochs that stays ready for the next */
-  size_t report_rss;         /* whether reports of epochs read the resident size */
+  size_t reserve_bytes;      /* memory of ended epochs that stays ready for the next ones */
+  size_t report_rss;         /* reports of epochs read the resident size */
   const char *stats_at_exit; /* path, or NULL */
-  size_t sample;             /* one allocation in about so many is timed end to end; 0: none */
-  size_t sample_cpu;         /* of one sample in about so many, the thread's time is taken too; 0: of none */
-  size_t profile_bytes;      /* of the heap profile: bytes between samples, in the mean; 0: no profile */
-  size_t lock_times;         /* whether locks count how long they are held */
-  size_t memory_limit;       /* bytes, 0: none, LIMIT_AUTO: what the control group says (process/limits.h) */
+  size_t sample;             /* one allocation in about so many is timed; 0: none */
+  size_t sample_cpu;         /* one such sample in about so many also reads the thread's time; 0: none */
+  size_t profile_bytes;      /* mean bytes between samples of the heap profile; 0: no profile */
+  size_t guard_bytes;        /* the library guards one in so many bytes (heap/guard.h); 0: none */
+  size_t lock_times;         /* locks count how long they are held */
+  size_t memory_limit;       /* bytes, 0: none, LIMIT_AUTO: that of the control group (process/limits.h) */
   size_t memory_soft_limit;  /* the same */
   size_t budgets;            /* labels that options_budget knows */
 };

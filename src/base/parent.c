@@ -36,7 +36,7 @@ static int reader_next(struct reader *r) {
 static bool environment_has(pid_t process, const char *setting) {
   struct reader r;
   if (!reader_open(&r, process, "environ")) return false;
-  size_t equal = 0; /* characters of this entry, all of which are those of `setting` */
+  size_t equal = 0; /* characters of this entry that equal those of `setting` */
   bool fits = true, found = false;
   for (int c; !found && (c = reader_next(&r)) >= 0;) {
     if (c != 0) {
@@ -59,7 +59,7 @@ struct mapping {
 };
 static const char no_file[] = "00:00 0";
 
-/* Reads a line of /proc/PID/maps: "start-end rights offset device inode path". False at the end. */
+/* Reads a line of /proc/PID/maps: "start-end rights offset device inode path". Returns false at the end. */
 static bool mapping_next(struct reader *r, struct mapping *m) {
   uintptr_t *edge = &m->start;
   unsigned word = 0;

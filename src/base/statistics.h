@@ -1,8 +1,8 @@
-/* statistics: what a statistic is called, where it lies and what it means, one row each.            floor: base
+/* statistics: a row for each statistic, with its name, place and meaning.                           floor: base
  *
  * A table describes the rows of one kind: the process, a size class, an epoch. Publication, JSON, text, metric names
- * and the list in docs/observability.md are walks over these; nothing names a statistic twice. All values are uint64_t,
- * but TEXT, which is a char array that ends with 0. */
+ * and the list in docs/observability.md are walks over these tables, so each statistic is named only here. All values
+ * are uint64_t, except TEXT, a char array that ends with 0. */
 #ifndef TSLAB_BASE_STATISTICS_H
 #define TSLAB_BASE_STATISTICS_H
 
@@ -16,7 +16,7 @@ enum statistic_kind {
 };
 enum statistic_unit { UNIT_NONE, UNIT_BYTES, UNIT_NANOSECONDS };
 
-/* With its texts inside, since pointers to them would have to be relocated at every start of a process. */
+/* The texts lie inside, because pointers to them would cost relocations at every start of a process. */
 struct statistic {
   char name[32];
   uint16_t offset; /* in the row */
@@ -32,7 +32,7 @@ struct statistics {
   uint32_t count;     /* fields */
   uint32_t row_bytes; /* a multiple of 8 */
   uint32_t most;      /* rows */
-  /* Fills at most `most` rows and returns how many. From any thread, no lock held. */
+  /* Fills at most `most` rows and returns how many. Thread: any, without a lock. */
   size_t (*collect)(void *rows, size_t most);
 };
 

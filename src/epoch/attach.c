@@ -13,10 +13,10 @@ struct thread *_Atomic all_threads;
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
 
-/* Tables smaller than a granule are pieces; each size has a chain of those that were given up. */
+/* Tables smaller than a granule are pieces of one. Each size has a chain of the pieces that threads gave up. */
 #define PIECE_LOGS 12
 static struct {
-  struct attachment *free[PIECE_LOGS]; /* the next one through entry 0's heap */
+  struct attachment *free[PIECE_LOGS]; /* linked through entry 0's heap */
   struct cuttings cuttings;
 } state;
 
@@ -42,7 +42,7 @@ static struct attachment *take_run(uint32_t log) {
 static void give_up(struct attachment *entries, uint32_t log) {
   if (log == ATTACH_FIRST_LOG) return;
   if (log >= PIECE_LOGS) {
-    bool clean = os_purge(entries, bytes_of(log)); /* a thread that had so many epochs may not want it again */
+    bool clean = os_purge(entries, bytes_of(log)); /* the thread may never again have so many epochs */
     pages_count_purge(bytes_of(log), clean);
     pages_free(pages_run_of(entries), clean);
     return;
@@ -56,7 +56,7 @@ static void give_up(struct attachment *entries, uint32_t log) {
 void attach_start(struct attachments *table) {
   for (size_t i = 0; i < sizeof table->first / sizeof *table->first; i++) {
     table->first[i] = (struct attachment){NULL, 0};
-    __asm__ volatile("" ::: "memory"); /* no memset: a program's sanitizer would watch that one, and not our locks */
+    __asm__ volatile("" ::: "memory"); /* no memset: a program's sanitizer watches memset, but not our locks */
   }
   table->entries = table->first;
   table->log = ATTACH_FIRST_LOG;
@@ -85,7 +85,7 @@ static void build(struct attachments *table, const struct thread *thread, const 
     if (!is_stale(&from[i], thread)) attach_put(table, from[i].slot, from[i].heap);
 }
 
-/* The table is twice as long as it must be, so that it is built anew only after as many more entries as it took. */
+/* Returns the log of twice the length that the valid entries need, so that as many more fit before the next rebuild. */
 static uint32_t log_for(const struct attachments *table, const struct thread *thread) {
   uint32_t valid = 0, log = ATTACH_FIRST_LOG;
   for (uint32_t i = 0; i < (uint32_t)1 << table->log; i++) valid += !is_stale(&table->entries[i], thread);
@@ -100,7 +100,7 @@ bool attach_make_room(struct attachments *table, const struct thread *thread) {
   uint32_t log_before = table->log, log = log_for(table, thread);
   if (log > ATTACH_FIRST_LOG) entries = log < PIECE_LOGS ? take_piece(log) : take_run(log);
   if (!entries) return false;
-  memcpy(first, table->first, sizeof first); /* it may be what the entries are, and what they will be */
+  memcpy(first, table->first, sizeof first); /* table->first may hold the old entries as well as the new ones */
   if (log_before == ATTACH_FIRST_LOG) before = first;
   memset(table->first, 0, sizeof table->first);
   table->entries = entries;
@@ -123,7 +123,8 @@ static void unlink_heap(struct epoch *e, struct heap *heap) {
   before->next_of_epoch = heap->next_of_epoch;
 }
 
-/* First, so that the slot leads its thread to it, unless it leads another thread to another heap. */
+/* Links the heap as the first one, so that the slot leads its thread to it, unless the slot already leads another
+ * thread to its heap. */
 static void link_heap(struct epoch *e, struct heap *heap) {
   if (atomic_load_explicit(&e->owner, memory_order_relaxed)) {
     heap->next_of_epoch = e->heaps->next_of_epoch;
@@ -132,14 +133,14 @@ static void link_heap(struct epoch *e, struct heap *heap) {
   }
   heap->next_of_epoch = e->heaps;
   STORE_RACING(e->heaps, heap);
-  atomic_store_explicit(&e->owner, heap->thread, memory_order_relaxed); /* only that thread compares it with its own */
+  atomic_store_explicit(&e->owner, heap->thread, memory_order_relaxed); /* only that thread finds itself here */
 }
 
-/* A heap that another thread left, so that its slabs are used up before new ones are made. */
+/* Returns a heap that another thread left, so that the epoch fills its slabs before it makes new ones. */
 static struct heap *waiting_heap(struct epoch *e) {
   for (struct heap *p = e->heaps; p; p = p->next_of_epoch) {
     if (p->thread) continue;
-    lock_take(&p->lock); /* who flushes a heap that serves nobody holds it */
+    lock_take(&p->lock); /* a thread that flushes a waiting heap holds this lock */
     p->live = true;
     STORE_RACING(p->thread, current_thread);
     p->counters = current_heap->counters;
@@ -151,7 +152,8 @@ static struct heap *waiting_heap(struct epoch *e) {
   return NULL;
 }
 
-/* How many heaps of epochs serve the thread; whoever ends an epoch may count one down. */
+/* Counts the heaps of epochs that serve the thread. Atomic, because any thread that ends an epoch may count one
+ * down. */
 static void count_attached(const struct heap *heap, unsigned by) {
   atomic_fetch_add_explicit(&heap->plain->store->chunks.attached, by, memory_order_relaxed);
 }

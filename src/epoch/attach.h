@@ -1,18 +1,19 @@
-/* attach: which of a thread's heaps serves which epoch.                                              floor: epoch
+/* attach: finds a thread's heap of an epoch.                                                         floor: epoch
  *
  *   [ slot, heap | slot, heap | 0 | slot, heap | ... ]      open addressing; at most three quarters are used
  *
- * A thread keeps its heap of an epoch until the epoch or the thread ends, however many others it enters. An epoch's
- * slot itself leads the first thread to its heap (`owner`); this table leads every other thread to its own, and a
- * dying thread to all that it has. An entry whose epoch ended stays, and is stale: its heap is no longer the thread's,
- * or serves another slot. Stale entries disappear when the table is full and is built anew, of the size that the others
- * need.
+ * A thread keeps its heap of an epoch until the epoch or the thread ends, however many other epochs it enters. An
+ * epoch's slot itself leads the first thread to its heap (`owner`). This table leads every other thread to its own
+ * heap, and a thread that ends to all its heaps. The entry of an ended epoch stays as a stale one: its heap no longer
+ * belongs to the thread, or serves another slot. When the table is full, the thread builds it anew without the stale
+ * entries, as long as the others need.
  *
  * Invariant: every heap that is attached to a thread has one entry in the thread's table, and no slot has two. An
- *            epoch's owner is the thread of the first of its heaps, or NULL.                            epoch_check()
- * Threads:   a table belongs to its thread. Memory of tables that threads gave up is under threads_lock. Everything in
- *            struct thread belongs to its thread, but: `looking` and a heap's `entered` are read by others, and the
- *            thread that holds an epoch's lock may drop a heap whose thread is not inside; cached_epoch is atomic. */
+ *            epoch's owner is the thread of its first heap, or NULL.                                    epoch_check()
+ * Threads:   a table belongs to its thread. threads_lock protects the memory of tables that threads gave up. Only the
+ *            thread itself uses its struct thread, with these exceptions: other threads read `looking` and a heap's
+ *            `entered`; the holder of an epoch's lock may drop a heap whose thread is not inside; cached_epoch is
+ *            atomic. */
 #ifndef TSLAB_EPOCH_ATTACH_H
 #define TSLAB_EPOCH_ATTACH_H
 
@@ -35,26 +36,26 @@ struct scope {
   struct heap *heap; /* NULL: epoch 0 */
 };
 
-/* An epoch that a call named, which no longer has to be looked up: the thread has this part of it as long as it is open
- * with that id. */
+/* Saves a later call the search for an epoch that a call named: `heap` is the thread's heap of the epoch while the
+ * epoch is open with that id. */
 struct named {
   uint64_t id;
   struct epoch *epoch;
   struct heap *heap;
   uint32_t slot; /* the epoch's index */
 };
-#define NAMED 4 /* found by the id's low bits */
-#define NAMED_NONE(place) ((struct named){(place) == 0, NULL, NULL, UINT32_MAX}) /* an id of another place */
+#define NAMED 4 /* places, by the id's low bits */
+#define NAMED_NONE(place) ((struct named){(place) == 0, NULL, NULL, UINT32_MAX}) /* no id of this place */
 
 struct thread {
   struct heap *plain; /* of epoch 0 */
-  _Atomic uint64_t looking; /* the epoch that it may be inside of, whatever `entered` says; 0: none */
+  _Atomic uint64_t looking; /* the epoch that the thread may be inside, whatever `entered` says; 0: none */
   unsigned depth;
-  bool visiting;     /* current_heap is no scope's, but that of one call that names its epoch */
-  uint64_t advanced; /* what tslab_epoch_advance opened last; 0: nothing */
+  bool visiting;     /* current_heap is not a scope's: a call that names its epoch set it */
+  uint64_t advanced; /* the epoch that tslab_epoch_advance opened last; 0: none */
   struct epoch *_Atomic cached_epoch;
-  uint64_t cached_seen; /* its id when the scavenger looked last, and */
-  uint8_t cached_age;   /* how many looks ago it was so first */
+  uint64_t cached_seen; /* the cached epoch's id at the scavenger's last look, and */
+  uint8_t cached_age;   /* how many looks ago it had this id first */
   struct thread *next_free;
   struct thread *next; /* every thread ever made */
   struct named named[NAMED];
@@ -65,16 +66,16 @@ struct thread {
 HIDDEN extern struct lock threads_lock;
 HIDDEN extern struct thread *_Atomic all_threads;
 
-HIDDEN void attach_start(struct attachments *table); /* without an entry */
-HIDDEN void attach_end(struct attachments *table);   /* gives its memory up */
+HIDDEN void attach_start(struct attachments *table); /* makes an empty table */
+HIDDEN void attach_end(struct attachments *table);   /* gives the table's memory up */
 
-/* Makes sure that the next attach_put has room. `thread` is the table's. False without memory. */
+/* Makes room for the next attach_put. `thread` owns the table. Returns false without memory. */
 HIDDEN bool attach_make_room(struct attachments *table, const struct thread *thread);
-HIDDEN void attach_put(struct attachments *table, uint32_t slot, struct heap *heap); /* instead of the slot's last */
+HIDDEN void attach_put(struct attachments *table, uint32_t slot, struct heap *heap); /* replaces the slot's last heap */
 
-/* The heap that served the slot last, which may be stale. NULL when the slot has no entry. */
+/* attach_find returns the heap that served the slot last, which may be stale, or NULL if the slot has no entry. */
 INLINE uint32_t attach_place(const struct attachments *table, uint32_t slot) {
-  return slot * UINT32_C(2654435769) >> (32 - table->log); /* 2^32 by the golden ratio: neighbours spread */
+  return slot * UINT32_C(2654435769) >> (32 - table->log); /* 2^32 over the golden ratio: spreads neighbours */
 }
 INLINE struct heap *attach_find(const struct attachments *table, uint32_t slot) {
   uint32_t mask = ((uint32_t)1 << table->log) - 1;
@@ -85,22 +86,22 @@ INLINE struct heap *attach_find(const struct attachments *table, uint32_t slot) 
   }
 }
 
-/* Returns true if the heap serves the epoch for the thread. By the thread, or under the epoch's lock. */
+/* Returns true if the heap serves the epoch for the thread. The caller is the thread, or holds the epoch's lock. */
 INLINE bool attach_is_valid(const struct heap *heap, const struct thread *thread, const struct epoch *e) {
   return LOAD_RACING(heap->thread) == thread && LOAD_RACING(heap->arena) == &e->arena;
 }
 
 INLINE bool attach_is_mine(const struct heap *heap) { return current_thread && heap->thread == current_thread; }
 
-/* Under the epoch's lock: a new heap for the thread, or one that another left, attached to it. The thread's table has
- * room. NULL without memory. */
+/* Attaches a heap to the thread, a new one or one that another thread left, and returns it, or NULL without memory.
+ * Caller holds the epoch's lock. The thread's table has room. */
 HIDDEN struct heap *attach_heap(struct thread *thread, struct epoch *e);
 
-/* Under the epoch's lock: the heap, inside which nobody is, serves no thread any more; with slabs it stays with the
- * epoch. */
+/* Detaches the heap, which no thread is inside. A heap with slabs stays with the epoch. Caller holds the epoch's
+ * lock. */
 HIDDEN void attach_drop(struct epoch *e, struct heap *heap);
 
-/* In a fork child that froze: memory that was given up stays as it is. */
+/* For a fork child that froze: leaves the memory that threads gave up as it is. */
 HIDDEN void attach_freeze(void);
 
 #endif

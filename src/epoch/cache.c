@@ -11,12 +11,12 @@
 
 #define EPOCH_CACHE_TICKS 4 /* a second */
 
-/* Of what it took, nothing is elsewhere. */
+/* Returns true if all memory that the epoch took is in its list of runs. */
 static bool is_whole(const struct epoch *e) {
   return e->arena.ready == 0 && atomic_load_explicit(&e->arena.spilled, memory_order_relaxed) == 0;
 }
 
-/* Bytes of the slabs, up to pages, that were ever handed out. */
+/* Returns the bytes of the slabs' blocks that were ever handed out, each slab rounded up to pages. */
 static size_t touched_bytes(struct epoch *e) {
   size_t bytes = 0;
   struct arena_walk walk;
@@ -27,13 +27,13 @@ static size_t touched_bytes(struct epoch *e) {
   return bytes;
 }
 
-/* Returns true if the thread already claims the granules of its cached epoch. Then nothing that others read changes. */
+/* Returns true if the thread already claims the granules of its cached epoch, so that no shared count changes. */
 static bool is_claimed(const struct thread *thread, const struct epoch *e) {
   return chunk_cache_has_claimed(thread->plain, e->arena.index, e->kept_granules);
 }
 
-/* Slabs that are new may lie in granules of the reserve, which are resident as a whole: what they did not hand out goes
- * back. */
+/* Claims the slabs of an epoch. A new slab may lie in a granule of the reserve, which is resident as a whole, so this
+ * gives its unused pages back. */
 static NOINLINE bool claim_slabs(const struct thread *thread, struct epoch *e, struct heap *heap) {
   size_t granules = round_up(max_size(touched_bytes(e), 1), GRANULE) / GRANULE;
   if (!chunk_cache_claim_epoch(thread->plain, e->arena.index, granules)) return false;
@@ -48,7 +48,7 @@ static NOINLINE bool claim_slabs(const struct thread *thread, struct epoch *e, s
 }
 _Static_assert(((size_t)1024 * MiB) / GRANULE <= UINT16_MAX, "what TSLAB_RESERVE allows, in granules, can be stored");
 
-/* One chunk, or nothing. */
+/* Claims one chunk, or nothing. */
 static void claim_chunk(const struct thread *thread, struct epoch *e, unsigned granules) {
   STORE_RACING(e->kept_granules, (uint16_t)granules);
   e->slab_granules = 0;
@@ -66,14 +66,14 @@ bool epoch_cache_may_keep(const struct thread *thread, struct epoch *e) {
   if (atomic_load_explicit(&thread->cached_epoch, memory_order_relaxed)) return false;
   struct heap *heap = e->heaps;
   if (heap_has_slabs(heap)) {
-    /* Only slow paths touch more memory than was counted. */
+    /* heap->visits is a count of slow paths. Only these touch more memory than was counted. */
     bool is_counted = e->kept_granules && e->kept_at == (uint32_t)heap->visits && is_claimed(thread, e);
     return e->arena.by_slabs && (LIKELY(is_counted) || claim_slabs(thread, e, heap));
   }
   return e->kept_granules || reserve_most() != 0;
 }
 
-/* Into the reserve, where there is room. */
+/* Gives the chunk to the reserve if there is room. */
 static NOINLINE void drop_chunk(struct epoch *e, struct heap *heap) {
   bump_leave(heap, false);
   arena_return_spilled(&e->arena, SIZE_MAX);
@@ -84,13 +84,13 @@ void epoch_cache_keep(struct thread *thread, struct epoch *e, uint64_t handed_ou
   epoch_count_allocations(e, heap, handed_out);
   STORE_RACING(e->recycled_here,
                e->recycled_here + atomic_load_explicit(&e->arena.own, memory_order_relaxed));
-  heap->bump.off = epoch_has_learned(e); /* now: once it is open, others may be looking */
+  heap->bump.off = epoch_has_learned(e); /* set it now: once the epoch is open, other threads may read it */
   unsigned chunks = heap->bump.chunk && !heap->bump.off;
   if (!heap_has_slabs(heap)) claim_chunk(thread, e, chunks);
   if (UNLIKELY(heap->bump.chunk && heap->bump.off)) drop_chunk(e, heap);
   atomic_store_explicit(&e->open_id, 0, memory_order_relaxed);
   atomic_store_explicit(&e->state, EPOCH_CACHED, memory_order_relaxed);
-  /* Whoever takes it from another thread locks it, and so waits until it is whole. */
+  /* A thread that takes the epoch from another one locks it, and so waits until it is whole. */
   atomic_store_explicit(&thread->cached_epoch, e, memory_order_relaxed);
 }
 
@@ -106,7 +106,7 @@ uint64_t epoch_cache_open(struct thread *thread, const char *label, uint32_t fla
   return epoch_id(e);
 }
 
-/* As a close does it, so that what misuse left alive in its slabs stays. */
+/* Ends a cached epoch as a close does, so that blocks that misuse left alive in its slabs stay. */
 static void end(struct epoch *e, bool lists_are_lost, enum release_target late) {
   struct lock *gate = epoch_take(e);
   struct heap *heap = e->heaps;
@@ -136,7 +136,7 @@ static void give_up_unused(struct thread *thread) {
   if (e) end(e, false, RELEASE_UNUSED_TO_KERNEL);
 }
 
-/* One that was not used since the last look has the same id. */
+/* A cached epoch that was not used since the last look has the same id. */
 static void age(struct thread *thread, bool now) {
   const struct epoch *e = atomic_load_explicit(&thread->cached_epoch, memory_order_relaxed);
   uint64_t id = e ? epoch_id(e) : 0;

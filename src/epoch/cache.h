@@ -1,48 +1,50 @@
-/* cached epoch: an epoch that ended empty, kept by its thread for the next one that it opens.        floor: epoch
+/* cached epoch: an ended, empty epoch that its thread keeps and opens again as its next one.         floor: epoch
  *
- * So a request in its own epoch takes no lock but its epoch's and touches the memory that the last one left hot. The
+ * So a request in its own epoch takes only its epoch's lock and touches the memory that the last request left hot. The
  * cached epoch's chunk is part of the reserve, and its thread claims it (heap/chunk_cache.h). Once the epoch is open
- * again its memory is not part of the reserve any more; the claim stays for the thread's next cached epoch, until the
- * scavenger has seen the epoch open twice. The scavenger ends cached epochs that were not used for a second.
+ * again, its memory is not part of the reserve any more. The claim stays for the thread's next cached epoch, until the
+ * scavenger has seen the epoch open twice. The scavenger ends cached epochs that no thread used for a second.
  *
- * An epoch whose blocks are freed one by one has nothing of its chunk but the slow way of malloc and free. So where
- * a label's epochs end drained again and again, the next ones fill slabs from the start (arena.by_slabs), and a
- * cached epoch keeps these, with free blocks in its heap's lists: what they ever touched is part of the reserve.
- * Whenever that turns out wrong - blocks were given up, others freed some, or it is too much to keep - it takes twice
- * as many such ends until it is tried again. docs/decisions/0022. */
+ * If a program frees an epoch's blocks one by one, the chunk only makes malloc and free slow. So after a label's epochs
+ * ended drained many times, the next ones fill slabs from the start (arena.by_slabs). A cached epoch keeps such slabs,
+ * with free blocks in its heap's lists; the pages that they ever touched are part of the reserve. Sometimes this turns
+ * out wrong: the program gave blocks up, other threads freed some, or there is too much to keep. Then the library tries
+ * it again only after twice as many such ends: docs/decisions/0022. */
 #ifndef TSLAB_EPOCH_CACHE_H
 #define TSLAB_EPOCH_CACHE_H
 
 #include "epoch/attach.h"
 
-/* Under the lock, or by the owner: whether the epoch, whose one heap is attached to the thread, could become its cached
- * epoch, and has room in the reserve; and making it so once it is empty. `handed_out`: the heap's
- * tcache_handed_out(). */
+/* epoch_cache_may_keep returns true if the epoch, whose one heap is attached to the thread, could become the thread's
+ * cached epoch and has room in the reserve. epoch_cache_keep makes it the cached epoch once it is empty; `handed_out`
+ * is the heap's tcache_handed_out(). Caller holds the lock, or owns the epoch. */
 HIDDEN bool epoch_cache_may_keep(const struct thread *thread, struct epoch *e);
 HIDDEN void epoch_cache_keep(struct thread *thread, struct epoch *e, uint64_t handed_out);
 
-/* Under the lock, or of an epoch that nobody can find: it is no cached epoch, and the thread whose heap for epoch 0 is
- * `plain` claims nothing for it. */
+/* Ends the claim on a cached epoch by the thread whose heap of epoch 0 is `plain`. Caller holds the lock, or no other
+ * thread can find the epoch. */
 HIDDEN void epoch_cache_drop_claim(struct epoch *e, struct heap *plain);
 
-/* The scavenger's look at a thread's claim, each tick: it ends where the epoch that was the cached epoch stays open. */
+/* The scavenger calls this for each thread each tick. It ends the thread's claim if the epoch that was its cached epoch
+ * stays open. */
 HIDDEN void epoch_cache_update_claim(struct heap *plain);
 
-/* Bytes that the reserve holds: what lies ready for all, and what each thread keeps. Never more than the reserve's
- * bound, whatever moves meanwhile. */
+/* Returns the bytes that the reserve holds: those ready for all threads, and those that each thread keeps. The result
+ * never exceeds the reserve's bound, even while memory moves between the two. */
 HIDDEN size_t epoch_caches_reserve_bytes(void);
 
-/* The id of an open epoch made of the thread's cached epoch, or 0. */
+/* Opens the thread's cached epoch as a new epoch. Returns its id, or 0 if there is none. */
 HIDDEN uint64_t epoch_cache_open(struct thread *thread, const char *label, uint32_t flags);
 
-/* Returns true if the thread's cached epoch was that epoch. */
+/* Returns true if the thread's cached epoch had that id. */
 INLINE bool epoch_cache_is(const struct thread *thread, uint64_t id) {
   const struct epoch *e = atomic_load_explicit(&thread->cached_epoch, memory_order_relaxed);
   return e && epoch_id(e) == id;
 }
 
-/* From any thread; in a fork child, of a thread that it does not have, whose lists are lost. */
+/* Ends the thread's cached epoch. Thread: any. In a fork child, `lists_are_lost` for a thread that the child does not
+ * have. */
 HIDDEN void epoch_cache_give_up(struct thread *thread, bool lists_are_lost);
-HIDDEN void epoch_caches_age(bool now); /* each tick of the scavenger; all of them, when `now` */
+HIDDEN void epoch_caches_age(bool now); /* the scavenger calls it each tick; `now` ends all of them */
 
 #endif

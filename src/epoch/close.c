@@ -11,7 +11,7 @@
 
 /* ---- the pieces -------------------------------------------------------------------------------------------------- */
 
-/* In a fork child a thread without a heap may end what another thread of the parent had begun to end. */
+/* In a fork child a thread without a heap may end an epoch that another thread of the parent had begun to end. */
 void close_begin(struct epoch *e) {
   epoch_cache_drop_claim(e, current_heap->plain);
   atomic_store_explicit(&e->arena.recycled, 0, memory_order_relaxed);
@@ -21,8 +21,8 @@ void close_begin(struct epoch *e) {
   atomic_store_explicit(&e->state, EPOCH_CLOSING, memory_order_seq_cst); /* see epoch_after_free */
 }
 
-/* Another thread is inside: it finds its chunk full, its lists last until they are empty, and its leave
- * does the rest. */
+/* Stops a heap whose thread is inside. The thread finds its chunk full and uses up its lists; its leave does the
+ * rest. */
 static void halt(struct heap *heap) {
   lock_take(&heap->lock);
   heap->closing = true;
@@ -30,7 +30,7 @@ static void halt(struct heap *heap) {
   bump_halt(heap);
 }
 
-/* Every heap that can be had; false when the deadline came first. */
+/* Closes every heap that no other thread is inside, and halts the others. Returns false if the deadline came first. */
 static bool close_heaps(struct epoch *e, uint64_t deadline_ns) {
   for (struct heap *p = e->heaps, *next; p; p = next) {
     next = p->next_of_epoch;
@@ -60,8 +60,8 @@ bool close_tail(struct epoch *e, tslab_epoch_report *out) {
 
 /* ---- verdicts ---------------------------------------------------------------------------------------------------- */
 
-/* What is left to do for an epoch once it is released: nothing, whether it waits for its last block or is cached;
- * nothing but its place in the tree; its children, which go first while nobody owns it; or the next step. */
+/* The work that is left once the epoch is released. STAYS: nothing; it waits for its last block, or is cached.
+ * HAS_ENDED: retire it. CHILDREN_FIRST: close its children, while no thread owns it. MORE: the next step. */
 enum verdict { STAYS, HAS_ENDED, CHILDREN_FIRST, MORE };
 
 static enum verdict tail(struct epoch *e, tslab_epoch_report *out) { return close_tail(e, out) ? HAS_ENDED : STAYS; }
@@ -74,7 +74,7 @@ static enum verdict close_all(struct epoch *e, tslab_epoch_report *out, bool mig
   return tail(e, out);
 }
 
-/* One piece of purging: what may come after the deadline. */
+/* One piece of purging, by which a step may exceed its deadline. */
 #define STEP_BYTES (256 * KiB)
 
 static enum verdict close_some(struct epoch *e, uint64_t deadline_ns, tslab_epoch_report *out) {
@@ -90,13 +90,13 @@ static enum verdict close_some(struct epoch *e, uint64_t deadline_ns, tslab_epoc
   return tail(e, out);
 }
 
-/* Nobody else ends the epoch until its children are closed. */
+/* Keeps all other threads from ending the epoch until its children are closed. */
 static enum verdict wait_for_children(struct epoch *e) {
   e->descending = true;
   return CHILDREN_FIRST;
 }
 
-/* Of an open epoch. */
+/* Closes an open epoch. */
 static enum verdict close_locked(struct epoch *e, tslab_epoch_report *out) {
   size_t own = epoch_own_bytes(e);
   if (lone_ends_in_cache(e, NULL, true)) {
@@ -108,7 +108,7 @@ static enum verdict close_locked(struct epoch *e, tslab_epoch_report *out) {
   return epoch_has_children(e) ? wait_for_children(e) : close_all(e, out, might_learn);
 }
 
-/* Another thread may be closing the child, and have its children to come. */
+/* ESHUTDOWN: another thread may be closing the child, whose own children it has not closed yet. */
 static int close_child(uint64_t id, void *again) {
   if (epoch_close(id, NULL) == ESHUTDOWN) *(bool *)again = true;
   return 0;
@@ -121,7 +121,7 @@ static void close_children(struct epoch *e) {
   }
 }
 
-/* Does what is left to do. Caller holds no lock. Returns STAYS, HAS_ENDED or MORE. */
+/* Carries out a verdict. Caller holds no lock. Returns STAYS, HAS_ENDED or MORE. */
 static enum verdict carry_out(struct epoch *e, enum verdict verdict, uint64_t deadline_ns, tslab_epoch_report *out) {
   if (verdict == CHILDREN_FIRST) {
     close_children(e);
@@ -174,7 +174,7 @@ int epoch_close(uint64_t id, tslab_epoch_report *out) {
   return close_any(e, id, out);
 }
 
-/* A first step, or a next one. *error: EAGAIN while another thread closes its children. */
+/* Takes the first step of a close, or the next one. *error: EAGAIN while another thread closes the children. */
 static enum verdict step_locked(struct epoch *e, uint64_t id, uint64_t deadline_ns, tslab_epoch_report *out,
                                 int *error) {
   *error = epoch_error(e, id);
@@ -187,7 +187,7 @@ static enum verdict step_locked(struct epoch *e, uint64_t id, uint64_t deadline_
   if (begins) {
     close_begin(e);
     e->stepping = true;
-    if (epoch_has_children(e)) return wait_for_children(e); /* nobody else goes on with it meanwhile */
+    if (epoch_has_children(e)) return wait_for_children(e); /* no other thread goes on with it meanwhile */
   }
   return close_some(e, deadline_ns, out);
 }
@@ -208,7 +208,7 @@ int epoch_close_step(uint64_t id, uint64_t max_ns, tslab_epoch_report *out) {
 
 /* ---- what a close left ------------------------------------------------------------------------------------------- */
 
-/* The thread takes along what it left in a closing epoch. */
+/* Closes the thread's heaps that it left in a closing epoch. */
 static enum verdict leave_closing(struct epoch *e) {
   for (struct heap *p = e->heaps, *next; p; p = next) {
     next = p->next_of_epoch;
@@ -220,7 +220,7 @@ static enum verdict leave_closing(struct epoch *e) {
   return epoch_finish_locked(e) ? HAS_ENDED : STAYS;
 }
 
-/* An epoch that closes by itself, by the last thread that was inside. */
+/* Closes an epoch that closes by itself, if this was the last thread inside. */
 static enum verdict leave_open(struct epoch *e, uint64_t id) {
   inside_shut(e);
   bool closes = inside_threads(e) == 0;
@@ -242,8 +242,8 @@ void epoch_after_leave(struct epoch *e, uint64_t id) {
   carry_out(e, verdict, UINT64_MAX, NULL);
 }
 
-/* Its closer had given it back for its children, which the child's own thread closes now. One that is closed step
- * by step has its next step to come. */
+/* For a fork child: goes on with a close that had released the epoch for its children. This thread closes the children
+ * now. A close by steps then waits for its next step. */
 static void go_on(struct epoch *e) {
   if (!e->stepping) {
     carry_out(e, CHILDREN_FIRST, UINT64_MAX, NULL);
@@ -258,6 +258,6 @@ void epochs_close_on(void) {
     struct epoch *e = epoch_at(i);
     if (epoch_state(e) != EPOCH_CLOSING) continue;
     if (e->descending) go_on(e);
-    else epoch_finish(e); /* who freed its last block, or was the last to leave it, may not be there to end it */
+    else epoch_finish(e); /* the thread that freed its last block, or left it last, may not exist in the child */
   }
 }

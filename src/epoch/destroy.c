@@ -12,14 +12,15 @@
 #include "epoch/tree.h"
 #include "heap/bump.h"
 #include "heap/flush.h"
+#include "heap/guard.h"
 #include "heap/label.h"
 #include "heap/teardown.h"
 #include <errno.h>
 
 /* ---- the pieces -------------------------------------------------------------------------------------------------- */
 
-/* Where a heap goes on in its chunk, the others and large blocks are given up. By the owner; nobody may be inside but
- * its thread. */
+/* Gives up all chunks and large blocks of a lone heap, except the chunk in which it goes on. Caller owns the epoch;
+ * only the heap's thread may be inside. */
 static void shed(struct epoch *e) {
   struct heap *heap = e->heaps;
   if (!heap || heap->next_of_epoch || !attach_is_mine(heap) || options.on_destroy != DESTROY_DESTROYS) return;
@@ -32,7 +33,7 @@ static void shed(struct epoch *e) {
 
 static void destroy_all(struct epoch *e) {
   struct heap *mine = NULL;
-  handle_forget_all(e); /* now: a closing child may keep the epoch */
+  handle_forget_all(e); /* now, because a closing child may keep the epoch */
   for (struct heap *p = e->heaps; p; p = p->next_of_epoch) {
     if (attach_is_mine(p)) mine = p;
     heap_forget(p, false);
@@ -44,7 +45,7 @@ static void destroy_all(struct epoch *e) {
   arena_return_spilled(&e->arena, SIZE_MAX);
 }
 
-/* Returns true if no thread is inside, but the caller where it may be. No thread enters until open_id is set again. */
+/* Returns true if no thread is inside, except the caller if it may be. No thread enters until open_id is set again. */
 static bool clear_of_threads(struct epoch *e, bool caller_may_be_inside) {
   bool alone = e->heaps && !e->heaps->next_of_epoch && attach_is_mine(e->heaps);
   if (!alone) inside_shut(e);
@@ -57,13 +58,13 @@ static void reopen(struct epoch *e, uint64_t id) { atomic_store_explicit(&e->ope
 
 /* ---- the tree below ---------------------------------------------------------------------------------------------- */
 
-/* What is done to each epoch below the root. */
+/* The argument for each epoch below the root. */
 struct below {
-  bool reset; /* the caller may be inside */
+  bool reset; /* a reset, during which the caller may be inside */
   bool again;
 };
 
-/* Returns why the epoch with that id cannot be destroyed, as far as one can know before; 0 when nothing is known. */
+/* Returns 0, or the error that already tells that the epoch with that id cannot be destroyed. */
 static int look_at_one(uint64_t id, bool is_root, bool caller_may_be_inside) {
   struct epoch *e = epoch_slot(id);
   struct lock *gate = epoch_take(e);
@@ -82,7 +83,7 @@ static int look_at_child(uint64_t id, void *below) { return look_at_one(id, fals
 static int end_child(uint64_t id, void *arg) {
   struct below *below = arg;
   int error = below->reset ? epoch_reset(id, NULL) : epoch_destroy(id, NULL);
-  if (error != 0 && error != ESTALE) return error; /* stale: somebody else ended it */
+  if (error != 0 && error != ESTALE) return error; /* ESTALE: another thread ended it */
   below->again = true;
   return 0;
 }
@@ -92,7 +93,7 @@ static uint32_t new_mark(void) {
   return atomic_fetch_add_explicit(&marks, 1, memory_order_relaxed) + 1;
 }
 
-/* Each child that is open, until there is none that was not met: one that was opened meanwhile goes, too. */
+/* Ends each open child, also those that are opened meanwhile, until the walk meets no new one. */
 static int end_children(struct epoch *e, uint64_t id, bool reset) {
   uint32_t mark = new_mark();
   struct below below = {reset, true};
@@ -124,15 +125,15 @@ struct survivors {
   } shown[SURVIVORS_SHOWN];
 };
 
-/* Under the arena's lock, where nothing may be written. */
+/* Called under the arena's lock, so it writes no message. */
 static void note_survivor(void *block, size_t size, void *noted) {
   struct survivors *survivors = noted;
   if (survivors->count == SURVIVORS_SHOWN) return;
-  survivors->shown[survivors->count].block = block;
+  survivors->shown[survivors->count].block = guard_in_front(block);
   survivors->shown[survivors->count++].size = size;
 }
 
-/* TSLAB_ON_DESTROY=check: says who would have been destroyed alive. By the owner. */
+/* TSLAB_ON_DESTROY=check: reports the live blocks that a destroy would have ended. Caller owns the epoch. */
 static void tell_survivors(struct epoch *e, const char *call) {
   tslab_epoch_status status;
   struct survivors survivors = {.count = 0};
@@ -147,13 +148,14 @@ static void tell_survivors(struct epoch *e, const char *call) {
 
 /* ---- the verbs --------------------------------------------------------------------------------------------------- */
 
-/* What destroy and reset begin with. Returns 0 when the children are done. */
+/* The first step of destroy and reset. Returns 0 once the children have ended. */
 static int begin(struct epoch *e, uint64_t id, bool reset) {
   int error = epoch_destroyable(e, id);
   return error == 0 && epoch_has_children(e) ? end_tree_below(e, id, reset) : error;
 }
 
-/* By the owner. Returns 0 when no thread that must not be is inside or comes in; else nothing has changed. */
+/* Returns 0 if only threads that may be are inside, and no other can enter; otherwise an error, and nothing has
+ * changed. Caller owns the epoch. */
 static int clear(struct epoch *e, uint64_t id, bool reset) {
   int error = epoch_destroyable(e, id);
   if (error != 0 || clear_of_threads(e, reset)) return error;
@@ -161,7 +163,7 @@ static int clear(struct epoch *e, uint64_t id, bool reset) {
   return EBUSY;
 }
 
-/* By the owner. Returns true if the epoch has ended. */
+/* Returns true if the epoch has ended. Caller owns the epoch. */
 static bool destroy_locked(struct epoch *e, tslab_epoch_report *out) {
   struct chunk_live given_up = {0, 0};
   size_t own = epoch_own_bytes(e);
@@ -229,7 +231,7 @@ INLINE void begin_era(struct epoch *e) {
   atomic_store_explicit(&e->arena.freed, 0, memory_order_relaxed);
 }
 
-/* As lone_ends_in_cache, but the epoch stays, and its thread may be inside. */
+/* Does the same as lone_ends_in_cache, but the epoch stays open, and its thread may be inside. */
 static bool rewinds(struct epoch *e, struct chunk_live *given_up) {
   if (!given_up) shed(e);
   struct heap *heap = lone_heap(e);

@@ -27,9 +27,9 @@ void epoch_wait(const struct epoch *e) {
   } while (epoch_is_owned(e));
 }
 
-#define LITTLE (2 * GRANULE) /* to take apart, to look at, or to give to the kernel */
+#define LITTLE (2 * GRANULE) /* the most memory that a thread gives up or reads under the lock */
 
-/* Under the lock. */
+/* Caller holds the lock. */
 static bool holds_little(const struct epoch *e) {
   const struct heap *heap = e->heaps;
   return atomic_load_explicit(&e->arena.own, memory_order_relaxed) <= LITTLE &&
@@ -39,7 +39,7 @@ static bool holds_little(const struct epoch *e) {
          (!heap || (!heap->next_of_epoch && !heap_has_slabs(heap)));
 }
 
-/* One that is free, so that owners do not wait for each other while there are fewer than gates. */
+/* Takes a free gate, so that owners do not wait for each other while there are fewer owners than gates. */
 static struct lock *take_gate(void) {
   unsigned first = (unsigned)((uintptr_t)current_thread / CACHE_LINE % EPOCH_GATES);
   for (unsigned i = 0; i < EPOCH_GATES; i++) {
@@ -50,7 +50,7 @@ static struct lock *take_gate(void) {
   return &epoch_gates[first].lock;
 }
 
-/* While another thread owns the epoch, nobody waits for it with a gate: a fork would wait, too. */
+/* A thread that waits for the epoch's owner holds no gate meanwhile, because a fork would wait for that gate, too. */
 struct lock *epoch_own(struct epoch *e) {
   for (;;) {
     struct lock *gate = take_gate();
@@ -60,7 +60,7 @@ struct lock *epoch_own(struct epoch *e) {
     lock_release(epoch_lock_of(e));
     if (is_free) return gate;
     lock_release(gate);
-    epoch_lock(e); /* waits for its owner */
+    epoch_lock(e); /* waits for the owner */
     epoch_unlock(e);
   }
 }
@@ -105,11 +105,11 @@ void epoch_slot_free(struct epoch *e) {
 static NOINLINE void change_label(struct epoch *e, const char *label) {
   struct label *before = &labels[e->arena.label];
   uint64_t opened = e->opened_here, allocated = e->allocated_here, recycled = e->recycled_here;
-  STORE_RACING(e->opened_here, 0); /* first: a reader may miss them for a moment, but not see them twice */
+  STORE_RACING(e->opened_here, 0); /* first: a reader may miss counts, but never sees them twice */
   STORE_RACING(e->allocated_here, 0);
   STORE_RACING(e->recycled_here, 0);
   e->drained = e->doubts = 0;
-  STORE_RACING(e->kept_granules, 0); /* with slabs it will not be kept again */
+  STORE_RACING(e->kept_granules, 0); /* its slabs will not be kept again */
   shared_add(&before->opened, opened);
   shared_add(&before->allocations, allocated);
   shared_add(&before->recycled, recycled);
@@ -140,12 +140,12 @@ static void count_refusals(struct epoch *e) {
 
 void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
   if (!label) label = "";
-  /* Mostly a slot's next epoch is called as the one before. */
+  /* Most times a slot's next epoch has the label of the one before. */
   if (UNLIKELY(strncmp(e->label, label, TSLAB_EPOCH_LABEL - 1) != 0)) change_label(e, label);
   e->arena.first_of_label = e->opened_here == 0 && atomic_load_explicit(&labels[e->arena.label].opened,
                                                                   memory_order_relaxed) == 0;
   STORE_RACING(e->opened_here, e->opened_here + 1);
-  STORE_RACING(e->flags, (uint8_t)flags); /* a destroy that comes too late may be looking */
+  STORE_RACING(e->flags, (uint8_t)flags); /* a late destroy may read it */
   e->era = 0;
   atomic_store_explicit(&e->scope_ended, false, memory_order_relaxed);
   STORE_RACING(e->opened_ns, os_now_coarse_ns());
@@ -159,7 +159,7 @@ void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
   id = ((id >> EPOCH_INDEX_BITS) + 1) << EPOCH_INDEX_BITS | e->arena.index;
   atomic_store_explicit(&e->id, id, memory_order_relaxed);
   atomic_store_explicit(&e->state, EPOCH_OPEN, memory_order_release);
-  /* Pairs with enter's load: who sees it sees all of the above. */
+  /* Release: pairs with enter's load. A thread that sees this id sees all of the above. */
   atomic_store_explicit(&e->open_id, id, memory_order_release);
 }
 
@@ -173,8 +173,8 @@ void epoch_end(struct epoch *e) {
 
 /* ---- fork and check ---------------------------------------------------------------------------------------------- */
 
-/* It never ends, for what it owns is frozen. Its runs can still be walked, whatever was being done to the list: a link
- * is stored before what leads to it. */
+/* Freezes an epoch: it never ends, because its runs are frozen. Threads can still walk over its runs, even if the fork
+ * interrupted a change of the list, because each link is stored before the entry that leads to it. */
 static void freeze(struct epoch *e) {
   struct arena *arena = &e->arena;
   if (epoch_state(e) == EPOCH_OPEN) atomic_store_explicit(&e->state, EPOCH_CLOSING, memory_order_relaxed);

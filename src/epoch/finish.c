@@ -7,7 +7,8 @@
 #include "epoch/tree.h"
 
 bool epoch_finish_locked(struct epoch *e) {
-  /* Who is inside before what it owns: the last one inside may have taken a first chunk before it left. */
+  /* Reads the threads inside before the bytes owned: the last thread inside may have taken a first chunk before it
+   * left. */
   bool done = epoch_state(e) == EPOCH_CLOSING && !e->stepping && !e->descending && inside_threads(e) == 0 &&
               atomic_load_explicit(&e->arena.own, memory_order_seq_cst) == 0 && !epoch_has_children(e);
   if (!done) return false;
@@ -19,13 +20,13 @@ bool epoch_finish_locked(struct epoch *e) {
 
 static struct epoch *leave_for_good(struct epoch *e) {
   struct epoch *parent = tree_leave(e);
-  if (options.on_destroy != DESTROY_TRAPS) epoch_slot_free(e); /* a trap may yet ask for its label */
+  if (options.on_destroy != DESTROY_TRAPS) epoch_slot_free(e); /* a trap's message may still need its label */
   return parent;
 }
 
 void epoch_retire(struct epoch *e) {
   struct epoch *parent = leave_for_good(e);
-  if (parent) epoch_after_free(parent->arena.index); /* it may be closing, and have waited for its last child */
+  if (parent) epoch_after_free(parent->arena.index); /* the parent may be closing, and this may be its last child */
 }
 
 void epoch_finish(struct epoch *e) {

@@ -14,9 +14,9 @@ struct slot {
 };
 
 struct table {
-  _Atomic uint32_t owner; /* epoch index + 1; 0: nobody */
+  _Atomic uint32_t owner; /* epoch index + 1; 0: none */
   uint32_t next;          /* table + 1, of the same owner or free */
-  uint32_t next_roomy;    /* table + 1, of those of the owner that have an unused slot */
+  uint32_t next_roomy;    /* table + 1, in the list of the owner's tables that have an unused slot */
   uint32_t unused;        /* slots, one bit each */
   struct slot slots[TABLE_SLOTS];
 };
@@ -33,7 +33,7 @@ static struct {
   uint32_t free; /* table + 1 */
 } state;
 
-/* Epoch 0's tables, under handles_zero_lock; every other epoch has its own list and lock. */
+/* handles_zero_lock protects epoch 0's tables; every other epoch has its own list and lock. */
 struct lock handles_zero_lock;
 static struct {
   _Atomic uint32_t tables, freeing;
@@ -52,7 +52,7 @@ static bool make_segment(unsigned segment) {
   return tables != NULL;
 }
 
-/* A table for the owner, as table + 1; 0 without memory. Under the owner's lock. */
+/* Returns a new table of the owner, as table + 1, or 0 without memory. Caller holds the owner's lock. */
 static uint32_t take_table(uint32_t index) {
   lock_take(&handles_lock);
   uint32_t number = state.free, made = atomic_load_explicit(&state.made, memory_order_relaxed);
@@ -64,12 +64,12 @@ static uint32_t take_table(uint32_t index) {
     if (there) {
       number = made + 1;
       table_at(made)->unused = ~(uint32_t)0;
-      /* Release: who sees the new number sees the segment. */
+      /* Release: a thread that sees the new number sees the segment. */
       atomic_store_explicit(&state.made, number, memory_order_release);
     }
   }
   lock_release(&handles_lock);
-  /* Release: who is led to the epoch by an old handle of the table sees that there is one. */
+  /* Release: a thread that an old handle of the table leads to the epoch sees the epoch whole. */
   if (number) atomic_store_explicit(&table_at(number - 1)->owner, index + 1, memory_order_release);
   return number;
 }
@@ -124,13 +124,13 @@ static tslab_handle encode(uint32_t index, uint32_t generation) {
   return rest | check_of(rest);
 }
 
-/* Where a handle leads: the slot, and the owner that its table had when it was looked up. */
+/* The slot to which a handle leads, and the owner of its table at the look-up. */
 struct place {
   struct table *table;
   uint32_t slot, generation, owner;
 };
 
-/* Returns false when the number is no handle. Takes no lock. */
+/* Returns false if the number is no handle. Takes no lock. */
 static bool find(tslab_handle handle, struct place *place) {
   uint64_t rest = handle & (((uint64_t)1 << (INDEX_BITS + GENERATION_BITS)) - 1);
   if (handle == 0 || (rest | check_of(rest)) != handle) return false;
@@ -142,7 +142,7 @@ static bool find(tslab_handle handle, struct place *place) {
   return seen != 0;
 }
 
-/* Returns the slot, or NULL when the handle has ended. Caller holds the owner's lock. */
+/* Returns the slot, or NULL if the handle has ended. Caller holds the owner's lock. */
 static struct slot *slot_locked(const struct place *place) {
   struct slot *slot = &place->table->slots[place->slot];
   bool is_valid = atomic_load_explicit(&place->table->owner, memory_order_relaxed) == place->owner + 1 &&
@@ -152,7 +152,7 @@ static struct slot *slot_locked(const struct place *place) {
 
 /* ---- making and ending ------------------------------------------------------------------------------------------- */
 
-/* A table with an unused slot, as table + 1; 0 without memory. Under the owner's lock. */
+/* Returns a table with an unused slot, as table + 1, or 0 without memory. Caller holds the owner's lock. */
 static uint32_t roomy_table(uint32_t index) {
   uint32_t *roomy = roomy_of(index);
   if (*roomy) return *roomy;
@@ -247,7 +247,7 @@ void handle_forget_tables(struct epoch *e) {
 void handles_after_fork(void) {
   zero.freeing = 0;
   for (uint32_t i = 1; i <= arenas_made(); i++)
-    if (atomic_load_explicit(&epoch_at(i)->freeing, memory_order_relaxed)) /* or each slot's page would be copied */
+    if (atomic_load_explicit(&epoch_at(i)->freeing, memory_order_relaxed)) /* spares the page of a 0 a copy */
       atomic_store_explicit(&epoch_at(i)->freeing, 0, memory_order_relaxed);
 }
 

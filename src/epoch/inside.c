@@ -6,7 +6,7 @@
 _Atomic int inside_barrier;
 
 #if defined(__SANITIZE_THREAD__)
-static bool barrier_everywhere(void) { return false; } /* the detector does not know of the system call */
+static bool barrier_everywhere(void) { return false; } /* the detector does not know the system call */
 #else
 static bool barrier_everywhere(void) { return os_barrier_everywhere(); }
 #endif
@@ -23,7 +23,7 @@ void inside_shut(struct epoch *e) {
   for (struct heap *p = e->heaps; p; p = p->next_of_epoch) {
     if (!p->thread || p->thread == current_thread) continue;
     if (inside_is_one_sided()) os_barrier_everywhere();
-    else FENCE_ALL(); /* an exchange is less than that on arm64: what is looked at next could be looked at before */
+    else FENCE_ALL(); /* an exchange is less than a full fence on arm64: later loads could come before it */
     return;
   }
 }
@@ -32,7 +32,7 @@ bool inside_is_busy(const struct heap *heap) {
   const struct thread *thread = heap->thread;
   if (!thread) return false;
   uint64_t id = epoch_id((const struct epoch *)(const void *)heap->arena);
-  /* In this order: a thread is inside before it looks no longer. */
+  /* In this order, because a thread counts itself in before it ends its look. */
   return atomic_load_explicit(&thread->looking, memory_order_acquire) == id ||
          atomic_load_explicit(&heap->entered, memory_order_acquire) != 0;
 }

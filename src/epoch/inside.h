@@ -1,15 +1,16 @@
-/* inside: which threads are inside an epoch, as the thread sees it that ends the epoch.              floor: epoch
+/* inside: tells a thread that ends an epoch which threads are inside.                                floor: epoch
  *
  *   enter:  looking = id   | barrier |  open_id == id ?            ending:  open_id = 0  | barrier |  looking == id ?
  *           entered++, looking = 0                                                                    entered == 0 ?
  *   leave:  entered--      | barrier |  open_id == id ?
  *
- * The left side is epoch/scope.h. One of the two sees the other. The barrier of the right side is one on all threads,
- * where the kernel offers that; then the left one costs nothing. Else both are full fences. `looking` comes first
- * because a heap may be detached, and serve another thread, until its thread is known to be inside: a thread writes to
- * no heap before that. The thread that ends the epoch reads the two in the order in which they are written.
+ * The left side is in epoch/scope.h. One of the two sides always sees the other. If the kernel offers a barrier on all
+ * threads, the right side makes that one, and the left side needs none. Otherwise both make full fences. A thread sets
+ * `looking` first, because its heap may be detached and serve another thread until the thread is known to be inside. So
+ * it writes to no heap before that. The thread that ends the epoch reads the two words in the order in which they are
+ * written.
  *
- * A call that only allocates or frees one block need not enter: its thread is inside as long as it is looking.
+ * A call that only allocates or frees one block need not enter: its thread counts as inside while it is looking.
  *
  * Threads: the caller holds the epoch's lock, or owns the epoch. */
 #ifndef TSLAB_EPOCH_INSIDE_H
@@ -26,7 +27,7 @@ INLINE bool inside_is_one_sided(void) {
   return LIKELY(atomic_load_explicit(&inside_barrier, memory_order_relaxed) == BARRIER_ONE_SIDED);
 }
 
-/* Takes open_id away: from now on no thread enters, and every one inside is seen. */
+/* Clears open_id: from now on no thread enters, and the caller sees every thread inside. */
 HIDDEN void inside_shut(struct epoch *e);
 
 /* Returns true if the thread that the heap is attached to is inside the epoch. */

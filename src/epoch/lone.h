@@ -1,7 +1,7 @@
-/* lone: the end of most requests: of an epoch that only the calling thread was in.                   floor: epoch
+/* lone: ends an epoch that only the calling thread was in, as most requests do.                      floor: epoch
  *
- * The epoch's only heap is attached to this thread and holds nothing but its chunk, or slabs. Such an epoch does not
- * close: it becomes the thread's cached epoch (epoch/cache.h), or is reset where it is.
+ * The epoch's only heap is attached to this thread and holds only its chunk, or slabs. Such an epoch does not close: it
+ * becomes the thread's cached epoch (epoch/cache.h). A reset empties it in place.
  *
  * Threads: the caller holds the epoch's lock, or owns the epoch. */
 #ifndef TSLAB_EPOCH_LONE_H
@@ -14,19 +14,19 @@
 #include "heap/bump.h"
 #include "heap/fast.h"
 
-/* Returns false if the end is none of a lone epoch, as far as one can know without the lock. */
+/* Returns true if the end may take the short way of a lone epoch. Takes no lock, so true is a guess. */
 INLINE bool lone_is_possible(const struct epoch *e, const tslab_epoch_report *out) {
   return e && !out && !epoch_has_children(e) && options.on_destroy == DESTROY_DESTROYS;
 }
 
-/* Returns the epoch's only heap, or NULL where it is not alone. */
+/* Returns the epoch's only heap, or NULL if the epoch is not lone. */
 INLINE struct heap *lone_heap(const struct epoch *e) {
   struct heap *heap = e->heaps;
   if (!heap || heap->next_of_epoch || !attach_is_mine(heap) || options.on_destroy == DESTROY_TRAPS) return NULL;
   return bump_is_all(heap) ? heap : NULL;
 }
 
-/* Of a lone heap: whether each of its blocks was freed, by its thread where they lie in slabs. */
+/* Returns true if each block of a lone heap was freed; blocks of slabs count only if the heap's thread freed them. */
 INLINE bool lone_is_drained(struct heap *heap, uint64_t *handed_out) {
   struct tcache_sums sums = {heap->served, heap->freed};
   if (UNLIKELY(heap->opened)) sums = tcache_sums(heap);
@@ -42,21 +42,22 @@ INLINE void lone_empty(struct epoch *e, struct heap *heap, struct chunk_live *gi
   handle_forget_all(e);
 }
 
-/* 0 when `id` may be destroyed and reset, else the error. */
+/* Returns 0 if the caller may destroy and reset `id`, otherwise the error. */
 INLINE int epoch_destroyable(const struct epoch *e, uint64_t id) {
   int error = epoch_error(e, id);
   if (error == 0 && !(LOAD_RACING(e->flags) & TSLAB_EPOCH_DESTROYABLE)) error = EPERM;
   return error;
 }
 
-/* Handles may be many. New slabs must be counted first, and trimmed. */
+/* Returns true if the end is not a short one: there are handles, or new slabs that the end must first count and
+ * trim. */
 INLINE bool lone_takes_long(const struct epoch *e, const struct heap *heap) {
   return atomic_load_explicit(&e->handles, memory_order_relaxed) != 0 ||
          (heap_has_slabs(heap) && e->kept_at != (uint32_t)heap->visits);
 }
 
-/* Returns the heap of a lone epoch that can end, or be reset, at once, and what it handed out; NULL where there is more
- * to do. */
+/* Returns the heap of a lone epoch that can end, or be reset, at once, or NULL. *handed_out gets the number of its
+ * blocks. */
 enum ending { CLOSE, DESTROY, RESET };
 INLINE struct heap *lone_ready(struct epoch *e, uint64_t id, enum ending how, uint64_t *handed_out) {
   int error = how == CLOSE ? epoch_error(e, id) : epoch_destroyable(e, id);
@@ -68,8 +69,8 @@ INLINE struct heap *lone_ready(struct epoch *e, uint64_t id, enum ending how, ui
   return LIKELY(stays) ? heap : NULL;
 }
 
-/* By the owner, of any epoch. Returns true if it was a lone one, and is the thread's cached epoch now. `is_close`: a
- * close, which gives no block up. */
+/* Ends an epoch if it is a lone one. Returns true if it is the thread's cached epoch now. `is_close`: a close, which
+ * gives up no block. Caller owns the epoch. */
 HIDDEN bool lone_ends_in_cache(struct epoch *e, struct chunk_live *given_up, bool is_close);
 
 #endif

@@ -5,8 +5,9 @@
 #include "epoch/tree.h"
 #include <errno.h>
 
-/* Under tree_lock. A thread that closes the parent, or keeps it as a cached epoch, locks or owns it: so it sees the
- * child, or was first. EBUSY: the parent is open and has an owner, for whom nobody waits under tree_lock. */
+/* Makes the epoch a child. Caller holds tree_lock. A thread that closes the parent, or keeps it as a cached epoch,
+ * locks or owns it. So it sees the child, or this sees the close. EBUSY: the parent is open and has an owner, and no
+ * thread waits for an owner under tree_lock. */
 static int join(struct epoch *e, uint64_t parent_id) {
   struct epoch *parent = epoch_slot(parent_id);
   if (!parent) return ESTALE;
@@ -21,8 +22,8 @@ static int join(struct epoch *e, uint64_t parent_id) {
   return error;
 }
 
-/* Makes it open and a child in one step, as a walk over the tree sees it, and whole before its lock is released.
- * Returns an error, or 0 and its id. */
+/* Opens the epoch and makes it a child. A walk over the tree sees both as one step, and another thread finds the epoch
+ * whole. Returns an error, or 0 and the id. */
 static int try_to_begin(struct epoch *e, const tslab_epoch_options *wanted, uint64_t *id) {
   if (wanted->parent) lock_take(&tree_lock);
   int error = wanted->parent ? join(e, wanted->parent) : 0;
@@ -30,8 +31,8 @@ static int try_to_begin(struct epoch *e, const tslab_epoch_options *wanted, uint
     epoch_lock(e);
     epoch_begin(e, wanted->label, wanted->flags);
     *id = epoch_id(e);
-    if (wanted->prefault_bytes) e->arena.first_of_label = false; /* so much will be used at once */
-    if (!epoch_is_plain(e) || wanted->prefault_bytes) e->arena.by_slabs = false; /* they could not be kept */
+    if (wanted->prefault_bytes) e->arena.first_of_label = false; /* the program will use this much at once */
+    if (!epoch_is_plain(e) || wanted->prefault_bytes) e->arena.by_slabs = false; /* it could not keep them */
     epoch_unlock(e);
   }
   if (wanted->parent) lock_release(&tree_lock);
@@ -48,10 +49,11 @@ static int begin(struct epoch *e, const tslab_epoch_options *wanted, uint64_t *i
   return error;
 }
 
-/* Memory for the first chunks. Without it the epoch ends, and this returns false. */
+/* Gets the memory of the first chunks. Without memory it ends the epoch and returns false. */
 static bool prepare(struct epoch *e, uint64_t id, size_t bytes) {
   struct lock *gate = epoch_own(e);
-  /* In between a close or destroy of its parent may have ended it; then the slot may be another's, or nobody's. */
+  /* Meanwhile a close or destroy of its parent may have ended the epoch. Then the slot is free or serves another
+   * epoch. */
   bool done = epoch_error(e, id) != 0 || arena_prepare(&e->arena, bytes);
   if (!done) {
     atomic_store_explicit(&e->open_id, 0, memory_order_relaxed);

@@ -14,7 +14,7 @@ void report_begin(tslab_epoch_report *out, uint64_t id) {
 
 void report_end(tslab_epoch_report *out, int error) {
   if (!out) return;
-  if (error != 0 && error != ESHUTDOWN && error != EAGAIN) { /* nothing was done */
+  if (error != 0 && error != ESHUTDOWN && error != EAGAIN) { /* the call did nothing */
     *out = (tslab_epoch_report){.epoch = out->epoch};
     return;
   }

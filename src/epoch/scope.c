@@ -18,7 +18,7 @@ static struct {
   struct cuttings cuttings;
   bool first_is_taken;
 } state;
-static struct thread first; /* most processes need no second one */
+static struct thread first; /* most processes have only one */
 
 static struct thread *cut_thread(void) {
   if (state.first_is_taken) return pages_cut(&state.cuttings, round_up(sizeof(struct thread), CACHE_LINE));
@@ -63,12 +63,12 @@ static void leave_all(struct thread *thread) {
   }
 }
 
-/* Detaches the thread's part of the epoch, if that still is one; a cached epoch that the scavenger has taken, the
- * scavenger detaches. Returns false while it has not. */
+/* Detaches the thread's heap from the epoch, if it still is attached. If the scavenger has taken a cached epoch, the
+ * scavenger detaches it; this returns false until it has. */
 static bool forget_attached(const struct thread *thread, struct epoch *e, struct heap *heap) {
   if (!attach_is_valid(heap, thread, e)) return true;
   struct lock *gate = epoch_take(e);
-  bool is_mine = attach_is_valid(heap, thread, e); /* it may be another epoch's by now */
+  bool is_mine = attach_is_valid(heap, thread, e); /* the heap may belong to another epoch by now */
   if (is_mine && epoch_state(e) != EPOCH_CACHED) {
     attach_drop(e, heap);
     is_mine = false;
@@ -110,7 +110,7 @@ struct heap *scope_find_shared(const struct thread *thread, const struct epoch *
   return heap && attach_is_valid(heap, thread, e) ? heap : NULL;
 }
 
-/* By a thread that is not looking: without a part of the epoch, or after somebody ended the epoch or is about to. */
+/* Called while the thread does not look: it has no heap of the epoch, or another thread ends the epoch or resets it. */
 static COLD struct heap *hold_slow(struct thread *thread, uint64_t id, int *error) {
   struct epoch *e = epoch_slot(id);
   struct heap *heap = NULL;
@@ -123,7 +123,7 @@ static COLD struct heap *hold_slow(struct thread *thread, uint64_t id, int *erro
   if (closed) {
     *error = closed;
   } else {
-    heap = scope_find_shared(thread, e); /* a reset was on its way */
+    heap = scope_find_shared(thread, e); /* there is one if a reset was under way */
     if (!heap) heap = attach_heap(thread, e);
     if (heap) scope_stay(thread, heap);
   }
@@ -157,11 +157,11 @@ static void set_entered(struct heap *heap, uint32_t entered) {
   }
 }
 
-/* The heap may be anybody's once the thread is outside. */
+/* Once the thread is outside, its heap may serve another thread. */
 INLINE void let_go(struct epoch *e, struct heap *heap, uint64_t id) {
   uint32_t entered = atomic_load_explicit(&heap->entered, memory_order_relaxed) - 1;
   set_entered(heap, entered);
-  /* The thread that left last meanwhile saw this one inside, and relies on it to complete the close. */
+  /* Another thread that left meanwhile saw this one inside, and relies on it to complete the close. */
   if (entered == 0 && UNLIKELY(scope_open_id(e) != id || scope_has_ended(e))) epoch_after_leave(e, id);
 }
 
@@ -169,7 +169,7 @@ static struct epoch *epoch_of(const struct heap *heap) { return (struct epoch *)
 
 void scope_let_go(struct heap *heap, uint64_t id) { let_go(epoch_of(heap), heap, id); }
 
-/* The same at a scope's end, which an epoch may be waiting for. */
+/* Ends a scope, for which an epoch that closes by itself may be waiting. */
 static void leave(struct heap *heap, uint64_t id) {
   struct epoch *e = epoch_of(heap);
   if (UNLIKELY(e->flags & TSLAB_EPOCH_AUTO_CLOSE)) atomic_store_explicit(&e->scope_ended, true, memory_order_seq_cst);
@@ -220,8 +220,8 @@ static void free_thread(struct thread *thread) {
   state.free = thread;
 }
 
-/* A heap that a thread had which is not there serves nobody, and nobody is inside. The thread may have been filling a
- * chunk. */
+/* Detaches the heaps of threads that do not exist in the child. Such a thread is not inside, but may have been filling
+ * a chunk. */
 static void retire_heaps(struct epoch *e) {
   const struct thread *owner = atomic_load_explicit(&e->owner, memory_order_relaxed);
   if (owner && owner != current_thread) atomic_store_explicit(&e->owner, NULL, memory_order_relaxed);
@@ -232,7 +232,7 @@ static void retire_heaps(struct epoch *e) {
   }
 }
 
-/* Its table may be half built: the next thread gets a new one. */
+/* The thread's table may be half built, so the next thread gets a new one. */
 static void retire_thread(struct thread *thread) {
   atomic_store_explicit(&thread->looking, 0, memory_order_relaxed);
   attach_start(&thread->attached);
@@ -242,8 +242,8 @@ static bool is_cached_of(const struct epoch *e, const struct thread *thread) {
   return epoch_state(e) == EPOCH_CACHED && e->heaps && e->heaps->thread == thread;
 }
 
-/* Cached epochs that the scavenger, or a thread that is not there, had in its hands: one is this thread's again, more
- * are lost to the child. */
+/* The scavenger, or a thread that does not exist in the child, may have taken cached epochs. This thread gets one of
+ * its own back; the others are lost to the child. */
 static void keep_one_empty(struct thread *thread) {
   struct epoch *kept = NULL;
   for (uint32_t i = 1; i <= arenas_made(); i++) {
@@ -253,7 +253,7 @@ static void keep_one_empty(struct thread *thread) {
       kept = e;
       continue;
     }
-    if (e->heaps) epoch_cache_drop_claim(e, e->heaps->plain); /* it is lost */
+    if (e->heaps) epoch_cache_drop_claim(e, e->heaps->plain); /* the epoch is lost */
     atomic_store_explicit(&e->owner, NULL, memory_order_relaxed);
     if (e->heaps) STORE_RACING(e->heaps->thread, NULL);
   }
@@ -264,7 +264,7 @@ void scopes_retire_others(void) {
   state.free = NULL;
   for (struct thread *t = atomic_load_explicit(&all_threads, memory_order_acquire); t; t = t->next) {
     if (t == current_thread) continue;
-    epoch_cache_give_up(t, true); /* unless it was being used just then */
+    epoch_cache_give_up(t, true); /* does nothing if the epoch was in use at the fork */
     retire_thread(t);
     free_thread(t);
   }

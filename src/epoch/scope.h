@@ -1,11 +1,11 @@
-/* scope: which epoch a thread's malloc goes to.                                                      floor: epoch
+/* scope: decides which epoch a thread's malloc allocates in.                                         floor: epoch
  *
  *   id -> epoch's slot: open_id == id ?  owner == thread ?  -> the first of its heaps -> current_heap
  *                                        else the thread's table (epoch/attach.h)
  *
- * A thread's heap of an epoch stays attached until the epoch or the thread ends, so that to enter an epoch again costs
- * the same however many others the thread enters. Enter and leave write only what is the thread's own, and
- * epoch/inside.h says how the thread that ends the epoch sees it:
+ * A thread's heap of an epoch stays attached until the epoch or the thread ends. So entering an epoch again costs the
+ * same, however many other epochs the thread enters. Enter and leave write only the thread's own words; epoch/inside.h
+ * says how the thread that ends the epoch sees them:
  *
  *   enter -> scope_look -> scope_stay           (miss) -> scope_look_away -> hold_slow -> attach_heap
  *   leave -> let_go                             (the epoch has ended, or waits for this) -> epoch_after_leave
@@ -16,7 +16,7 @@
 
 #include "epoch/inside.h"
 
-/* A thread's birth, at its first slow path, and death. NULL without memory. */
+/* thread_acquire begins a thread, at its first slow path, and returns NULL without memory; thread_release ends it. */
 HIDDEN struct thread *thread_acquire(struct heap *heap); /* of epoch 0 */
 HIDDEN void thread_release(struct thread *thread);
 
@@ -42,8 +42,9 @@ INLINE bool scope_has_ended(const struct epoch *e) {
 
 HIDDEN struct heap *scope_find_shared(const struct thread *thread, const struct epoch *e);
 
-/* The thread's part of the epoch with that id, which is open and will not be detached until scope_look_away. NULL when
- * there is none: then scope_look_away comes next, too. No call in between, but to what takes no lock. */
+/* Returns the thread's heap of the open epoch with that id, which no thread detaches until scope_look_away, or NULL if
+ * there is none. The caller then calls scope_look_away, or scope_stay if it has a heap, and takes no lock in
+ * between. */
 INLINE struct heap *scope_look(struct thread *thread, const struct epoch *e, uint64_t id) {
   scope_set_looking(thread, id);
   if (UNLIKELY(scope_open_id(e) != id)) return NULL;
@@ -54,20 +55,20 @@ INLINE struct heap *scope_look(struct thread *thread, const struct epoch *e, uin
 HIDDEN COLD void scope_was_seen(struct epoch *e, uint64_t id);
 INLINE void scope_look_away(struct thread *thread, struct epoch *e, uint64_t id) {
   scope_set_looking(thread, 0);
-  /* The thread that ended the epoch meanwhile, or left it last, may have seen this one and left the rest to it. */
+  /* A thread that ended the epoch meanwhile, or left it last, may have seen this one and left the rest to it. */
   if (UNLIKELY(scope_open_id(e) != id || scope_has_ended(e))) scope_was_seen(e, id);
 }
 
-/* Inside, by the thread that is looking: it stays inside from now on, once more, and looks no longer. */
+/* Turns a look into a stay: counts the thread in once more and ends its look. */
 INLINE void scope_stay(struct thread *thread, struct heap *heap) {
   uint32_t entered = atomic_load_explicit(&heap->entered, memory_order_relaxed) + 1;
-  /* This and the next pair with inside_is_busy. */
+  /* This store and the next one pair with inside_is_busy. */
   atomic_store_explicit(&heap->entered, entered, memory_order_release);
   atomic_store_explicit(&thread->looking, 0, memory_order_release);
 }
 
-/* The same for an epoch that a call named before, in a few instructions, where the barrier is one-sided and the epoch
- * does not close by itself. scope_look_named returns true if the epoch is open. When scope_look_away_named returns
+/* A look at an epoch that a call named before, in a few instructions. It works if the barrier is one-sided and the
+ * epoch does not close by itself. scope_look_named returns true if the epoch is open. If scope_look_away_named returns
  * false, the caller calls scope_was_seen. */
 INLINE struct named *scope_named(struct thread *thread, uint64_t id_or_slot) {
   return &thread->named[id_or_slot % NAMED];
@@ -89,21 +90,21 @@ INLINE void scope_learn(struct thread *thread, struct epoch *e, uint64_t id, str
 
 /* ---- scopes ------------------------------------------------------------------------------------------------------ */
 
-/* The thread's part of the epoch, inside which it is from now on, once more. NULL and *error: ESTALE, ESHUTDOWN,
- * ENOMEM. */
+/* scope_hold counts the thread in once more and returns its heap of the epoch, or NULL and *error: ESTALE, ESHUTDOWN,
+ * ENOMEM. scope_let_go ends that. */
 HIDDEN struct heap *scope_hold(struct thread *thread, uint64_t id, int *error);
 HIDDEN void scope_let_go(struct heap *heap, uint64_t id);
 
 HIDDEN int scope_enter(struct thread *thread, uint64_t id);
 HIDDEN int scope_leave(struct thread *thread, uint64_t id);
-HIDDEN int scope_switch(struct thread *thread, uint64_t id); /* the innermost scope's epoch */
+HIDDEN int scope_switch(struct thread *thread, uint64_t id); /* changes the innermost scope's epoch */
 
 INLINE bool scope_is_in_any(const struct thread *thread) {
   return thread->depth != 0 || thread->scopes[0].heap != NULL;
 }
 INLINE uint64_t scope_current(const struct thread *thread) { return thread->scopes[thread->depth].id; }
 
-/* In a fork child, after heap_retire_others or heap_freeze. */
+/* For a fork child, after heap_retire_others or heap_freeze. */
 HIDDEN void scopes_retire_others(void);
 HIDDEN void scopes_freeze(bool knows_its_thread);
 

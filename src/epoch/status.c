@@ -11,7 +11,7 @@ struct live {
   uint64_t blocks, bytes, runs, pinned;
 };
 
-/* Returns the steps that it took. */
+/* Adds a run's live blocks. Returns the steps that this took. */
 static unsigned add_run(const struct run *run, struct live *to) {
   struct chunk_live live = {0, 0};
   unsigned steps = 1;
@@ -22,7 +22,7 @@ static unsigned add_run(const struct run *run, struct live *to) {
   } else if (run->kind == RUN_CHUNK) {
     live = chunk_live(run);
     steps = ARENA_CHUNK_STEPS;
-    if (bump_blocks(run) == 0) return steps; /* as good as reserve */
+    if (bump_blocks(run) == 0) return steps; /* an unused chunk counts as reserve */
   } else if (run->kind == RUN_LARGE) {
     live = (struct chunk_live){1, run->size};
   }
@@ -33,13 +33,13 @@ static unsigned add_run(const struct run *run, struct live *to) {
   return steps;
 }
 
-/* Blocks in lists and magazines look used to their slabs. */
+/* Subtracts the blocks in lists and magazines, which their slabs count as used. */
 static void subtract_cached(struct heap *heap, struct live *from) {
   if (!heap_has_slabs(heap)) return;
   lock_take(&heap->lock);
   for (unsigned class = 0; class < CLASSES; class++) {
     uint64_t cached = tcache_totals(heap, class).length + heap->bins[class].magazine_blocks;
-    cached = min_size(cached, from->blocks); /* its thread may have taken more since the slabs were asked */
+    cached = min_size(cached, from->blocks); /* the thread may have taken more since the slabs were read */
     from->blocks -= cached;
     from->bytes -= min_size(cached * class_size(class), from->bytes);
   }
@@ -56,14 +56,14 @@ static struct live live_of(struct epoch *e) {
   return live;
 }
 
-/* Of a heap's chunk, when nothing was handed out there: as good as reserve. */
+/* Returns the bytes of a heap's chunk from which no block was handed out. Such a chunk counts as reserve. */
 static size_t idle_bytes(const struct heap *heap) {
   const struct run *chunk = LOAD_RACING(heap->bump.chunk);
   return chunk && !LOAD_RACING(heap->bump.count) ? run_bytes(chunk) : 0;
 }
 
 void status_of(struct epoch *e, tslab_epoch_status *out) {
-  unsigned inside = inside_threads(e); /* first: one who leaves while blocks are counted may not be missed, too */
+  unsigned inside = inside_threads(e); /* before the blocks: a thread may leave meanwhile */
   struct live live = live_of(e);
   const struct arena *arena = &e->arena;
   const struct epoch *parent = (const struct epoch *)(const void *)arena->parent;
@@ -81,7 +81,7 @@ void status_of(struct epoch *e, tslab_epoch_status *out) {
       .live_blocks = live.blocks,
       .live_bytes = live.bytes,
       .slabs = live.runs,
-      .slabs_pinned = min_size(live.pinned, live.blocks), /* some may hold only blocks that are on lists */
+      .slabs_pinned = min_size(live.pinned, live.blocks), /* some slabs may hold only blocks that are on lists */
       .committed_bytes = own - idle_chunks,
       .budget_bytes = arena->budget == SIZE_MAX ? 0 : arena->budget,
       .charged_bytes = charged - idle_chunks,

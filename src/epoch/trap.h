@@ -1,12 +1,14 @@
-/* trap: TSLAB_ON_DESTROY=trap, memory of destroyed epochs that faults when it is used.               floor: epoch
+/* trap: TSLAB_ON_DESTROY=trap makes each use of a destroyed epoch's memory fault.                    floor: epoch
  *
- * Its address space is never used again, and each stretch costs a mapping: for finding faults, not for serving. */
+ * The address space is never used again, and each stretch takes a mapping. So this is for finding faults, not for
+ * production. */
 #ifndef TSLAB_EPOCH_TRAP_H
 #define TSLAB_EPOCH_TRAP_H
 
 #include "epoch/epoch.h"
 
-/* The run, which leads nowhere, faults from now on, and a handler names the epoch. False where the kernel refuses. */
+/* Makes the run, which has no owner, fault from now on; a signal handler then names the epoch. Returns false if the
+ * kernel refuses. */
 HIDDEN bool trap_set(struct run *run);
 
 #endif

@@ -28,8 +28,8 @@ struct epoch *tree_leave(struct epoch *e) {
 
 /* ---- walks ------------------------------------------------------------------------------------------------------- */
 
-/* The epoch that follows in the walk, by index; 0 after the last. `skips`: what lies below `e` does not follow. Climbs
- * EPOCH_DEPTH steps at most. */
+/* Returns the index of the next epoch of the walk; 0 after the last. `skips`: the walk leaves out the epochs below `e`.
+ * Climbs at most EPOCH_DEPTH steps. */
 static uint32_t successor(const struct tree_look *look, const struct epoch *e, bool skips) {
   if (!skips && e->children) return e->children;
   if (look->what == TREE_CHILDREN) return e->next_sibling;
@@ -37,7 +37,7 @@ static uint32_t successor(const struct tree_look *look, const struct epoch *e, b
   return e == look->root ? 0 : e->next_sibling;
 }
 
-/* Where the walk goes on. A root that has another id has ended, and its slot serves another epoch. */
+/* Returns where the walk goes on. A root with another id has ended, and its slot serves another epoch. */
 static uint32_t place(const struct tree_look *look) {
   if (epoch_id(look->root) != look->root_id) return 0;
   const struct epoch *e = look->at ? epoch_at(look->at) : NULL;

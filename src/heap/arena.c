@@ -22,7 +22,7 @@ struct arena *arena_make(void) {
   }
   struct arena *arena = arena_at(index);
   arena->index = index;
-  /* Release: who sees the new number sees the segment. */
+  /* Release: a thread that sees the new number sees the segment. */
   atomic_store_explicit(&arenas_so_far, index, memory_order_release);
   return arena;
 }
@@ -58,7 +58,7 @@ void arena_discharge(struct arena *arena, size_t bytes) {
 
 static struct run *run_at(uint32_t granule) { return granule ? pages.runs + granule : NULL; }
 
-/* Atomic for the look of whoever frees a neighbouring run: it lies where a free run's `back` does. */
+/* Atomic, because a thread that frees a neighbouring run reads this word as a free run's `back`. */
 static void set_previous(struct run *run, uint32_t granule) {
   __atomic_store_n(&run->previous_of_epoch, granule, __ATOMIC_RELAXED);
 }
@@ -87,8 +87,8 @@ void arena_unlist(struct arena *arena, struct run *run) {
 
 void arena_finish_release(struct arena *arena, size_t collected) {
   arena_discharge(arena, collected);
-  /* Last, because an arena that owns nothing may end. Pairs with the load by who ends it, and is seq_cst for
-   * epoch/close.h. */
+  /* Last, because an arena that owns nothing may end. Pairs with the load of the thread that ends it; seq_cst for
+   * epoch_after_free. */
   atomic_fetch_sub_explicit(&arena->own, collected, memory_order_seq_cst);
 }
 
@@ -133,7 +133,7 @@ bool arena_return_spilled(struct arena *arena, size_t most) {
   if (wanted == 0) return false;
   size_t purged = pages_purge(UINT64_MAX, wanted);
   atomic_fetch_add_explicit(&arena->returned, purged, memory_order_relaxed);
-  /* Less than wanted: others used the rest, or returned it. */
+  /* If it purged less, other threads have used or returned the rest. */
   size_t left = purged < wanted ? 0 : spilled - min_size(purged, spilled);
   atomic_store_explicit(&arena->spilled, left, memory_order_relaxed);
   return left != 0;
@@ -164,7 +164,7 @@ void arena_drop_ready(struct arena *arena) {
   count_returning(arena, &returning);
 }
 
-/* Each run that waits knows how many wait behind it. */
+/* The size of each ready run is how many are ready from it on. */
 size_t arena_ready_bytes(const struct arena *arena) {
   arena_lock(arena);
   const struct run *run = run_at(arena->ready);
@@ -173,7 +173,7 @@ size_t arena_ready_bytes(const struct arena *arena) {
   return count * GRANULE;
 }
 
-/* If a filter hides the figure, the memory is taken as enough. */
+/* If a filter hides the size of the memory, it counts as large enough. */
 static bool can_be_resident(size_t bytes) {
   size_t memory = os_physical_memory();
   return bytes <= (memory ? memory : pages_most());
@@ -181,7 +181,7 @@ static bool can_be_resident(size_t bytes) {
 
 bool arena_prepare(struct arena *arena, size_t bytes) {
   if (bytes == 0) return true;
-  /* Said now, because to find out page by page would take all the machine's memory first. */
+  /* Checked first, because page by page this would take all the machine's memory before it failed. */
   if (bytes > arena->budget || !can_be_resident(bytes)) return false;
   for (size_t left = bytes; left > 0; left -= min_size(left, GRANULE)) {
     bool zero, charged = arena_charge(arena, GRANULE);
@@ -236,7 +236,7 @@ void arena_walk_end(struct arena_walk *walk) {
   arena_unlock(walk->arena);
 }
 
-/* In a fork child: walks of threads that it does not have. */
+/* For a fork child: drops the walks of threads that do not exist there. */
 static void forget_walks(struct arena *arena) {
   for (struct arena_walk **link = &arena->walks; UNLIKELY(*link != NULL);) {
     if ((*link)->thread == &current_thread) link = &(*link)->other;
@@ -250,7 +250,7 @@ static size_t listed_bytes(const struct arena *arena) {
   return bytes;
 }
 
-/* Most slots are idle: what is not written is not copied for the child. */
+/* Writes only on a change, because most slots are idle and a write would copy the slot's page. */
 static void set_if_other(_Atomic size_t *counter, size_t value) {
   if (atomic_load_explicit(counter, memory_order_relaxed) != value)
     atomic_store_explicit(counter, value, memory_order_relaxed);

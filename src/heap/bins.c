@@ -6,7 +6,7 @@
 #include "heap/tcache.h"
 #include <string.h>
 
-/* ---- a bin's list of slabs; all under heap->lock ----------------------------------------------------------------- */
+/* ---- a bin's list of slabs; caller holds heap->lock -------------------------------------------------------------- */
 
 static struct run *slab_at(uint32_t granule) { return pages.runs + granule; }
 
@@ -14,7 +14,7 @@ static uint64_t word_of(struct run *slab) { return atomic_load_explicit(&slab->w
 
 static struct heap *heap_of(struct run *slab) { return atomic_load_explicit(&slab->heap, memory_order_relaxed); }
 
-/* Atomic for adopt's look without the lock. */
+/* Atomic, because adopt_from reads it without the lock. */
 static void set_first(struct bin *bin, uint32_t granule) { __atomic_store_n(&bin->first, granule, __ATOMIC_RELAXED); }
 
 static void insert_first(struct bin *bin, struct run *slab) {
@@ -60,7 +60,7 @@ static void lose(struct heap *heap, struct run *slab) {
 
 /* ---- taking ------------------------------------------------------------------------------------------------------ */
 
-/* Ends LISTED, unless enough came back meanwhile: those who pushed it saw LISTED and rely on it. */
+/* Ends LISTED, unless enough blocks came back meanwhile: their threads saw LISTED and rely on it. */
 static bool unlist(struct run *slab) {
   uint64_t old = word_of(slab);
   do {
@@ -70,7 +70,7 @@ static bool unlist(struct run *slab) {
   return true;
 }
 
-/* Counts what a take met. By the heap's own thread. */
+/* Counts a take. Thread: the heap's own. */
 static void count_take(const struct heap *heap, unsigned class, struct slab_how how) {
   struct refill_counters *counters = &heap->counters->refills[class];
   counters_stage(heap->counters, how.remote ? PATH_REMOTE : PATH_SLAB);
@@ -80,8 +80,8 @@ static void count_take(const struct heap *heap, unsigned class, struct slab_how 
   if (heap->arena) shared_add(&labels[heap->arena->label].take_retries, how.retries);
 }
 
-/* Blocks taken at a time, or a page of them, from memory that was not in use before: each new page is a fault, and
- * several faults should not meet in one call. */
+/* The least number of blocks, or a page of them, to take at a time from memory that was not in use before. Each new
+ * page is a fault, and one call should not take several. */
 #define FRESH 8
 
 /* Returns true unless the slab's next pages went back to the kernel and the memory limit has no room for them. */
@@ -95,7 +95,7 @@ static struct chain take_from(struct heap *heap, struct bin *bin, struct run *sl
   bool stays = slab->unlinked != 0;
   struct slab_how how = {0};
   struct chain chain = slab_take(slab, stays, &how);
-  slab->seen = 0; /* its word may come to be what it was, with other blocks free */
+  slab->seen = 0; /* the word may take its old value again with other blocks free */
   count_take(heap, slab->class, how);
   *refused = chain.count == 0 && stays && !may_be_linked(slab);
   if (chain.count == 0 && stays && !*refused) {
@@ -112,14 +112,14 @@ static struct chain take_from(struct heap *heap, struct bin *bin, struct run *sl
 static struct chain take_own(struct heap *heap, unsigned class, unsigned wanted) {
   struct bin *bin = &heap->bins[class];
   struct chain chain = EMPTY_CHAIN;
-  bool refused = false; /* and so would be all behind it */
+  bool refused = false; /* the limit would refuse all slabs behind it, too */
   while (chain.count == 0 && bin->first && !refused)
     chain = take_from(heap, bin, slab_at(bin->first), wanted, &refused);
   return chain;
 }
 
-/* A listed slab becomes another heap's. Its blocks that are still live are now freed remotely by the threads that they
- * were local to, which is correct, only slower. Under both locks. */
+/* Gives a listed slab to another heap. The threads of its live blocks now free them remotely, which is slower but
+ * correct. Caller holds both locks. */
 static void change_owner(struct heap *from, struct heap *to, struct run *slab) {
   unlink_slab(&from->bins[slab->class], slab);
   lose(from, slab);
@@ -146,8 +146,8 @@ static bool adopt_from(struct heap *from, struct heap *heap, unsigned class) {
   return adopted;
 }
 
-/* A slab of dead threads: what they left is in common_heap, but for the thread that died last, until the scavenger's
- * next look. However many are dead, these two are all that is asked. */
+/* Adopts a slab of a dead thread. common_heap has the slabs of all dead threads except the last one, until the
+ * scavenger's next look. So this asks only two heaps, however many threads are dead. */
 static bool adopt(struct heap *heap, unsigned class) {
   if (heap->arena || heap == &sampled_heap) return false;
   if (adopt_from(&common_heap, heap, class)) return true;
@@ -164,8 +164,8 @@ static struct run *new_slab(struct arena *arena, unsigned class, struct pages_ho
   return slab;
 }
 
-/* A thread that has filled this many slabs of a class is taken to fill the next ones, too. Not so in an epoch, of which
- * there may be many with little in each slab, nor in the hardened build, where guards lie between slabs. */
+/* A thread that has filled this many slabs of a class probably fills the next ones, too. This does not hold for epochs,
+ * of which there may be many with little in each slab. In the hardened build guards lie between slabs. */
 #define GROWS_FROM 4
 
 static void note_growth(const struct heap *heap, const struct run *slab) {
@@ -193,8 +193,8 @@ struct chain bins_take(struct heap *heap, unsigned class, unsigned wanted) {
   return chain;
 }
 
-/* The first blocks of common_heap's list, up to one that is damaged: the thread that gets that one tells, and what
- * follows it is lost. */
+/* Takes the first blocks of common_heap's list, up to a damaged one. The thread that gets that one reports it, and all
+ * blocks behind it are lost. */
 static struct chain cut_shared(unsigned class, unsigned most) {
   struct chain all = tcache_chain(&common_heap, class), first = {all.head, 1};
   void *last = all.head;
@@ -214,7 +214,7 @@ static struct chain cut_shared(unsigned class, unsigned most) {
 struct chain bins_take_shared(struct heap *heap, unsigned class, unsigned most) {
   struct chain chain = EMPTY_CHAIN;
   counters_wait(heap->counters, lock_take(&common_heap.lock));
-  common_heap.counters = heap->counters; /* which counts what this takes */
+  common_heap.counters = heap->counters; /* the thread counts what this takes */
   if (common_heap.list[class] == CHAIN_END) tcache_set(&common_heap, class, bins_take(&common_heap, class, most));
   if (common_heap.list[class] != CHAIN_END) chain = cut_shared(class, most);
   common_heap.counters = &shared_counters;
@@ -225,7 +225,7 @@ struct chain bins_take_shared(struct heap *heap, unsigned class, unsigned most) 
 
 /* ---- returning --------------------------------------------------------------------------------------------------- */
 
-/* Neighbours in a list mostly come from few slabs; each slab's line is touched once for all its blocks in a group. */
+/* Neighbours in a list mostly come from few slabs. A group touches its slab's line once for all its blocks. */
 #define GROUPS 64
 
 struct group {
@@ -238,7 +238,7 @@ struct group {
 struct pushes {
   struct group groups[GROUPS];
   unsigned count;
-  uint8_t last[GROUPS]; /* of the slabs with that remainder, the last one's group, plus 1; 0: none */
+  uint8_t last[GROUPS]; /* by remainder of the slab's index: 1 plus the last such group; 0: none */
 };
 
 static void count_push(unsigned class, uint32_t epoch, struct slab_how how) {
@@ -253,15 +253,16 @@ static void count_push(unsigned class, uint32_t epoch, struct slab_how how) {
 static bool push_group(struct lock *gate, const struct group *group) {
   struct run *slab = group->slab;
   struct slab_how how = {.remote = gate != &heap_of(slab)->lock};
-  unsigned class = slab->class; /* once pushed it may be another's, or gone */
+  unsigned class = slab->class; /* after the push the slab may belong to another heap, or be gone */
   uint32_t epoch = slab->epoch;
+  if (how.remote) pages_note_freed(group->count * (class_size(class) + os_page_size));
   bool relist = slab_push(slab, group->head, group->tail, group->count, &how);
-  count_push(class, epoch, how);
+  if (UNLIKELY(how.remote || how.retries)) count_push(class, epoch, how);
   return relist;
 }
 
-/* Under the lock, although a push needs none: fork waits for it, so that a child finds each block that left a heap in
- * its slab. A block from a thread without a heap is on its own, and at worst that one is lost to the child. */
+/* Holds the lock, although a push needs none: fork waits for it, so that a child finds each block that left a heap in
+ * its slab. A thread without a heap pushes a single block, and a child loses at most that one. */
 static void push_all(struct lock *gate, struct pushes *pushes) {
   struct run *relist[GROUPS];
   unsigned relisting = 0;
@@ -278,7 +279,7 @@ static void start_pushes(struct pushes *pushes) {
   memset(pushes->last, 0, sizeof pushes->last);
 }
 
-/* The slab's group, which the caller adds a block to. */
+/* Returns the slab's group, to which the caller adds a block. */
 static struct group *group_of(struct lock *gate, struct pushes *pushes, struct run *slab) {
   uint8_t *last = &pushes->last[run_index(slab) % GROUPS];
   struct group *group = *last ? &pushes->groups[*last - 1] : NULL;
@@ -304,13 +305,13 @@ static bool is_block(const void *p) {
   return run && run->kind == RUN_SLAB && slab_starts_block(run, p);
 }
 
-/* Marks all blocks, so that one met again is known. Cuts the chain before the first such block and tells it; what
- * follows cannot be trusted and is lost. Prefetches the slabs' lines, which are wanted next, all at once: each
- * compare-and-swap would wait for its own. */
+/* Marks all blocks, so that it notices one that it meets again. It cuts the chain before the first such block and
+ * reports it; the rest of the chain is not safe to use and lost. It also prefetches the slabs' lines all at once,
+ * because each compare-and-swap would wait for its own. */
 static void cut_at_double(struct chain *chain) {
   void *before = NULL;
   for (void *block = chain->head; block != CHAIN_END; before = block, block = block_next(block)) {
-    bool leads_astray = TSLAB_HARDENED && UNLIKELY(!is_block(block)); /* a chance in 65,536 to come so far */
+    bool leads_astray = TSLAB_HARDENED && UNLIKELY(!is_block(block)); /* 1 in 65,536 gets here */
     if (LIKELY(!leads_astray && block_is_intact(block))) {
       block_mark_met(block);
       __builtin_prefetch(&pages.runs[granule_of(block)], 1);
@@ -323,9 +324,36 @@ static void cut_at_double(struct chain *chain) {
   }
 }
 
+/* Returns a short chain to its slabs. Blocks that follow each other in one granule stay linked as they are, and are
+ * pushed together; only the last of such a stretch is written to. A chain that ends after `count` blocks holds none
+ * twice. Returns false, and has done nothing, if it does not end there. */
+static bool return_stretches(struct lock *gate, struct chain chain) {
+  struct pushes pushes;
+  struct group *group = NULL;
+  size_t granule = SIZE_MAX;
+  void *block = chain.head;
+  pushes.count = 0;
+  for (unsigned left = chain.count; left > 0; left--, block = block_next(block)) {
+    if (UNLIKELY(!block_is_intact(block))) return false;
+    if (granule_of(block) != granule) {
+      granule = granule_of(block);
+      struct run *slab = pages_run_holding(block);
+      __builtin_prefetch(slab, 1);
+      group = &pushes.groups[pushes.count++];
+      *group = (struct group){.slab = slab, .head = block};
+    }
+    group->tail = block;
+    group->count++;
+  }
+  if (UNLIKELY(block != CHAIN_END)) return false;
+  push_all(gate, &pushes);
+  return true;
+}
+
 void bins_return(struct lock *gate, struct chain chain) {
   struct pushes pushes;
   if (chain.count == 0) return;
+  if (!TSLAB_HARDENED && chain.count <= GROUPS && LIKELY(return_stretches(gate, chain))) return;
   start_pushes(&pushes);
   cut_at_double(&chain);
   for (void *block = chain.head, *next; block != CHAIN_END; block = next) {
@@ -336,7 +364,7 @@ void bins_return(struct lock *gate, struct chain chain) {
   push_all(gate, &pushes);
 }
 
-/* The free was counted when it was made. */
+/* Reports a block of a batch, and takes back its count, which the free added. */
 static COLD void refuse_freed(struct heap *heap, const struct run *run, void *block) {
   unsigned class = !run ? CLASSES : run->kind == RUN_SLAB ? run->class : run->was - 1u;
   struct bin *bin = class < CLASSES ? &heap->bins[class] : NULL;
@@ -345,18 +373,18 @@ static COLD void refuse_freed(struct heap *heap, const struct run *run, void *bl
   else misuse_batch(block);
 }
 
-/* Facts that neighbours in a batch share: they mostly lie in one granule. */
+/* Facts that neighbours in a batch share, because they mostly lie in one granule. */
 struct place {
-  size_t granule; /* SIZE_MAX: nothing is known */
+  size_t granule; /* SIZE_MAX: unknown */
   struct run *slab;
-  struct group *group; /* NULL: not looked for yet */
+  struct group *group; /* NULL: unknown */
   const char *last;    /* no block starts behind it */
   uint64_t unlinked;
   unsigned unit_shift;
 };
 
-/* Returns what the block lies in. `place` is known if that is a slab of epoch 0; else a second free has ended the
- * slab. */
+/* Returns the run that holds the block, and sets `place` if that is a slab of epoch 0. If not, a second free has ended
+ * the slab. */
 static struct run *find_place(struct place *place, void *block) {
   struct run *slab = slab_at((uint32_t)granule_of(block));
   if (UNLIKELY(slab->kind != RUN_SLAB)) slab = pages_run_of(block);
@@ -371,8 +399,8 @@ static struct run *find_place(struct place *place, void *block) {
   return slab;
 }
 
-/* Returns true if the block was in use when it was freed. The free has seen that its address is one of a block; the
- * hardened build has looked at the block, too, and marked it free. */
+/* Returns true if the block was in use when it was freed. The free has checked that the address is one of a block; the
+ * hardened build has also checked the block, and marked it free. */
 INLINE bool was_in_use(const struct place *place, void *block) {
   if (UNLIKELY(place->granule == SIZE_MAX)) return false;
   if (TSLAB_HARDENED) return block_is_intact(block);
@@ -400,13 +428,13 @@ void bins_return_batch(struct heap *heap, void *const *blocks, unsigned count) {
 
 /* ---- relisting --------------------------------------------------------------------------------------------------- */
 
-/* Takes the lock that guards the slab's heap, and returns both. */
+/* Takes the lock that protects the slab's heap. Returns both. */
 static struct lock *lock_heap_of(struct run *slab, struct heap **heap) {
   for (;;) {
     *heap = heap_of(slab);
     struct lock *guard = heap_lock(*heap);
     if (heap_of(slab) == *heap) return guard;
-    lock_release(guard); /* it was adopted in between */
+    lock_release(guard); /* another heap adopted the slab in between */
   }
 }
 
@@ -421,20 +449,20 @@ static void retire(struct heap *heap, struct run *slab) {
   else if (arena_release(heap->arena, slab, clean)) counter_add(&counters_here()->classes[class].recycled, 1);
 }
 
-/* One empty slab may stay listed while its epoch is open, or a thread at a slab's border would make and retire one all
- * the time. */
+/* Returns true for the one empty slab that may stay listed while its epoch is open. Without it a thread at a slab's
+ * border would make and retire slabs all the time. */
 static bool is_cached(const struct heap *heap, const struct bin *bin, struct run *slab) {
   uint32_t g = (uint32_t)run_index(slab);
   return !heap->closing && (bin->first == 0 || bin->first == g) && (bin->last == 0 || bin->last == g);
 }
 
-/* Under the lock. Ends PENDING; true when the slab is gone. */
+/* Lists or retires a slab and ends PENDING. Returns true if the slab is retired. Caller holds the lock. */
 static bool relist_locked(struct heap *heap, struct run *slab, bool empty_may_stay) {
   struct bin *bin = &heap->bins[slab->class];
-  INVARIANT(1, !heap->folded); /* which lists nothing, and this lock would not guard it */
+  INVARIANT(1, !heap->folded); /* a folded heap lists no slab, and this lock would not protect it */
   for (uint64_t old = word_of(slab);;) {
     if (slab_all_free(old) && !(empty_may_stay && is_cached(heap, bin, slab))) {
-      /* Every block is here and none can leave without the lock: the word stands still. Acquire pairs with the
+      /* All blocks are here, and none leaves without the lock, so the word does not change. Acquire pairs with the
        * pushes. */
       (void)atomic_load_explicit(&slab->word, memory_order_acquire);
       retire(heap, slab);
@@ -444,7 +472,7 @@ static bool relist_locked(struct heap *heap, struct run *slab, bool empty_may_st
     if (worth_listing && !(old & SLAB_LISTED)) {
       insert_first(bin, slab);
       old = atomic_fetch_or_explicit(&slab->word, SLAB_LISTED, memory_order_relaxed) | SLAB_LISTED;
-      continue; /* what was pushed meanwhile counts too */
+      continue; /* blocks that came meanwhile count, too */
     }
     if (atomic_compare_exchange_weak_explicit(&slab->word, &old, old & ~SLAB_PENDING, memory_order_relaxed,
                                               memory_order_relaxed))
@@ -453,10 +481,10 @@ static bool relist_locked(struct heap *heap, struct run *slab, bool empty_may_st
 }
 
 void bins_relist(struct run *slab) {
-  if (UNLIKELY(pages_is_frozen(slab))) return; /* it stays PENDING, so nobody comes by again */
+  if (UNLIKELY(pages_is_frozen(slab))) return; /* it stays PENDING, so no thread relists it again */
   struct heap *heap;
   struct lock *guard = lock_heap_of(slab, &heap);
-  if (UNLIKELY(heap->folded)) { /* the slab was full; now others may have it: the guard is common_heap's lock */
+  if (UNLIKELY(heap->folded)) { /* the slab was full, and any thread may have it now; `guard` is common_heap's lock */
     folded_slabs[slab->class]--;
     lose(heap, slab);
     set_owner(&common_heap, slab);
@@ -477,7 +505,7 @@ void bins_count_used(uint64_t used[CLASSES]) {
     if (run->kind == RUN_SLAB) used[run->class] += slab_linked(word_of(run)) - slab_count(word_of(run));
 }
 
-#define SLABS_A_LOCK 32 /* looked at before another thread gets a chance */
+#define SLABS_A_LOCK 32 /* slabs to look at before another thread may take the lock */
 
 static void count_slab(struct heap *heap, unsigned *looked) {
   if (++*looked < SLABS_A_LOCK) return;
@@ -487,8 +515,8 @@ static void count_slab(struct heap *heap, unsigned *looked) {
   lock_take(&heap->lock);
 }
 
-/* Turns each list round, so that no position need be remembered while the lock is free, and the next call goes on where
- * this one stopped. */
+/* Turns each list round. So it remembers no position while the lock is free, and the next call goes on where this one
+ * stopped. */
 unsigned bins_retire_empty(struct heap *heap, unsigned most) {
   unsigned retired = 0, looked = 0;
   lock_take(&heap->lock);
@@ -509,10 +537,10 @@ unsigned bins_retire_empty(struct heap *heap, unsigned most) {
 
 /* ---- trimming ---------------------------------------------------------------------------------------------------- */
 
-/* Holes are purged without the lock: the slab is off the list and PENDING, so nobody takes from it or retires it. */
+/* Purges the holes without the lock: the slab is off the list and PENDING, so no thread takes from it or retires it. */
 static size_t purge_one(struct heap *heap, struct run *slab) {
   unlink_slab(&heap->bins[slab->class], slab);
-  heap->store->unlisted_slabs++; /* so that the heap is not folded meanwhile */
+  heap->store->unlisted_slabs++; /* keeps the heap from being folded meanwhile */
   lock_release(&heap->lock);
   struct slab_purge purge = slab_purge_holes(slab);
   if (purge.damaged) misuse_freed(purge.damaged);
@@ -520,18 +548,18 @@ static size_t purge_one(struct heap *heap, struct run *slab) {
   heap->store->unlisted_slabs--;
   if (relist_locked(heap, slab, false)) return purge.bytes;
   uint64_t word = word_of(slab);
-  bool is_all = slab->moved && slab_count(word) == purge.kept; /* else some came back meanwhile */
+  bool is_all = slab->moved && slab_count(word) == purge.kept; /* otherwise blocks came back meanwhile */
   slab->seen = is_all ? word : ~word;
-  if (word & SLAB_LISTED) { /* behind those that the turn has not come to */
+  if (word & SLAB_LISTED) { /* behind the slabs that this round has not reached */
     unlink_slab(&heap->bins[slab->class], slab);
     insert_last(&heap->bins[slab->class], slab);
   }
   return purge.bytes;
 }
 
-/* A slab is left alone until its word stood still from one look to the next, and purged once for each time that it did:
- * `seen` is the word that it was purged at, or the complement of the one at the last look. At the look after that it
- * becomes QUIET, and costs nothing until its next block comes back. */
+/* Purges a slab once its word stood still from one look to the next, and only once for that word. `seen` is the word at
+ * the purge, or the complement of the word at the last look. At the look after the purge the slab becomes QUIET, and no
+ * look meets it until its next block comes back. */
 static size_t trim_slab(struct heap *heap, struct run *slab, bool now) {
   uint64_t word = word_of(slab);
   if (word & SLAB_QUIET) return 0;
@@ -567,7 +595,7 @@ void bins_leave(struct heap *heap) {
   }
 }
 
-/* Turns the list once round, so that its order stays and no position need be remembered while the lock is free. */
+/* Turns the list once round. So its order stays, and this remembers no position while the lock is free. */
 static size_t trim_bin(struct heap *heap, struct bin *bin, bool now) {
   size_t freed = 0;
   unsigned looked = 0;

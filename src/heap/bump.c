@@ -4,6 +4,7 @@
 #include "base/options.h"
 #include "heap/chunk_cache.h"
 #include "heap/draw.h"
+#include "heap/guard.h"
 #include "heap/profile.h"
 #include "heap/sample.h"
 #include "heap/span.h"
@@ -14,7 +15,7 @@ static size_t used_of(const struct bump *bump) { return (size_t)(bump->at - chun
 
 static char *chunk_end(const struct bump *bump) { return bump->start + bump->bytes - CHUNK_UNIT; }
 
-/* Release, for who finds that it has none and looks how much room it has. */
+/* Release: a thread that finds no heap here then reads the chunk's room. */
 static void set_heap(struct run *chunk, struct heap *heap) {
   atomic_store_explicit(&chunk->heap, heap, memory_order_release);
 }
@@ -34,14 +35,15 @@ static uint32_t turns_of(const struct counters *counters) {
   return until <= 1 ? 1 : (uint32_t)min_size((size_t)until, TURNS_MOST);
 }
 
-/* From now on: what was taken back so far stays uncounted. */
+/* Gives the heap so many turns. Blocks that it took back so far stay uncounted. */
 static void give_turns(struct bump *bump, uint32_t turns) {
   uint32_t taken_back = bump_taken_back(bump);
   STORE_RACING(bump->turns, turns);
   STORE_RACING(bump->given, taken_back + turns);
 }
 
-/* The block that a point of the heap profile falls on does not fit before it, for the fast path. */
+/* Returns where the fast path must stop: at the next point of the heap profile, so that the sampled block does not fit,
+ * or at the chunk's end. */
 static char *end_of(const struct bump *bump) {
   return bump->drawn ? bump->start + (bump->drawn - 1) * (size_t)CHUNK_UNIT : chunk_end(bump);
 }
@@ -54,8 +56,8 @@ static void draw_point(struct bump *bump) {
 }
 _Static_assert(CHUNK_CAPACITY / CHUNK_UNIT < UINT16_MAX, "a point is the number of its unit, plus 1");
 
-/* Where blocks end: the chunk's end, or, when one is to be a sample, somewhere in the next `within` bytes: any of those
- * that are likely to be used is as likely to be in it. */
+/* Sets the end for the fast path. If a malloc should be timed, the end is a random place in the next `within` bytes, so
+ * that each block that probably follows is equally likely. */
 static void set_end(struct bump *bump, const struct counters *counters, uint32_t within) {
   char *end = end_of(bump);
   bump->armed = options.sample && counters->bump_countdown <= 0;
@@ -72,7 +74,7 @@ static void replace_end(struct bump *bump, char *end) {
   if (before) __atomic_compare_exchange_n(&bump->end, &before, end, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-/* The end of the chunk, or the point, is its end again. */
+/* Makes the chunk's end, or the point, the end again, unless the chunk is halted. */
 static void disarm(struct bump *bump) {
   bump->armed = false;
   replace_end(bump, end_of(bump));
@@ -128,7 +130,7 @@ bool bump_has_live(const struct heap *heap) {
   return bump->chunk && bump_held(bump) != bump->gone + freed_elsewhere(bump->chunk);
 }
 
-/* Adds so many of the mallocs that the current chunk served to those that are counted. What was taken back is, too. */
+/* Adds so many of the mallocs that the current chunk served to those that are counted. The heap has counted what it took back, too. */
 INLINE void hand_over(struct heap *heap, uint32_t mallocs) {
   struct bump *bump = &heap->bump;
   heap_begin_chunk_change(heap);
@@ -138,9 +140,15 @@ INLINE void hand_over(struct heap *heap, uint32_t mallocs) {
   heap_end_change(heap);
 }
 
-/* No sample of the chunk lives. */
+/* Drops the chunk's samples, of which none is live. */
+static NOINLINE void end_samples(struct run *chunk) {
+  profile_chunk_ends(chunk);
+  if (guard_is_on()) guard_ends(chunk_start(chunk), run_bytes(chunk));
+}
+
+/* Drops the chunk's samples and draws a new point. */
 static NOINLINE void begin_anew(struct bump *bump) {
-  if (bump->chunk->moved) profile_chunk_ends(bump->chunk);
+  if (bump->chunk->moved) end_samples(bump->chunk);
   bump->kept = 0;
   draw_point(bump);
 }
@@ -169,14 +177,14 @@ void bump_empty(struct heap *heap) {
 }
 
 void bump_retire(struct run *chunk) {
-  if (UNLIKELY(chunk->moved)) profile_chunk_ends(chunk);
+  if (UNLIKELY(chunk->moved)) end_samples(chunk);
   set_heap(chunk, NULL);
   chunk_clear_starts(chunk_starts(chunk), chunk->size);
   if (!chunk_is_full_of_live(chunk)) chunk_clear_few_freed(chunk_freed(chunk), chunk->size);
   chunk->was = CHUNK_WAS;
 }
 
-/* To the thread's cache, or to the kernel. */
+/* Gives a quarter to the thread's cache, or to the kernel. */
 static void release_quarter(struct arena *arena, struct run *chunk) {
   if (UNLIKELY(pages_is_frozen(chunk))) return;
   arena_unlist(arena, chunk);
@@ -201,7 +209,7 @@ unsigned bump_blocks(const struct run *chunk) {
   return current ? bump_held(&heap->bump) : LOAD_RACING(chunk->capacity);
 }
 
-/* The look ends at the last block that was handed out. */
+/* Looks only at the blocks that were handed out. */
 struct chunk_live bump_live(const struct run *chunk) { return chunk_live_of_first(chunk, bump_blocks(chunk)); }
 
 uint64_t bump_allocations(void) {
@@ -219,8 +227,8 @@ static void count_blocks(struct arena *arena, uint64_t bumped, uint64_t freed) {
   atomic_fetch_add_explicit(&arena->freed, freed, memory_order_relaxed);
 }
 
-/* From now on the chunk's live blocks are counted in its word. True when there are none: then nobody else will find
- * out. */
+/* Seals the current chunk: its word counts its live blocks from now on. Returns true if there are none; then no free
+ * will release it. */
 static bool seal(struct heap *heap) {
   struct bump *bump = &heap->bump;
   struct run *chunk = bump->chunk;
@@ -237,8 +245,8 @@ static bool seal(struct heap *heap) {
   return atomic_fetch_add_explicit(&chunk->word, added, memory_order_acq_rel) + added == CHUNK_SEALED;
 }
 
-/* The reverse, for a chunk that has room. False when it lost its last block meanwhile and is being released, and for
- * one that a thread which did not survive fork left as it was. */
+/* Makes a sealed chunk with room the current one again. Returns false if its last block was freed meanwhile, so that
+ * another thread releases it, or if a fork left it with torn counts. */
 static bool unseal(struct heap *heap, struct run *chunk) {
   struct bump *bump = &heap->bump;
   uint64_t word = atomic_load_explicit(&chunk->word, memory_order_relaxed), handed_out = chunk->capacity - chunk->gone;
@@ -253,14 +261,14 @@ static bool unseal(struct heap *heap, struct run *chunk) {
   __atomic_store_n(&bump->count, chunk->capacity, __ATOMIC_RELEASE);
   heap_end_change(heap);
   bump->gone = (uint32_t)chunk->gone;
-  STORE_RACING(chunk->class, CHUNK_HAS_GAPS); /* in a fork child it may be: heap/heap.c */
+  STORE_RACING(chunk->class, CHUNK_HAS_GAPS); /* in a fork child it may have gaps: heap/fork.c */
   return true;
 }
 
-#define CONTINUE_LEAST (4 * KiB) /* less room is not worth a look */
-#define CONTINUE_LOOK  8         /* runs, the newest ones */
+#define CONTINUE_LEAST (4 * KiB) /* less room is not worth it */
+#define CONTINUE_LOOK  8         /* looks at the newest runs */
 
-/* A chunk of the epoch that a thread left behind with room in it becomes this heap's. */
+/* Continues a chunk with room that another thread of the epoch left. */
 static bool continue_one(struct heap *heap, size_t size) {
   bool done = false;
   unsigned looked = 0;
@@ -277,8 +285,8 @@ static bool continue_one(struct heap *heap, size_t size) {
   return done;
 }
 
-/* The thread has many epochs open, each of which may end in a chunk that is nearly empty: the first granule's worth of
- * this one comes in quarters. */
+/* Returns true if the heap should take a quarter. A thread with many open epochs may leave a nearly empty chunk in
+ * each, so the first granule's worth of each comes in quarters. */
 static bool takes_quarters(const struct heap *heap, size_t size) {
   return atomic_load_explicit(&heap->plain->store->chunks.attached, memory_order_relaxed) > BUMP_WHOLE_CHUNKS &&
          heap->bump.quarters < QUARTERS && size <= BUMP_QUARTER_MOST && quarters_are_allowed();
@@ -291,7 +299,7 @@ static struct run *take_whole(struct heap *heap, struct pages_how *how) {
   return chunk;
 }
 
-/* NULL without memory or budget. */
+/* Returns a charged chunk, or NULL without memory or budget. */
 static struct run *take_charged(struct heap *heap, size_t size) {
   struct pages_how how = {0};
   bool quarter = takes_quarters(heap, size);
@@ -307,27 +315,27 @@ static struct run *take_charged(struct heap *heap, size_t size) {
 
 static bool new_chunk(struct heap *heap, size_t size) {
   struct arena *arena = heap->arena;
-  counters_stage(heap->counters, PATH_SLAB); /* if it is not more */
-  /* One that fills quarter after quarter does not look at the lines of each again. */
+  counters_stage(heap->counters, PATH_SLAB); /* unless a later stage costs more */
+  /* A heap that fills quarter after quarter does not read the lines of each again. */
   bool may_be_left = atomic_load_explicit(&arena->own, memory_order_relaxed) != 0 && heap->bump.quarters == 0;
   if (may_be_left && continue_one(heap, size)) return true;
   struct run *chunk = arena_take_ready(arena, RUN_CHUNK);
   if (chunk) chunk_begin(chunk_starts(chunk));
   else chunk = take_charged(heap, size);
   if (!chunk) return false;
-  set_heap(chunk, heap); /* before others can find it, and think that it was left behind */
+  set_heap(chunk, heap); /* before other threads find it and take it for one that was left */
   arena_add(arena, chunk);
   make_current(heap, chunk, 0);
   return true;
 }
 
-/* Over a quarter of the blocks of full chunks freed: the epoch reuses memory. */
+/* Returns true if the epoch reuses memory: over a quarter of the blocks of full chunks are free. */
 static bool reuses(const struct arena *arena) {
   return atomic_load_explicit(&arena->freed, memory_order_relaxed) * 4 >
          atomic_load_explicit(&arena->bumped, memory_order_relaxed);
 }
 
-/* Room for blocks, or false. */
+/* Makes room for a block of `size` bytes. Returns false if it cannot. */
 static bool refill(struct heap *heap, size_t size) {
   struct bump *bump = &heap->bump;
   if (!heap->arena || bump->off || size > BUMP_MOST || arena_is_closing(heap->arena)) return false;
@@ -350,7 +358,7 @@ static bool has_room(const struct bump *bump, size_t size) {
   return bump->chunk && end >= bump->at && size <= (size_t)(end - bump->at);
 }
 
-/* The block that the heap is armed for. NULL when it does not fit. */
+/* Times the malloc for which the heap is armed. Returns NULL if the block does not fit. */
 static void *take_sample(struct heap *heap, size_t size) {
   struct counters *counters = counters_here();
   disarm(&heap->bump);
@@ -361,18 +369,20 @@ static void *take_sample(struct heap *heap, size_t size) {
   return block;
 }
 
-/* Returns true if a block of so many bytes would be where the profile's point is. It has room in the chunk. */
+/* Returns true if a block of so many bytes would contain the profile's point and fit into the chunk. */
 static bool meets_point(const struct bump *bump, size_t size) {
   if (LIKELY(!bump->drawn) || !LOAD_RACING(bump->end)) return false;
   size_t used = (size_t)(bump->at - bump->start), after = used + round_up(size, CHUNK_UNIT);
   return after + CHUNK_UNIT <= bump->bytes && after > (bump->drawn - 1) * (size_t)CHUNK_UNIT;
 }
 
-/* The block stays where it is until the chunk is emptied, and so does all before it. */
-static void note_sample(struct heap *heap, void *block, size_t size, uint32_t interval) {
+/* Records a drawn block as a sample. It stays where it is until the chunk is emptied, and so does all before it.
+ * Returns the block that the program gets, perhaps a guarded one. */
+static void *sample(struct heap *heap, void *block, size_t size, uint32_t interval) {
   struct bump *bump = &heap->bump;
   bump->kept = (uint16_t)((size_t)(bump->at - bump->start) / CHUNK_UNIT);
   profile_chunk(heap, block, size, interval);
+  return guard_sample(heap, block, size, round_up(size, CHUNK_UNIT), interval);
 }
 
 static NOINLINE void *take_drawn(struct heap *heap, size_t size) {
@@ -380,13 +390,13 @@ static NOINLINE void *take_drawn(struct heap *heap, size_t size) {
   bump->drawn = 0;
   disarm(bump);
   void *block = bump_take(heap, size);
-  if (LIKELY(block != NULL)) note_sample(heap, block, size, bump->interval);
+  if (LIKELY(block != NULL)) block = sample(heap, block, size, bump->interval);
   draw_point(bump);
   disarm(bump);
   return block;
 }
 
-/* A slow call is none of those that are drawn from: when the heap is armed just here, it is for the next one. */
+/* A slow call is never timed as a fast one. If the heap is armed here, the next call is the sample. */
 static void *take_after_refill(struct heap *heap, size_t size) {
   void *block = bump_take(heap, size);
   if (LIKELY(block != NULL) || !heap->bump.armed) return block;
@@ -396,8 +406,8 @@ static void *take_after_refill(struct heap *heap, size_t size) {
   return block;
 }
 
-/* A store to `end` on the way may have come after a halt. The fence pairs with arena->closing, which is set
- * before bump_halt: either it is seen here, or the halt comes last. */
+/* A store to `end` by this call may have overwritten a halt. The fence pairs with arena->closing, which the close sets
+ * before bump_halt: either this sees it, or the halt comes last. */
 static void *unless_halted(struct heap *heap, void *block) {
   FENCE_ALL();
   if (UNLIKELY(arena_is_closing(heap->arena))) bump_halt(heap);
@@ -417,13 +427,15 @@ void *bump_refill(struct heap *heap, size_t size) {
   return unless_halted(heap, take_after_refill(heap, size));
 }
 
-/* The point that was drawn before lay anywhere: it is as likely that the block would have met one. */
-static NOINLINE void draw_aligned(struct heap *heap, void *block, size_t size) {
+/* Draws for a block with a gap before it, whose size the earlier point could not foresee. The chance to be a sample is
+ * the same. */
+static NOINLINE void *draw_aligned(struct heap *heap, void *block, size_t size) {
   size_t bytes = round_up(max_size(size, 1), CHUNK_UNIT);
   uint32_t interval = profile_interval_now();
-  if (block && profile_draw_bytes(bytes, interval) < bytes) note_sample(heap, block, size, interval);
+  if (block && profile_draw_bytes(bytes, interval) < bytes) block = sample(heap, block, size, interval);
   draw_point(&heap->bump);
   disarm(&heap->bump);
+  return block;
 }
 
 void *bump_aligned(struct heap *heap, size_t alignment, size_t size) {
@@ -437,11 +449,11 @@ void *bump_aligned(struct heap *heap, size_t alignment, size_t size) {
   disarm(bump);
   char *at = (char *)round_up((uintptr_t)bump->at, alignment);
   if (at != bump->at) chunk_skip(bump->chunk, bump->at, at);
-  else if (alignment > CHUNK_UNIT) STORE_RACING(bump->chunk->class, CHUNK_HAS_GAPS); /* as tslab_epoch_move asks */
+  else if (alignment > CHUNK_UNIT) STORE_RACING(bump->chunk->class, CHUNK_HAS_GAPS); /* tslab_epoch_move reads it */
   bump->at = at;
   STORE_RACING(bump->last, LAST_UNKNOWN); /* not the block before, should there be none now */
   void *block = bump_take(heap, max_size(size, 1));
-  if (profile_is_on()) draw_aligned(heap, block, size);
+  if (profile_is_on()) block = draw_aligned(heap, block, size);
   return unless_halted(heap, block);
 }
 
@@ -571,7 +583,7 @@ bool bump_resize(struct heap *heap, const void *p, size_t size) {
 static void forget_one(struct run *chunk) {
   struct arena *arena = arena_at(chunk->epoch);
   uint64_t before = atomic_fetch_sub_explicit(&chunk->word, 1, memory_order_acq_rel);
-  if ((int64_t)before <= 0) return; /* counted when it is sealed */
+  if ((int64_t)before <= 0) return; /* the seal will count it */
   if (before == CHUNK_SEALED + 1) release(chunk);
   else atomic_fetch_add_explicit(&arena->freed, 1, memory_order_relaxed);
 }
@@ -587,7 +599,7 @@ bool bump_free(struct run *chunk, void *p) {
 
 _Static_assert(GRANULE / 4096 <= 16, "the pages of a chunk fit into run->threshold, one bit each");
 
-static uint32_t pages_of(size_t from, size_t to) { /* that [from, to) touches */
+static uint32_t pages_of(size_t from, size_t to) { /* the pages that [from, to) touches */
   size_t first = from / os_page_size, last = (to - 1) / os_page_size;
   return (uint32_t)((((uint64_t)2 << last) - 1) & ~(((uint64_t)1 << first) - 1));
 }
@@ -603,7 +615,7 @@ static void mark_live(void *block, size_t size, void *pages_found) {
   live->mask |= pages_of(offset, offset + size);
 }
 
-/* Those that the kernel refuses are tried again when the next blocks are gone. */
+/* Purges dead pages. If the kernel refuses some, a later call tries these again. */
 static size_t purge_pages(struct run *chunk, uint32_t mask) {
   size_t purged = 0;
   while (mask) {
@@ -621,11 +633,11 @@ static size_t purge_pages(struct run *chunk, uint32_t mask) {
   return purged;
 }
 
-/* Blocks of a full chunk are never handed out again, so a page on which none lives is dead for good. run->previous is
- * how many lived when it was purged last, run->next at the last look: it is time when an eighth is gone, or what is
- * gone stood still. */
+/* Returns true if it is time to purge the chunk. A full chunk hands out no block again, so a page without a live block
+ * is dead for good. run->previous is how many blocks lived at the last purge, run->next at the last look. It is time if
+ * an eighth more are free, or if some are free and none was freed since the last look. */
 static bool is_time(struct run *chunk) {
-  uint64_t word = atomic_load_explicit(&chunk->word, memory_order_acquire); /* pairs with seal, which wrote the rest */
+  uint64_t word = atomic_load_explicit(&chunk->word, memory_order_acquire); /* pairs with seal */
   if (word <= CHUNK_SEALED || (int64_t)word < 0 || chunk->size + CONTINUE_LEAST <= chunk_capacity(chunk)) return false;
   uint32_t live = (uint32_t)(word - CHUNK_SEALED), looked = chunk->next, purged = chunk->previous;
   if (purged == 0) purged = chunk->capacity;
@@ -639,7 +651,7 @@ size_t bump_purge_dead(struct arena *arena, unsigned most) {
   size_t purged = 0;
   struct arena_walk walk;
   unsigned steps = 0;
-  /* A chunk in the list is not used for anything else, even if its last block goes meanwhile. */
+  /* A chunk stays a chunk while it is in the list, even if its last block is freed meanwhile. */
   for (struct run *run = arena_walk(&walk, arena); run; run = arena_walk_on(&walk, steps)) {
     if (most == 0) {
       arena_walk_end(&walk);
@@ -674,7 +686,8 @@ void bump_halt(struct heap *heap) { __atomic_store_n(&heap->bump.end, NULL, __AT
 void bump_leave(struct heap *heap, bool to_continue) {
   struct bump *bump = &heap->bump;
   struct run *current = bump->chunk;
-  /* Full, so that nobody continues it: said before it is sealed, for then whoever frees its last block releases it. */
+  /* Makes it look full, so that no thread continues it. This comes before the seal, after which the thread that frees
+   * its last block releases it. */
   if (current && !to_continue) {
     bump->at = end_of(bump);
     STORE_RACING(current->class, CHUNK_HAS_GAPS);

@@ -1,20 +1,20 @@
-/* bump: how an epoch's heap allocates until it is seen to reuse memory.                             floor: heap
+/* bump: how an epoch's heap allocates until its epoch reuses memory.                                floor: heap
  *
  * A heap of an epoch puts blocks of up to BUMP_MOST bytes one after the other into chunks (slab/chunk.h), so that a
- * request touches few pages and its end is O(1) for each chunk. Its lists stay empty meanwhile, and malloc and free
- * are the same instructions as ever: malloc finds an empty list, free no owner, and both come here.
- * When a chunk is full and over a quarter of the epoch's blocks are free, the heap turns to slabs. So it does when no
- * epoch of the label is known to have ended: this one may be there for good (docs/decisions/0021).
+ * request touches few pages and its end is O(1) for each chunk. Its lists stay empty meanwhile. malloc and free run the
+ * same instructions as ever: malloc finds an empty list, free finds no owner, and both come here. When a chunk is full
+ * and over a quarter of the epoch's blocks are free, the heap turns to slabs. It also does so if no epoch of the label
+ * is known to have ended, because this one may live for good (docs/decisions/0021).
  *
  * The free of the block that was handed out last takes it back: the next malloc gets its place, with the lines that are
  * hot, and the chunk of an epoch that frees what it takes does not fill (docs/decisions/0051). bump.last is that block.
  * Once it was taken back, bump.last is its address plus 1, and a free looks which block is the last now. A hardened
  * library takes none back: a pointer to a freed block leads to no other.
  *
- * A thread that is in many epochs may leave as many chunks nearly empty. So its heaps take quarters of granules
- * (slab/quarter.h) until they have filled four of them; only the fourth counts as a chunk that is full.
+ * A thread that is in many epochs may leave a nearly empty chunk in each. So its heaps take quarters of granules
+ * (slab/quarter.h) until they have filled four of them; only the fourth counts as a full chunk.
  *
- * Threads: a heap's bump belongs to the thread whose heap it is; free of a sealed chunk to anyone. */
+ * Threads: only the heap's thread uses its bump; any thread frees blocks of a sealed chunk. */
 #ifndef TSLAB_HEAP_BUMP_H
 #define TSLAB_HEAP_BUMP_H
 
@@ -22,11 +22,11 @@
 #include "slab/chunk.h"
 
 #define BUMP_MOST (16 * KiB)
-#define BUMP_QUARTER_MOST (4 * KiB) /* in chunks of a quarter; larger blocks would leave too much of them unused */
-#define BUMP_WHOLE_CHUNKS (TSLAB_CHECK_LEVEL >= 2 ? 2 : 8) /* epochs that a thread may be in before there are many */
+#define BUMP_QUARTER_MOST (4 * KiB) /* in quarters; larger blocks would leave too much of them unused */
+#define BUMP_WHOLE_CHUNKS (TSLAB_CHECK_LEVEL >= 2 ? 2 : 8) /* a thread in more epochs takes quarters */
 
-/* Where the bits of an address of the current chunk are: bump.starts and bump.freed are where those of address 0 would
- * be, if the chunk began there. */
+/* Return the place of an address's bits in the current chunk. bump.starts and bump.freed are where the bits of address
+ * 0 would be if the chunk began there. */
 INLINE struct chunk_starts *bump_starts(uintptr_t starts, uintptr_t p) {
   return (struct chunk_starts *)(starts + p / (64 * CHUNK_UNIT) * sizeof(struct chunk_starts));
 }
@@ -34,16 +34,16 @@ INLINE struct chunk_freed *bump_freed(uintptr_t freed, uintptr_t p) {
   return (struct chunk_freed *)(freed + p / (64 * CHUNK_UNIT) * sizeof(struct chunk_freed));
 }
 
-/* A block of `size` bytes, up to BUMP_MOST, at least one; NULL where the chunk is full, and for heaps that do not bump.
- * What compilers are told to forget they would compute in four instructions more. */
+/* Returns a block of `size` bytes, at least one and at most BUMP_MOST, or NULL if the chunk is full or the heap has
+ * none. FORGET() stops the compiler from recomputing these values, which saves four instructions. */
 INLINE void *bump_take(struct heap *heap, size_t size) {
   uintptr_t at = (uintptr_t)heap->bump.at;
   KEEP_FOR_RETURN(at);
   uintptr_t next = at + size + (CHUNK_UNIT - 1);
   FORGET(next);
   next = round_down(next + (size == 0), CHUNK_UNIT);
-  if (UNLIKELY(next > (uintptr_t)LOAD_RACING(heap->bump.end))) return NULL; /* as of a heap that has no chunk */
-  if (at == 0) __builtin_unreachable(); /* so that the caller need not ask for NULL */
+  if (UNLIKELY(next > (uintptr_t)LOAD_RACING(heap->bump.end))) return NULL; /* a heap without a chunk ends here, too */
+  if (at == 0) __builtin_unreachable(); /* tells the caller that this is not NULL */
   heap->bump.at = (char *)next;
   STORE_RACING(heap->bump.last, at);
   STORE_RACING(heap->bump.count, heap->bump.count + 1);
@@ -122,52 +122,53 @@ HIDDEN bool bump_free_current(struct heap *heap, const void *p);
 /* Gives a live block that was handed out last another size, where it is. False: it is another one, or has no room. */
 HIDDEN bool bump_resize(struct heap *heap, const void *p, size_t size);
 
-/* As above after it failed, from a new chunk if need be. NULL when the heap does not bump, the size is above BUMP_MOST,
- * or there is no memory or budget. */
+/* Return a block after bump_take failed, if necessary of a new chunk. NULL if the heap does not bump, the size is above
+ * BUMP_MOST, or there is no memory or budget. */
 HIDDEN void *bump_refill(struct heap *heap, size_t size);
 HIDDEN void *bump_aligned(struct heap *heap, size_t alignment, size_t size);
 
-/* A block of any chunk, by any thread. False: p is no live block, and nothing happened. */
+/* Frees a block of any chunk. Returns false, and changes nothing, if p is no live block. Thread: any. */
 HIDDEN bool bump_free(struct run *chunk, void *p);
 
-/* The heap has a new epoch, or none of its chunks any more: starts over. */
+/* Starts over: the heap has a new epoch, or none of its chunks any more. */
 HIDDEN void bump_start(struct heap *heap);
 
-/* Whatever thread the heap serves finds its chunk full at the next malloc. From any thread, under the epoch's lock. */
+/* Lets the heap's thread find its chunk full at the next malloc. Thread: any that holds the epoch's lock. */
 HIDDEN void bump_halt(struct heap *heap);
 
-/* In a fork child, of a thread that is not there: its current chunk, whose counts may be torn, is never released. */
+/* For a fork child: gives up the current chunk of a thread that does not exist there. Its counts may be torn, so it is
+ * never released. */
 HIDDEN void bump_orphan(struct heap *heap);
 
-/* The heap gives up its chunks, which stay with the epoch: from now on their frees are everybody's. The current one may
- * be continued by another heap when `to_continue`. By the heap's thread, or when it cannot run here. */
+/* Takes the heap's chunks from it; they stay with the epoch, and any thread frees their blocks. If `to_continue`,
+ * another heap may continue the current one. Thread: the heap's, or another one while that cannot use the heap. */
 HIDDEN void bump_leave(struct heap *heap, bool to_continue);
 
-/* Returns true if the epoch holds nothing but the heap's current chunk and slabs. The epoch is asked first: a slab that
- * is being retired leaves the heap before it leaves the epoch, and may never stand for something else. */
+/* Returns true if the epoch holds only the heap's current chunk and slabs. It reads the epoch's bytes first: a slab
+ * that another thread retires leaves the heap before it leaves the epoch, and must not stand for another run. */
 INLINE bool bump_is_all(const struct heap *heap) {
   size_t own = atomic_load_explicit(&heap->arena->own, memory_order_acquire); /* pairs with discharge */
   size_t slabs = (size_t)atomic_load_explicit(&heap->slab_granules, memory_order_relaxed) << GRANULE_SHIFT;
   return own == slabs + heap->bump.bytes;
 }
 
-HIDDEN bool bump_has_live(const struct heap *heap); /* in the current chunk */
+HIDDEN bool bump_has_live(const struct heap *heap); /* a block of the current chunk is live */
 
-/* The current chunk, whose blocks are all free or given up, is as new, in time proportional to what was used. By the
- * heap's thread. */
+/* Makes the current chunk as new. Its blocks are all free or given up. This takes time in proportion to its used part.
+ * Thread: the heap's. */
 HIDDEN void bump_empty(struct heap *heap);
 
-/* A sealed chunk whose blocks are all free, or given up, leads nowhere any more; its run is the caller's. */
+/* Retires a sealed chunk whose blocks are all free or given up, and leaves its run to the caller. */
 HIDDEN void bump_retire(struct run *chunk);
 
-/* Gives pages of full chunks on which no block lives back to the kernel, in at most `most` chunks. Returns bytes. */
+/* Gives pages without live blocks of at most `most` full chunks back to the kernel. Returns the bytes. */
 HIDDEN size_t bump_purge_dead(struct arena *arena, unsigned most);
 
-/* Handed out since it was empty; under the epoch's arena_lock. */
+/* Returns the number of blocks handed out since the chunk was empty. Caller holds the epoch's arena_lock. */
 HIDDEN unsigned bump_blocks(const struct run *chunk);
 
-/* Blocks handed out in chunks, ever. */
-HIDDEN struct chunk_live bump_live(const struct run *chunk); /* from any thread, its arena locked */
+/* bump_live returns a chunk's live blocks; bump_allocations returns all blocks ever handed out in chunks. */
+HIDDEN struct chunk_live bump_live(const struct run *chunk); /* thread: any that holds its arena's lock */
 HIDDEN uint64_t bump_allocations(void);
 
 #endif

@@ -7,8 +7,8 @@
 #include "heap/quarantine.h"
 #include "heap/tcache.h"
 
-/* Returns a block that is twice in the batch of remote frees, without the locks that the batch's way to the slabs
- * takes. The hardened build looked at each free. */
+/* Returns a block that is twice in the batch of remote frees, without the locks that a return of the batch takes. The
+ * hardened build checked each free already. */
 static void *find_double_remote(struct heap *heap) {
   if (!heap_has_store(heap)) return NULL;
   void *found = NULL;
@@ -16,7 +16,7 @@ static void *find_double_remote(struct heap *heap) {
   for (; !TSLAB_HARDENED && !found && seen < heap->store->remote.count; seen++) {
     void *block = heap->store->remote_blocks[seen];
     const struct run *run = pages_run_of(block);
-    if (!run || run->kind != RUN_SLAB) break; /* a second free has ended its slab, and nothing can be said of it */
+    if (!run || run->kind != RUN_SLAB) break; /* a second free has ended its slab, so nothing is known of the block */
     if (slab_refuses(block)) found = block;
     block_mark_free(block);
   }
@@ -51,7 +51,7 @@ void *heap_find_double(struct heap *heap) {
 
 void heap_tell_double(struct heap *heap) {
   void *twice = find_double_remote(heap);
-  if (twice) block_mark_free(twice); /* the line that tells it looks for the mark */
+  if (twice) block_mark_free(twice); /* misuse_freed looks for the mark */
   else twice = heap_find_double(heap);
   if (twice) misuse_freed(twice);
 }
@@ -65,7 +65,7 @@ void heap_check(struct heap *heap) {
     void *b = heap->list[class];
     for (; (block_is_intact(b) || block_is_drawn(b)) && length < expected; b = block_next(b), length++)
       INVARIANT(0, class_starts_block((uintptr_t)b, class_inverse(class)));
-    if (b != CHAIN_END) break; /* freed twice, or written to: told by who takes the list apart */
+    if (b != CHAIN_END) break; /* damaged: the thread that takes the list apart reports it */
     INVARIANT(0, length == expected);
     for (uint32_t g = bin->first; g; g = pages.runs[g].next, listed++) {
       struct run *slab = &pages.runs[g];

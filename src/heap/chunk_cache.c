@@ -27,7 +27,7 @@ static void link_newest(struct chunk_list *list, struct run *run) {
   STORE_RACING(list->count, list->count + 1);
 }
 
-/* The oldest ones join `others`, linked through next. */
+/* Moves the oldest chunks to `others`, linked through next. */
 static struct run *take_oldest(struct chunk_list *list, size_t count, struct run *others) {
   for (count = min_size(count, list->count); count > 0; count--) {
     struct run *run = run_at(list->oldest);
@@ -42,7 +42,7 @@ static struct run *take_all(struct chunk_cache *cache) {
   return take_oldest(&cache->whole, SIZE_MAX, take_oldest(&cache->quarters, SIZE_MAX, NULL));
 }
 
-/* So that no more than `granules` are left. */
+/* Takes chunks out until at most `granules` are left. */
 static struct run *make_way(struct chunk_cache *cache, size_t granules) {
   size_t held = chunk_cache_granules(cache), excess = held - min_size(held, granules);
   size_t whole = min_size(excess, cache->whole.count);
@@ -57,7 +57,7 @@ static struct run *claim(struct chunk_cache *cache, size_t chunks, size_t epoch_
   return before == chunks + epoch_cache ? NULL : reserve_claim(before, chunks + epoch_cache);
 }
 
-/* No lock may be held but an epoch's. */
+/* Caller holds no lock but an epoch's. */
 static size_t give_back(struct run *chunks, struct run *excess) {
   struct returning r = {0};
   returning_keep_all(&r, chunks);
@@ -77,7 +77,7 @@ static struct run *take_newest(struct heap *plain, struct chunk_list *list) {
 
 static struct run *begin(struct run *chunk) {
   if (!chunk) return NULL;
-  STORE_RACING(chunk->kind, RUN_CHUNK); /* neighbours may be looking; of a run in use, any kind says that it is */
+  STORE_RACING(chunk->kind, RUN_CHUNK); /* other threads may read it; each of these kinds means a run in use */
   chunk_begin(chunk_starts(chunk));
   return chunk;
 }
@@ -86,7 +86,7 @@ struct run *chunk_cache_take(struct heap *heap) {
   return begin(take_newest(heap->plain, &heap->plain->store->chunks.whole));
 }
 
-/* Makes the chunk as new, as far as bump_retire did not. */
+/* Clears the fields that bump_retire left. */
 static void clear(struct run *chunk) {
   atomic_store_explicit(&chunk->word, 0, memory_order_relaxed);
   chunk->gone = 0;
@@ -104,15 +104,16 @@ bool chunk_cache_put(struct heap *heap, struct run *chunk) {
   struct chunk_cache *cache = &plain->store->chunks;
   struct chunk_list *list = run_is_quarter(chunk) ? &cache->quarters : &cache->whole;
   struct run *excess = NULL;
-  lock_take(&plain->lock); /* here a child finds out that it is one, and that its memory is frozen */
+  lock_take(&plain->lock); /* a fork child finds out here that its memory is frozen */
   size_t held = granules_of(cache->whole.count + !run_is_quarter(chunk), cache->quarters.count + run_is_quarter(chunk));
-  /* One granule is the cached epoch's, which is kept after the chunks. */
+  /* One granule is for the cached epoch, which the thread keeps after the chunks. */
   bool room = !pages_is_frozen(chunk) && held + max_size(cache->epoch_granules, 1) <= reserve_most();
   if (room) {
     if (held > cache->claimed) excess = claim(cache, held, cache->epoch_granules);
     clear(chunk);
     link_newest(list, chunk);
     heap_notice(plain);
+    pages_note_freed(GRANULE);
   }
   lock_release(&plain->lock);
   if (UNLIKELY(excess != NULL)) give_back(NULL, excess);
@@ -171,6 +172,7 @@ bool chunk_cache_claim_epoch(struct heap *plain, uint32_t index, size_t granules
   STORE_RACING(cache->cached_epoch, index);
   struct run *excess = claim(cache, left, granules);
   heap_notice(plain);
+  pages_note_freed(granules << GRANULE_SHIFT);
   lock_release(&plain->lock);
   give_back(going, excess);
   return true;

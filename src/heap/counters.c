@@ -4,17 +4,17 @@
 #include "os/os.h"
 #include <string.h>
 
-static struct counters folded; /* the sum of those that left the list; the last of the list */
+static struct counters folded; /* the sum of the counters that left the list; the list ends with it */
 struct counters shared_counters;
 struct counters *_Atomic all_counters = &shared_counters;
 struct thread_totals departed;
 
 static struct {
-  struct counters *free; /* of threads that are gone; all counts are zero */
+  struct counters *free; /* of dead threads; all counts are zero */
   struct cuttings cuttings;
   bool first_is_taken;
 } state;
-static struct counters first_counters; /* most processes need no second one */
+static struct counters first_counters; /* most processes have only one */
 
 static void put_on_list(struct counters *counters) {
   struct counters *head = atomic_load_explicit(&all_counters, memory_order_relaxed);
@@ -24,7 +24,7 @@ static void put_on_list(struct counters *counters) {
   atomic_store_explicit(&all_counters, counters, memory_order_release); /* pairs with every walk of the list */
 }
 
-#define SOON 1024 /* where in the stretch between two samples a thread begins is chance */
+#define SOON 1024 /* a thread begins at a random place between two samples */
 
 struct counters *counters_make(void) {
   struct counters *counters = state.free;
@@ -75,16 +75,16 @@ struct large_counts counters_large(void) {
   struct large_counts sum = {0};
   struct counters *first = atomic_load_explicit(&all_counters, memory_order_acquire);
   for (const struct counters *t = first; t; t = t->next) large_add_freed(&sum, &t->large);
-  first = atomic_load_explicit(&all_counters, memory_order_acquire); /* also of who allocated since what was freed */
+  first = atomic_load_explicit(&all_counters, memory_order_acquire); /* also counters that are new since then */
   for (const struct counters *t = first; t; t = t->next) large_add_allocated(&sum, &t->large);
   return sum;
 }
 
-/* Nobody writes either but the caller. */
+/* Moves counts. Only the caller writes either struct. */
 static void move_counters(void *to, void *from, size_t bytes) {
   uint64_t *sums = to, *counters = from;
   for (size_t i = 0; i < bytes / sizeof *sums; i++) {
-    if (counters[i] == 0) continue; /* a page that was not written to is not touched */
+    if (counters[i] == 0) continue; /* leaves pages that were never written untouched */
     counter_add(&sums[i], counters[i]);
     __atomic_store_n(&counters[i], 0, __ATOMIC_RELAXED);
   }
@@ -113,7 +113,7 @@ void counters_fold(struct counters *counters) {
   counters->next->previous = counters->previous;
 }
 
-/* From here on counters that are not in use hold only zeros. */
+/* After counters_fold unused counters hold only zeros. */
 void counters_purge(struct counters *counters) {
   uintptr_t from = round_up((uintptr_t)counters->refills, os_page_size);
   uintptr_t to = round_down((uintptr_t)(counters + 1), os_page_size);

@@ -1,11 +1,13 @@
-/* counters: what one thread's slow paths counted.                                                   floor: heap
+/* counters: the counts of one thread's slow paths.                                                  floor: heap
  *
- * Every thread has one, which all its heaps lead to; a dead thread's waits in the pool with its heap for the next
- * thread. When the heap is folded, its counters' counts are added to one that stands for all such, and the counters
- * leaves the list and the heap, so that sums over all counters never shrink and do not take longer for threads that are
- * gone. Threads without a heap share one: what they count at the same moment may be lost, but for how many slow frees
- * there were and how long these took.
- * Threads: written by its thread, read by any that holds walk_lock (heap/heap.h): under it counters leave the list. */
+ * Every thread has counters, to which all its heaps point. Those of a dead thread wait in the pool with its heap for
+ * the next thread. The fold of that heap adds their counts to one struct that stands for all such threads, and takes
+ * them off the list and the heap. So sums over all counters never shrink, and dead threads do not make them slower.
+ * Threads without a heap share one struct. Their counts of the same moment may be lost, except the number and the time
+ * of slow frees.
+ *
+ * Threads: only its thread writes a struct. A thread that reads one holds walk_lock (heap/heap.h), under which counters
+ * leave the list. */
 #ifndef TSLAB_HEAP_COUNTERS_H
 #define TSLAB_HEAP_COUNTERS_H
 
@@ -13,23 +15,23 @@
 #include "slab/classes.h"
 #include "slab/large.h"
 
-/* The ways that a call can take. Of the stages that a slow malloc went through, the last in this order names it: the
+/* The paths that a call can take. A slow malloc may go through several; the last one in this order names it, because
  * later ones cost more. */
 enum path {
   PATH_FAST,    /* the list, or the bump of a pointer */
-  PATH_MAGAZINE,   /* a whole list, out of a magazine */
+  PATH_MAGAZINE,   /* a whole list from a magazine */
   PATH_SLAB,    /* blocks that came back to one of the heap's slabs */
-  PATH_REMOTE,  /* the same, other threads' frees among them */
+  PATH_REMOTE,  /* the same, with frees of other threads */
   PATH_ADOPTED, /* a dead thread's slab */
-  PATH_FRESH,   /* pages that were not in use before, or were given back */
+  PATH_FRESH,   /* pages that were never used, or were given back */
   PATH_RESERVE, /* a new slab or chunk out of the reserve */
-  PATH_RUN,     /* in memory that was free */
+  PATH_RUN,     /* a new slab or chunk in free memory */
   PATH_MAP,     /* the frontier moved */
   PATHS_OF_CLASSES,
   PATH_LARGE = PATHS_OF_CLASSES,
   PATH_DAMAGED,  /* a list was given up: double free, or a write to a free block */
   PATH_BIRTH,    /* the thread's first call */
-  PATH_PURGE,    /* memory was refused, given back, and asked for again */
+  PATH_PURGE,    /* no memory: gave free memory back and tried again */
   PATH_DIVERTED, /* the epoch was closing: epoch 0 served */
   PATH_REFUSED,  /* NULL: no memory, or no budget */
   PATH_LOCK,     /* waited for locks most of the time */
@@ -40,9 +42,9 @@ enum path {
   PATHS
 };
 
-/* Counted by every refill. They lie apart from the rest, so that a process that does little writes to few pages. */
+/* Every refill counts these. They lie apart from the rest, so that a small process writes to few pages. */
 struct refill_counters {
-  uint64_t served[PATHS_OF_CLASSES]; /* allocations by each path but the fast one */
+  uint64_t served[PATHS_OF_CLASSES]; /* allocations by each path except the fast one */
   uint64_t lock_fast, lock_contended;
   uint64_t take_attempts, take_retries; /* of slab_take */
 };
@@ -56,20 +58,19 @@ struct class_counters {
 
 #define BUCKETS 48
 
-/* Times of the calls that went one way. Of the fast path's calls only those that were timed are in it, all of which are
- * samples. */
+/* Times of the calls of one path. Of the fast path it has only the calls that were timed, which are all samples. */
 struct path_times {
   uint64_t buckets[BUCKETS], wall_sum, wall_max, lock_wait_sum;
   uint64_t samples, sampled_wall_sum, cpu_samples, cpu_wall_sum, cpu_sum, wait_sum;
 };
 
-/* Times of some calls, and how long the thread ran and did not run in them. */
+/* Times of some calls, and how long the thread ran and waited in them. */
 struct times {
   uint64_t count, wall_sum, wall_max;
-  uint64_t cpu_count, cpu_sum, cpu_max, wait_sum, wait_max; /* of those whose thread time was taken */
+  uint64_t cpu_count, cpu_sum, cpu_max, wait_sum, wait_max; /* of those that read the thread's time */
 };
 
-/* A thread's counts from its birth on. */
+/* A thread's counts since it got its heap. */
 struct thread_totals {
   uint64_t thread_id;
   uint64_t slow_allocations, slow_frees, slow_ns;
@@ -78,15 +79,16 @@ struct thread_totals {
 };
 
 struct counters {
-  uint32_t stages; /* bits, by enum path: what the slow call under way went through */
+  uint32_t stages; /* bits, by enum path: the stages of the slow call under way */
   uint32_t slow_countdown; /* slow mallocs until the next sample */
-  uint32_t cpu_countdown;  /* samples until one takes the thread's time */
-  int64_t bump_countdown;  /* blocks in chunks until the next sample */
+  uint32_t cpu_countdown;  /* samples until one reads the thread's time */
+  int64_t bump_countdown;  /* blocks of chunks until the next sample */
   uint32_t bump_used;      /* bytes of the last chunk that was emptied or left */
-  uint64_t waited;         /* ticks, for locks, in the call under way */
+  uint64_t waited;         /* ticks for locks, in the call under way */
   uint64_t random;
-  const void *caller;      /* frame of the function that the program called, while a heap profile is made */
-  uint64_t allocations_before, frees_before; /* its heap's, by earlier threads; under heaps_lock */
+  const void *caller;      /* with a heap profile: frame of the function that the program called */
+  size_t alignment;        /* with a heap profile: the call asks for it; 0: the usual one */
+  uint64_t allocations_before, frees_before; /* of its heap, by earlier threads; heaps_lock protects them */
   struct counters *next, *previous;
   struct thread_totals thread_totals;
   struct large_counts large;
@@ -96,23 +98,25 @@ struct counters {
 };
 
 extern HIDDEN struct counters shared_counters;
-extern HIDDEN struct counters *_Atomic all_counters; /* of threads that are alive, or died lately */
+extern HIDDEN struct counters *_Atomic all_counters; /* of live threads, and of those that ended lately */
 
-/* Counters of zeros; NULL without memory. Under heaps_lock. */
+/* Returns counters of zeros, or NULL without memory. Caller holds heaps_lock. */
 HIDDEN struct counters *counters_make(void);
 
-/* A dead thread's counters goes, its counts stay. First it leaves the list, under walk_lock and heaps_lock; then its
- * whole pages are returned to the kernel, no lock held; then counters_make may hand it out again, under heaps_lock. */
+/* End a dead thread's counters and keep their counts. counters_fold takes them off the list; caller holds walk_lock and
+ * heaps_lock. counters_purge gives their whole pages to the kernel; caller holds no lock. counters_free lets
+ * counters_make use them again; caller holds heaps_lock. */
 HIDDEN void counters_fold(struct counters *counters);
 HIDDEN void counters_purge(struct counters *counters);
 HIDDEN void counters_free(struct counters *counters);
 
-/* A thread begins with it: what the one before did is told to departed. Under heaps_lock, as is departed. */
+/* Called when a thread begins: adds the counts of the thread before to `departed`. Caller holds heaps_lock, which also
+ * protects `departed`. */
 HIDDEN void counters_begin(struct counters *counters);
-HIDDEN void counters_are_of_this_thread(struct counters *counters); /* the one thread of a fork child has another id */
+HIDDEN void counters_are_of_this_thread(struct counters *counters); /* a fork child's thread has a new id */
 extern HIDDEN struct thread_totals departed;
 
-/* All threads'. Under walk_lock. */
+/* Returns the sum over all threads. Caller holds walk_lock. */
 HIDDEN struct large_counts counters_large(void);
 
 HIDDEN void times_add(struct times *to, const struct times *from);
@@ -136,12 +140,12 @@ static inline void shared_max(_Atomic uint64_t *most, uint64_t value) {
 
 INLINE void counters_stage(struct counters *counters, enum path path) { counters->stages |= 1u << path; }
 
-/* A lock was taken; how long it took counts for the call under way, if any. */
+/* Adds a wait for a lock to the call under way. */
 INLINE void counters_wait(struct counters *counters, uint64_t waited) {
   if (UNLIKELY(waited)) counter_add(&counters->waited, waited);
 }
 
-/* A lock was taken for a class. */
+/* Counts a lock that a thread took for a class. */
 INLINE void counters_lock(struct counters *counters, unsigned class, uint64_t waited) {
   struct refill_counters *of = &counters->refills[class];
   counter_add(waited ? &of->lock_contended : &of->lock_fast, 1);

@@ -8,8 +8,8 @@
 
 static struct draw *draw_of(const struct heap *heap, unsigned class) { return &heap->store->draws[class]; }
 
-/* The room becomes what may be had of it, and the rest is withheld. Both numbers of the count change by the same, so
- * what went by is as before. */
+/* Sets the room to at most `most` and withholds the rest. Both numbers of the count change by the same amount, so the
+ * calls between them stay the same. */
 static void set_room(struct heap *heap, unsigned class, struct draw *draw, unsigned most) {
   struct count *count = &heap->count[class], whole = count_look(count);
   unsigned room = count_room(whole.now), all = room + draw->withheld, next = (unsigned)min_size(all, most);
@@ -26,11 +26,11 @@ static void set_room(struct heap *heap, unsigned class, struct draw *draw, unsig
 
 void cut_unmark(struct draw *draw) {
   if (!draw->marked) return;
-  if (block_is_drawn(draw->marked)) block_mark_free(draw->marked); /* else somebody freed it twice, or wrote there */
+  if (block_is_drawn(draw->marked)) block_mark_free(draw->marked); /* else it was freed twice, or overwritten */
   draw->marked = NULL;
 }
 
-/* Marks the block that has `depth` others above it. Returns how many mallocs the list then serves: fewer where it is
+/* Marks the block that has `depth` others above it. Returns how many mallocs the list then serves: fewer if it is
  * shorter, or damaged. */
 static unsigned mark(struct heap *heap, unsigned class, struct draw *draw, unsigned depth) {
   void *block = heap->list[class];
@@ -80,7 +80,7 @@ void cut_list_slow(struct heap *heap, unsigned class) {
 
 /* ---- visits ------------------------------------------------------------------------------------------------------ */
 
-/* The free passes, out of the room that is withheld. The fast path has counted it. */
+/* Lets a free pass, out of the withheld room. The fast path has counted it. */
 static void push(struct heap *heap, unsigned class, struct draw *draw, void *block) {
   struct count *count = &heap->count[class], whole = {.now = count->now + ROOM_ONE, .then = count->then + ROOM_ONE};
   draw->withheld--;

@@ -1,22 +1,23 @@
-/* cut: how the malloc that a class drew for the heap profile comes to the slow path.                floor: heap
+/* cut: brings the malloc that a class drew for the heap profile to the slow path.                   floor: heap
  *
  *   list: [ block | block | block | marked | block | ... ]     a malloc that finds a marked block comes to visit
  *           <------ depth ------> <------ below ------>
  *
  * Each class of a thread's heap draws how many mallocs pass until one is a sample: `left`, of a geometric distribution.
- * A fast path that counts nothing cannot stop at that one, but two numbers bound how many mallocs pass until the next
- * visit: each takes a block that is on the list now, or one that is freed meanwhile. So the list is cut to
+ * The fast path counts nothing, so it cannot stop at that malloc. But two numbers bound how many mallocs pass until the
+ * next visit: each malloc takes a block that is on the list now, or one that is freed meanwhile. So a visit cuts the
+ * list to
  *
  *   depth + room <= left
  *
- * where depth counts the blocks above the marked one and room the frees that may pass. Nothing is cut while the list is
- * short enough as it is. A visit that only counts then changes the mark and the room, and touches neither lock nor
- * slab. The mark is a key that is none, in the second word of a free block; it is gone before anything but the fast
- * path looks at the list (tcache_fold).
+ * where depth counts the blocks above the marked one and room counts the frees that may pass. It cuts nothing if the
+ * list is short enough. A cut changes only the mark and the room, and touches neither a lock nor a slab. The mark
+ * replaces the key in the second word of a free block. tcache_fold removes the mark before any code but the fast path
+ * reads the list.
  *
- * Invariant: no malloc passes that was drawn, unless a quarantine handed out blocks meanwhile (hardened): then the next
- * one to visit is the sample.
- * Threads:   the heap's own, or who may fold its lists. Heaps of epochs are not cut. */
+ * Invariant: the drawn malloc never passes, unless a quarantine gave out blocks meanwhile (hardened). Then the next
+ * malloc that visits is the sample.
+ * Threads:   the heap's own, or one that may fold its lists. Heaps of epochs are not cut. */
 #ifndef TSLAB_HEAP_CUT_H
 #define TSLAB_HEAP_CUT_H
 
@@ -24,15 +25,16 @@
 
 #if TSLAB_TELEMETRY
 
-/* Mallocs that may pass until the sample. */
+/* Returns how many mallocs may pass until the sample. */
 INLINE unsigned cut_left(const struct heap *heap, const struct draw *draw, unsigned class) {
   struct count seen = count_look(&heap->count[class]);
   int left = draw->left - (int)count_passed(seen.then, seen.now).mallocs;
   return left > 0 ? (unsigned)left : 0;
 }
 
-/* After a change of the class's list or room, by a visit that folded it: cuts it if need be. Returns true if it is
- * cut. A list that is not may be detached: it comes back no longer than it went. No lock is needed. */
+/* Cuts the class's list if necessary. A visit that folded the list calls this after it changed the list or its room.
+ * Returns true if the list is cut. A list that is not cut may be detached, because it comes back no longer than it was.
+ * Needs no lock. */
 HIDDEN void cut_list_slow(struct heap *heap, unsigned class);
 INLINE bool cut_list(struct heap *heap, unsigned class) {
   const struct draw *draw = &heap->store->draws[class];
@@ -44,29 +46,29 @@ INLINE bool cut_list(struct heap *heap, unsigned class) {
   return draw->withheld || draw->marked;
 }
 
-/* The list is whole again, its room too. */
+/* Undoes the cut: the list and its room are whole again. */
 HIDDEN void cut_undo(struct heap *heap, unsigned class);
 INLINE void cut_settle(struct heap *heap, unsigned class) {
   const struct draw *draw = &heap->store->draws[class];
   if (UNLIKELY(draw->marked || draw->withheld)) cut_undo(heap, class);
 }
 
-/* Counts `mallocs` that went by. The class's counts start anew. */
+/* Counts `mallocs` that passed, at a visit after which the class's counts start anew. */
 INLINE void cut_count(struct heap *heap, unsigned class, unsigned mallocs) {
   struct draw *draw = &heap->store->draws[class];
   if (draw->interval) draw->left -= (int32_t)mallocs;
 }
 
-/* For heap/sampled.h: draws how many mallocs pass from now on; takes the mark away; cuts the list, of whose blocks a
- * `share`th of the mallocs that may pass stays above the mark. Where mallocs and frees balance, the frees use up their
- * room, and each visit leaves a sixteenth. Where mallocs find the list used up, each visit leaves a half. To mark a
- * block takes a step for each one above it. */
+/* For heap/sampled.h. cut_draw draws how many mallocs pass from now on. cut_unmark removes the mark. cut_again cuts the
+ * list: one `share`th of the mallocs that may pass find a block above the mark, the rest is room for frees. If mallocs
+ * and frees balance, the frees use up the room, so a sixteenth suffices. If mallocs use the list up, a half does. To
+ * mark a block takes a step for each block above it. */
 enum cut_share { CUT_FEW_BLOCKS = 16, CUT_HALF_BLOCKS = 2 };
 HIDDEN void cut_draw(struct heap *heap, unsigned class);
 HIDDEN void cut_unmark(struct draw *draw);
 HIDDEN void cut_again(struct heap *heap, unsigned class, enum cut_share share);
 
-/* A free found no room. Returns true if that was for the cut; then the block is on the list. */
+/* Serves a free that found no room. Returns true if the cut was the reason; the block is then on the list. */
 HIDDEN void cut_overflow_slow(struct heap *heap, unsigned class, void *block);
 INLINE bool cut_overflow(struct heap *heap, unsigned class, void *block) {
   if (LIKELY(heap->store->draws[class].withheld == 0)) return false;

@@ -13,8 +13,8 @@ static uint32_t random_of(uint64_t *state) {
   return (uint32_t)(x * 2685821657736338717u >> 32);
 }
 
-/* Draws from a geometric distribution with that mean; always 1 for the mean 1. -log2 of a random number, taken as
- * linear between powers of two, has the mean 3/2. */
+/* Draws from a geometric distribution with that mean; always 1 for the mean 1. It takes -log2 of a random number as
+ * linear between powers of two, which has the mean 3/2. */
 uint32_t draw_geometric(uint64_t *state, size_t mean) {
   uint32_t r = random_of(state) | 1;
   unsigned log = log2_floor(r);
@@ -28,7 +28,7 @@ uint32_t draw_below(uint32_t bound) {
   return (uint32_t)((uint64_t)random_of(&counters_here()->random) * bound >> 32);
 }
 
-/* The heap has numbers of its own, on a line that a visit has at hand. */
+/* The heap has its own random state, on a line that a visit reads anyway. */
 int32_t draw_mallocs(struct heap *heap) {
   uint64_t *state = &heap->sampling.random;
   if (UNLIKELY(*state == 0)) *state = (uint64_t)random_of(&counters_here()->random) << 32 | 1;

@@ -1,6 +1,6 @@
 /* draw: random numbers, and how many calls pass until the next sample.                              floor: heap
  *
- * Threads: the running thread's own numbers. */
+ * Threads: each thread has its own numbers. */
 #ifndef TSLAB_HEAP_DRAW_H
 #define TSLAB_HEAP_DRAW_H
 
@@ -12,7 +12,7 @@ HIDDEN uint32_t draw_below(uint32_t bound);
 /* Returns a number of a geometric distribution with that mean, at least 1. *state is not 0. */
 HIDDEN uint32_t draw_geometric(uint64_t *state, size_t mean);
 
-/* Returns how many mallocs pass until one is timed; INT32_MAX when sampling is off. */
+/* Returns how many mallocs pass until one is timed; INT32_MAX if sampling is off. */
 HIDDEN int32_t draw_mallocs(struct heap *heap);
 
 #endif

@@ -1,11 +1,10 @@
-/* fast: malloc and free when nothing is in the way; the only hot file.                              floor: heap
+/* fast: malloc and free in the usual case; the only hot file.                                       floor: heap
  *
- * Every line here is some of the 38 instructions that tests/golden counts. The caller instantiates these and leaves by
- * a tail call into its own slow path, so that nothing is saved or restored on the way.
+ * Every line here is a part of the 38 instructions that tests/golden counts. The caller instantiates these functions
+ * and leaves by a tail call into its own slow path, so the compiler saves and restores no register.
  *
- * Written in the order the processor wants it: the packed count is updated with one read-modify-write whose sign says
- * whether to visit the slow path, and the check that p starts a block comes last, where p's register is free to be
- * lost. */
+ * The order suits the processor. One read-modify-write updates the packed count, and the sign of its result decides if
+ * free visits the slow path. The check that p starts a block comes last, where it may overwrite p's register. */
 #ifndef TSLAB_HEAP_FAST_H
 #define TSLAB_HEAP_FAST_H
 
@@ -13,8 +12,7 @@
 
 #if defined(__x86_64__)
 
-/* heap->count[class].now--, in one instruction on the element where it lies; gcc would first compute the address
- * apart. */
+/* heap->count[class].now--, in one instruction; gcc would first compute the address by another one. */
 INLINE void fast_count_pop(struct heap *heap, size_t class) {
   __asm__("subl $1, %c3(%1, %2, 8)"
           : "+m"(heap->count)
@@ -22,7 +20,7 @@ INLINE void fast_count_pop(struct heap *heap, size_t class) {
           : "cc");
 }
 
-/* One more block, room for one less; whether the room was used up. */
+/* Counts one block more and room for one less. Returns true if the room was used up. */
 INLINE bool fast_count_push(struct heap *heap, size_t class) {
   bool full;
   __asm__("subl %5, %c4(%2, %3, 8)"
@@ -31,11 +29,12 @@ INLINE bool fast_count_push(struct heap *heap, size_t class) {
   return full;
 }
 
-/* class_starts_block with both operands in memory and p's register lost: two instructions less than compilers find. */
+/* class_starts_block with both operands in memory, which overwrites p's register: two instructions less than compilers
+ * find. */
 INLINE bool fast_starts_block(uintptr_t p, size_t class, uintptr_t base) {
   bool below;
   __asm__("imulq %c4(%2, %3, 8), %0\n\tcmpq %c4(%2, %3, 8), %0"
-          : "+&r"(p), "=@ccb"(below) /* p is lost before base and class are read again */
+          : "+&r"(p), "=@ccb"(below) /* p is overwritten before base and class are read again */
           : "r"(base), "r"(class), "i"(offsetof(struct class_tables, inverse)),
             "m"(((const struct class_tables *)base)->inverse));
   return below;
@@ -56,28 +55,28 @@ INLINE bool fast_starts_block(uintptr_t p, size_t class, uintptr_t base) {
 
 #endif
 
-/* A block of the class. NULL when the list is empty, and when its head does not hold its key: then it was freed twice,
- * and popped once already, or written to since. */
+/* Returns a block of the class, or NULL if the list is empty or its head has lost its key. A lost key means that the
+ * program freed the block twice, and malloc returned it once already, or wrote to it after its free. */
 INLINE void *fast_pop(struct heap *heap, unsigned class, uintptr_t base) {
   void **block = heap->list[class];
   KEEP_FOR_RETURN(block);
   if (UNLIKELY(TSLAB_HARDENED ? !block_is_intact(block) : (uintptr_t)block[1] != (uintptr_t)block + base)) return NULL;
   fast_count_pop(heap, class);
   heap->list[class] = block_next(block);
-  if (TSLAB_HARDENED) block[0] = NULL; /* nobody learns from it how links are made */
+  if (TSLAB_HARDENED) block[0] = NULL; /* hides from readers how links are made */
   block[1] = NULL; /* a block in use never holds its key */
   return block;
 }
 
-/* A word of what may not be a block, so not aligned either. */
+/* Stores a word. p may be no block, and so not aligned. */
 INLINE void fast_store(void *p, size_t offset, uintptr_t word) {
   __builtin_memcpy((char *)p + offset, &word, sizeof word);
 }
 
 enum fast_free { FREED, UNCLEAR, NOT_HERE, LIST_FULL, NOT_A_BLOCK };
 
-/* Looks at the block before anything happens to it. What is none, or free already, is named where all that is not here
- * goes. */
+/* The hardened free. It checks the block before it changes anything. For a pointer to no block, or a free block, it
+ * returns UNCLEAR, and slow_free_unclear reports the misuse. */
 INLINE enum fast_free fast_push_hardened(struct heap *heap, unsigned class, void *p) {
   if (UNLIKELY(!class_starts_block((uintptr_t)p, class_inverse(class)) || block_is_free(p))) return UNCLEAR;
   if (UNLIKELY(fast_count_push(heap, class))) return LIST_FULL;
@@ -85,22 +84,23 @@ INLINE enum fast_free fast_push_hardened(struct heap *heap, unsigned class, void
   return FREED;
 }
 
-/* FREED; UNCLEAR: p is not below the frontier, or a hardened library found no live block; NOT_HERE: its granule is not
- * owner to *here, the thread's heap; LIST_FULL: the count ran out of room by one, and nothing else happened;
- * NOT_A_BLOCK: p, which starts no block, is on the list of *in and must come off it. */
+/* Frees p. FREED: done. UNCLEAR: p is not below the frontier, or a hardened library found no live block. NOT_HERE:
+ * *here, the thread's heap, does not own p's granule. LIST_FULL: the list has no room, and only its count has
+ * changed, by this free. NOT_A_BLOCK: p starts no block, but is now the head of the list of class *in; the caller must
+ * not use the list. */
 INLINE enum fast_free fast_push(void *p, unsigned *in, struct heap **here) {
   uintptr_t base = (uintptr_t)pages.base;
   size_t granule = ((uintptr_t)p - base) >> GRANULE_SHIFT;
   if (UNLIKELY(granule >= LOAD_RACING(pages.count))) return UNCLEAR;
   struct heap *heap = *here = current_heap;
   pagemap_entry entry = LOAD_RACING(((pagemap_entry *)(base + PAGEMAP_OFFSET))[granule]);
-  KEEP_FOR_RETURN(entry); /* else compilers copy it there */
+  KEEP_FOR_RETURN(entry); /* otherwise compilers copy it there */
   uintptr_t class = heap_class_of(heap, entry);
   if (UNLIKELY(class >= CLASSES)) return NOT_HERE;
   *in = (unsigned)class;
   if (TSLAB_HARDENED) return fast_push_hardened(heap, (unsigned)class, p);
   if (UNLIKELY(fast_count_push(heap, class))) return LIST_FULL;
-  /* Only written: to read it would be to wait for a line that may be cold. */
+  /* These only write the block: a read would wait for a line that may be cold. */
   fast_store(p, sizeof(void *), (uintptr_t)p + base);
   fast_store(p, 0, (uintptr_t)heap->list[class]);
   heap->list[class] = p;

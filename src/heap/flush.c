@@ -15,7 +15,7 @@
 #include "heap/timing.h"
 #include <limits.h>
 
-/* At most so many blocks, and about so many bytes; whole magazines. */
+/* Returns whole magazines of the class to slabs: at most so many blocks, and about so many bytes. */
 static size_t flush_class(struct heap *heap, unsigned class, unsigned blocks, size_t bytes) {
   size_t moved = 0;
   while (blocks > 0 && moved < bytes) {
@@ -32,7 +32,7 @@ static size_t flush_class(struct heap *heap, unsigned class, unsigned blocks, si
 
 size_t heap_flush_magazines(struct heap *heap, size_t most) {
   size_t moved = 0;
-  if (!heap_has_store(heap)) return 0;
+  if (!heap_has_store(heap) || __atomic_load_n(&heap->magazine_bytes, __ATOMIC_RELAXED) == 0) return 0;
   for (unsigned class = 0; class < CLASSES && moved < most; class++)
     moved += flush_class(heap, class, UINT_MAX, most - moved);
   return moved;
@@ -50,20 +50,12 @@ size_t heap_flush_stale(struct heap *heap) {
   return moved;
 }
 
-static struct chain take_tcache(struct heap *heap, unsigned class) {
-  tcache_fold(heap, class);
-  struct chain chain = tcache_chain(heap, class);
-  tcache_set(heap, class, EMPTY_CHAIN);
-  if (profile_is_on()) cut_list(heap, class);
-  return chain;
-}
-
 void heap_flush_lists(struct heap *heap) {
   if (!heap_has_store(heap)) return;
   if (TSLAB_CHECK_LEVEL >= 2) heap_check(heap);
   if (TSLAB_HARDENED) quarantine_empty(heap);
   heap_flush_remote(heap);
-  for (unsigned class = 0; class < CLASSES; class++) bins_return(&heap->lock, take_tcache(heap, class));
+  for (unsigned class = 0; class < CLASSES; class++) bins_return(&heap->lock, tcache_take(heap, class));
   heap_flush_magazines(heap, SIZE_MAX);
   large_cache_flush(heap, true);
 }
@@ -75,13 +67,20 @@ void heap_leave(struct heap *heap) {
   if (!options.scavenger) heap_flush_lists(heap);
 }
 
+static bool is_live(struct heap *heap) {
+  lock_take(&heap->lock);
+  bool live = heap->live;
+  lock_release(&heap->lock);
+  return live;
+}
+
 size_t heap_flush_dead(struct heap *heap) {
   size_t moved = 0;
-  if (!heap_has_store(heap)) return 0;
+  if (!heap_has_store(heap) || is_live(heap)) return 0;
   for (unsigned class = 0; class < CLASSES; class++) {
     struct chain chain = EMPTY_CHAIN;
-    lock_take(&heap->lock); /* who takes the heap out of the pool takes the lock first */
-    if (!heap->live && !tcache_is_folded(heap, class)) chain = take_tcache(heap, class);
+    lock_take(&heap->lock); /* a thread that takes the heap out of the pool takes this lock first */
+    if (!heap->live && !tcache_is_folded(heap, class)) chain = tcache_take(heap, class);
     lock_release(&heap->lock);
     moved += chain.count * class_size(class);
     bins_return(&heap->lock, chain);

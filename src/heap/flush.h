@@ -1,33 +1,33 @@
-/* flush: lists, magazines and caches of a heap go back to its slabs.                                floor: heap
+/* flush: returns a heap's lists, magazines and caches to slabs and pages.                           floor: heap
  *
- * Threads: by whom is said at each: the heap's own thread, or any. */
+ * Threads: each comment says which thread may call: the heap's own, or any. */
 #ifndef TSLAB_HEAP_FLUSH_H
 #define TSLAB_HEAP_FLUSH_H
 
 #include "heap/heap.h"
 
-/* Moves the heap's magazines to the slabs, about `most` bytes of it, or what was not needed since this was last asked.
- * From any thread. Returns bytes moved. */
+/* Move the heap's magazines to the slabs: about `most` bytes, or the blocks that were not needed since the last call.
+ * Return the bytes moved. Thread: any. */
 HIDDEN size_t heap_flush_magazines(struct heap *heap, size_t most);
 HIDDEN size_t heap_flush_stale(struct heap *heap);
 
-/* Moves the heap's lists to the slabs too. By its own thread. */
+/* Moves the heap's lists to the slabs, too. Thread: the heap's own. */
 HIDDEN void heap_flush_lists(struct heap *heap);
 
-/* Returns remote frees to their slabs, and the lists too when no scavenger will come for them. By the heap's own
- * thread, at its end, before heap_release. */
+/* Returns remote frees to their slabs, and the lists, too, if there is no scavenger that would. Thread: the heap's own,
+ * at its end, before heap_release. */
 HIDDEN void heap_leave(struct heap *heap);
 
-/* Moves a dead thread's lists to the slabs; nothing when the heap has a thread. From any thread. Returns bytes
- * moved. */
+/* Moves a dead thread's lists to the slabs; does nothing if the heap has a thread. Returns the bytes moved. Thread:
+ * any. */
 HIDDEN size_t heap_flush_dead(struct heap *heap);
 
-/* Moves all that a dead thread's heap holds to slabs, and those that have something to give to common_heap, and folds
- * the heap (heap/heap.h), if it has no thread all the while. Returns bytes moved. */
+/* Moves all free blocks of a dead thread's heap to slabs, gives common_heap its listed slabs, and folds the heap
+ * (heap/heap.h), unless a thread gets it meanwhile. Returns the bytes moved. */
 HIDDEN size_t heaps_fold_dead(struct heap *heap);
 
-/* Retires slabs in which every block is free and, of slabs that did not change since the last call (or all, when
- * `now`), the pages between live blocks. From any thread. Returns bytes that became free. */
+/* Retires slabs in which every block is free, and purges the pages between live blocks of slabs that did not change
+ * since the last call (of all, if `now`). Returns the bytes that became free. Thread: any. */
 HIDDEN size_t heap_trim(struct heap *heap, bool now);
 
 #endif

@@ -17,8 +17,9 @@ static bool is_other(const struct heap *heap) {
   return heap != current_heap && (!current_thread || heap->thread != current_thread);
 }
 
-/* Puts back, in a fork child, the numbers of before a change, for a heap whose thread is not there. A block of its
- * chunk that another thread was freeing may be marked and not counted, so counts say nothing of marks. */
+/* Restores, in a fork child, the numbers from before a change, for a heap whose thread does not exist there. Another
+ * thread may have marked a block of its chunk freed without counting it. So the counts and the marks of the chunk may
+ * differ. */
 static void undo_change(struct heap *heap) {
   const struct undo *undo = &heap->undo;
   struct run *chunk = heap_chunk(heap);
@@ -57,8 +58,8 @@ static void count_what_passed(struct heap *heap) {
   }
 }
 
-/* The thread is gone in the middle of anything, so its lists may be half written and are given up; that is rare, so no
- * attempt is made to tell. What it did counts. */
+/* Gives up the lists of a thread that does not exist in the child. They may be half written; a check would not pay,
+ * because forks of threaded programs are rare. The calls of the thread still count. */
 static void give_up_lists(struct heap *heap) {
   heap->sampling = (struct sampling){.detached = NULL};
   heaps_given_up++;
@@ -67,7 +68,7 @@ static void give_up_lists(struct heap *heap) {
   forget_lists(heap);
   heap->store->remote.count = 0;
   heap->store->remote.room = heap->of_epochs ? 0 : REMOTE_BYTES;
-  if (heap->of_epochs) heap->lost = UINT64_MAX; /* it never looks drained: what its lists held never comes back */
+  if (heap->of_epochs) heap->lost = UINT64_MAX; /* never counts as drained: lost blocks never come back */
   if (TSLAB_HARDENED) memset(heap->quarantine, 0, sizeof(struct quarantine));
 }
 
@@ -77,9 +78,9 @@ static void retire(struct heap *heap) {
   give_up_lists(heap);
 }
 
-/* The scavenger of the parent may have had some in its hands. */
+/* Notices a heap again, because the parent's scavenger may have taken its notice. */
 static void notice_again(struct notice *notice) {
-  if (!atomic_load_explicit(&notice->is_given, memory_order_relaxed)) return; /* what is not written is not copied */
+  if (!atomic_load_explicit(&notice->is_given, memory_order_relaxed)) return; /* a write would copy the page */
   atomic_store_explicit(&notice->is_given, false, memory_order_relaxed);
   heap_notice_first(notice);
 }
@@ -96,30 +97,30 @@ static void retire_if_other(struct heap *heap) {
   if (heap->live && is_other(heap)) retire(heap);
 }
 
-/* Folded heaps stay as they are: the locks that guard them were free. */
+/* Folded heaps stay as they are, because the locks that protect them were free. */
 static void retire_others(void) {
   registry_after_fork();
   lock_reset(&walk_lock);
   notice_all_again();
   for (struct heap *p = heaps_first_of_epochs(); p; p = heaps_next_of_epochs(p)) {
     retire_if_other(p);
-    if (p->store && p->store->unlisted_slabs) p->store->unlisted_slabs = 0; /* PENDING: bins_after_fork lists them */
+    if (p->store && p->store->unlisted_slabs) p->store->unlisted_slabs = 0; /* bins_after_fork relists them */
   }
   for (struct heap *p = atomic_load_explicit(&active_heaps, memory_order_acquire); p; p = p->next_active) {
     if (heap_is_nobodys(p)) continue;
     retire_if_other(p);
     if (p->store->unlisted_slabs) p->store->unlisted_slabs = 0; /* as above */
-    if (!p->live && !p->pooled) heap_put_in_pool(p); /* also one whose thread was just ending */
+    if (!p->live && !p->pooled) heap_put_in_pool(p); /* even if its thread was just ending */
   }
   atomic_store(&live_heaps, current_heap != &empty_heap);
 }
 
-/* Everything that leads to slabs of it. */
+/* Clears everything that leads to slabs of the heap. */
 static void empty_bins(struct heap *heap) {
   if (!heap_has_store(heap)) return;
   for (unsigned class = 0; class < CLASSES; class++) {
     struct bin *bin = &heap->bins[class];
-    __atomic_store_n(&bin->first, 0, __ATOMIC_RELAXED); /* for the look of bins.c without the lock */
+    __atomic_store_n(&bin->first, 0, __ATOMIC_RELAXED); /* bins.c reads it without the lock */
     bin->last = bin->listed = 0;
     bin->newest = bin->oldest = 0;
     bin->magazine_blocks = bin->magazine_least = 0;
@@ -176,19 +177,19 @@ void heap_retire_others(void) {
   bins_after_fork();
 }
 
-/* This thread's, which wait to go to their slabs. */
+/* Counts this thread's remote frees that wait in batches. */
 static void count_remote(uint64_t count[CLASSES]) {
   if (!current_thread) return;
   for (struct heap *p = atomic_load_explicit(&active_heaps, memory_order_acquire); p; p = p->next_active) {
     for (unsigned i = 0; i < p->store->remote.count; i++) {
       const struct run *run = pages_run_of(p->store->remote_blocks[i]);
-      if (run && run->kind == RUN_SLAB) count[run->class]++; /* else freed twice */
+      if (run && run->kind == RUN_SLAB) count[run->class]++; /* otherwise it was freed twice */
     }
     if (TSLAB_HARDENED) quarantine_count_remote(p, count);
   }
 }
 
-/* A block that a slab handed out is live, or on a list or in a magazine that a thread has, or lost. */
+/* A block that a slab handed out is live, on a list, in a magazine, or lost. This counts the lost ones. */
 void heap_count_leaked(void) {
   uint64_t used[CLASSES] = {0}, had[CLASSES] = {0};
   bins_count_used(used);

@@ -1,23 +1,23 @@
-/* fork: what a fork child does with the heaps of threads that it does not have.                     floor: heap
+/* fork: repairs, in a fork child, the heaps of threads that do not exist there.                     floor: heap
  *
- * Threads: The child's one thread. */
+ * Threads: the child's one thread. */
 #ifndef TSLAB_HEAP_FORK_H
 #define TSLAB_HEAP_FORK_H
 
 #include "heap/heap.h"
 
-/* In a fork child, by its one thread, every lock free: the heaps of threads that it does not have give up their lists,
- * and serve the next; slabs whose folding thread is not there are folded. Or, in a child that may have copied a heap
- * half written, they serve nobody, and no heap leads to a slab any more; when the thread may be another than the one
- * that forked, `knows_its_thread` is false, and the lists of all stay. */
+/* heap_retire_others: all locks are free. The heaps of threads that do not exist in the child lose their lists and may
+ * serve new threads. Slabs that such a thread was about to relist are relisted. heap_freeze: the child may have copied
+ * a heap half written. These heaps never serve a thread again, and no heap leads to a slab any more. `knows_its_thread`
+ * is false if the calling thread may not be the one that forked; then all lists stay. */
 HIDDEN void heap_retire_others(void);
 HIDDEN void heap_freeze(bool knows_its_thread);
 
-/* Counts into `leaked` what the child lost. */
+/* Counts the child's losses into `leaked`. */
 HIDDEN void heap_count_leaked(void);
 
-/* Lost by a fork child: blocks of classes that are neither live nor on a list, and, in one that froze, bytes of all
- * memory that lay below the frontier then. */
+/* The losses of a fork child: blocks of classes that are neither live nor on a list, and, in one that froze, the bytes
+ * of all memory below the frontier at that time. */
 struct leaked {
   uint64_t blocks, bytes, frozen;
 };

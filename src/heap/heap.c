@@ -9,7 +9,8 @@ const struct bin no_bin;
 struct heap empty_heap = {
     .list = {[0 ... CLASSES - 1] = CHAIN_END}, .counters = &shared_counters, .plain = &empty_heap};
 __thread struct heap *current_heap = &empty_heap;
-/* Beside current_heap. The smaller ones follow in the order of the link: static TLS is 24 bytes, without a hole. */
+/* Lies beside current_heap. The smaller thread-local variables follow in link order, so static TLS is 24 bytes without
+ * a hole. */
 __thread struct thread *current_thread __attribute__((section(".tdata.current_thread"))) = NULL;
 struct heap common_heap, sampled_heap;
 bool common_begun;
@@ -44,7 +45,7 @@ NOINLINE void heap_notice_first(struct notice *notice) {
   /* Acquire: pairs with the scavenger's release, before which it read `next`. */
   if (atomic_exchange_explicit(&notice->is_given, true, memory_order_acquire)) return;
   notice->next = atomic_load_explicit(&notices, memory_order_relaxed);
-  /* Release: pairs with the scavenger's exchange, which takes all, so that there is no ABA. */
+  /* Release: pairs with the scavenger's exchange. That takes the whole list, so there is no ABA problem. */
   while (!atomic_compare_exchange_weak_explicit(&notices, &notice->next, notice, memory_order_release,
                                                 memory_order_relaxed)) {}
 }
@@ -61,6 +62,6 @@ struct lock *heap_lock(struct heap *heap) {
     struct lock *guard = heap_guard(heap);
     counters_wait(counters_here(), lock_take(guard));
     if (LIKELY(guard == heap_guard(heap))) return guard;
-    lock_release(guard); /* it was folded, or a thread got it, in between */
+    lock_release(guard); /* in between the heap was folded, or a thread got it */
   }
 }

@@ -3,14 +3,14 @@
 
 #include <string.h>
 
-#define SLOTS 512 /* twice as many as rows, so that a look ends soon */
+#define SLOTS 512 /* twice as many as rows, so that a search ends soon */
 
 struct label labels[LABELS + 1];
 struct lock labels_lock;
 
 static struct {
-  _Atomic uint32_t made;        /* and row 0 */
-  _Atomic bool full;            /* and a label found no row */
+  _Atomic uint32_t made;        /* rows, without row 0 */
+  _Atomic bool full;            /* a label has found no row */
   _Atomic uint16_t slots[SLOTS]; /* row by hash; 0: none */
 } state;
 
@@ -24,7 +24,8 @@ static uint32_t hash_of(const char *text) {
   return hash;
 }
 
-/* Its row, or 0; and its slot, or the empty one where it belongs, which may be another label's at the next look. */
+/* Returns the row of a text, or 0. *slot gets its slot, or the empty one where it belongs; another thread may take that
+ * slot. */
 static uint32_t find(const char *text, uint32_t *slot) {
   for (uint32_t i = hash_of(text);; i++) {
     *slot = i % SLOTS;

@@ -4,11 +4,11 @@
 #include "base/options.h"
 #include "pages/pages.h"
 
-/* Granules. Added to only when a heap keeps more than it did since the scavenger's last look, so that threads that take
- * and free by turns do not meet here. */
+/* Granules. A thread adds to it only if its heap keeps more than it did since the scavenger's last look. So threads
+ * that take and free by turns do not share this line. */
 static _Atomic size_t total;
 
-static uint32_t suspended; /* so many frees keep nothing yet */
+static uint32_t suspended; /* the next frees, so many, keep nothing */
 
 size_t large_cache_total(void) { return atomic_load_explicit(&total, memory_order_relaxed) << GRANULE_SHIFT; }
 
@@ -17,14 +17,14 @@ static void set_most(struct large_cache *cache, uint32_t most) {
   STORE_RACING(cache->most, most);
 }
 
-/* A signal handler that interrupts what follows may fork. In its child the cache is empty, its lock is free, and the
- * interrupted call goes on when the handler returns, with numbers from before: so these end and write inside the cache
- * whatever they find there, and end_change empties it again. */
+/* A signal handler may interrupt the code below and fork. In the child the cache is empty and its lock is free, and the
+ * interrupted call goes on with its old numbers when the handler returns. So this code ends, and writes only inside the
+ * cache, with any numbers, and end_change empties the cache again. */
 static void end_change(struct heap *heap) {
   if (UNLIKELY(atomic_load_explicit(&heap->lock.word, memory_order_relaxed) == 0)) large_cache_forget(heap);
 }
 
-/* The run at that place, which the later ones close up to. NULL in such a child. */
+/* Takes out the run at that place; the later ones move up. Returns NULL in such a child. */
 static struct run *take_at(struct large_cache *cache, unsigned at) {
   struct run *run = pages.runs + cache->runs[at];
   unsigned left = cache->count - 1u;
@@ -60,7 +60,8 @@ static size_t give_back(struct run *const *runs, unsigned count) {
 
 void large_cache_suspend(void) { STORE_RACING(suspended, LARGE_CACHE_SUSPENDED); }
 
-/* Granules that the heap may keep: what it kept before, and of what all may keep the rest. */
+/* Returns how many granules the heap may keep: the most that it kept before, plus the rest of what all heaps may
+ * keep. */
 static size_t share(const struct large_cache *cache) {
   if (UNLIKELY(LOAD_RACING(suspended) != 0)) return 0;
   size_t all = atomic_load_explicit(&total, memory_order_relaxed), most = LARGE_CACHES_BYTES >> GRANULE_SHIFT;
@@ -68,7 +69,7 @@ static size_t share(const struct large_cache *cache) {
   return min_size(LOAD_RACING(cache->most) + rest, min_size(LARGE_CACHE_BYTES, options.cache_bytes) >> GRANULE_SHIFT);
 }
 
-/* Returns true if the run may be kept at all: one that has a mapping of its own must lose it first. */
+/* Returns true if the cache may keep the run at all. A run with a mapping of its own must lose that first. */
 static bool is_wanted(const struct run *run, size_t most) {
   return !TSLAB_HARDENED && !run->moved && run->granules <= most;
 }
@@ -159,12 +160,14 @@ void *heap_large_alloc(struct heap *heap, size_t size, size_t alignment, bool *z
 
 bool heap_large_keep(struct heap *heap, struct run *run) {
   if (run->epoch != 0 || heap == &empty_heap || !large_cache_has_room(heap, run)) return false;
+  pages_note_freed(run_bytes(run));
   large_retire(run, &counters_here()->large);
   large_cache_put(heap, run);
   return true;
 }
 
 void heap_large_free(struct heap *heap, struct run *run) {
+  pages_note_freed(run_bytes(run));
   large_retire(run, &counters_here()->large);
   if (run->epoch != 0) arena_release(arena_at(run->epoch), run, false);
   else if (heap != &empty_heap && large_cache_make_room(heap, run)) large_cache_put(heap, run);

@@ -1,9 +1,9 @@
-/* magazines: see magazines.h.                                                                       floor: heap */
+/* magazine: see magazine.h.                                                                         floor: heap */
 #include "heap/magazine.h"
 
 #include "base/options.h"
 
-/* While a thread only frees, its list comes by in pieces this small, which are joined to whole magazines. */
+/* While a thread only frees, its list comes in pieces this small, which join the newest magazine. */
 #define JOIN_MOST 32
 
 static uint16_t take_record(struct heap *heap) {
@@ -18,18 +18,18 @@ static void account(struct heap *heap, unsigned class, int blocks) {
   STORE_RACING(bin->magazine_blocks, bin->magazine_blocks + (uint32_t)blocks);
   if (bin->magazine_least > bin->magazine_blocks) bin->magazine_least = bin->magazine_blocks;
   size_t bytes = heap->magazine_bytes + (size_t)blocks * class_size(class);
-  /* Atomic for those who only want to know whether it is much. */
+  /* Atomic, because other threads read it without the lock. */
   __atomic_store_n(&heap->magazine_bytes, bytes, __ATOMIC_RELAXED);
 }
 
 static bool join(struct heap *heap, unsigned class, struct chain chain) {
   const struct bin *bin = &heap->bins[class];
   struct magazine *newest = &heap->magazines[bin->newest];
-  unsigned most = tcache_cap(bin, class) + JOIN_MOST;
+  unsigned most = tcache_cap(heap, class) + JOIN_MOST;
   if (!bin->newest || chain.count > JOIN_MOST || newest->count + chain.count > most) return false;
   void *tail = chain.head;
   for (unsigned i = 1; i < chain.count && block_next(tail) != CHAIN_END; i++) tail = block_next(tail);
-  /* A ring, of a block freed twice, or one that was written to: told by who takes the magazine apart. */
+  /* A double free makes a ring, and a write damages a link. The thread that takes the magazine apart reports it. */
   if (block_next(tail) != CHAIN_END || (TSLAB_HARDENED && !block_is_intact(tail))) return false;
   block_link(tail, newest->head);
   newest->head = chain.head;

@@ -14,7 +14,7 @@ static _Atomic uint64_t misuses;
 
 uint64_t misuse_count(void) { return atomic_load_explicit(&misuses, memory_order_relaxed); }
 
-static void end(void) {
+void misuse_end(void) {
   if (options.on_misuse != MISUSE_REPORT) lock_abort();
   atomic_fetch_add_explicit(&misuses, 1, memory_order_relaxed);
 }
@@ -35,8 +35,8 @@ static const char *chunk_text(char *out, size_t capacity, size_t size) {
   return out;
 }
 
-/* Ends a line that could accuse an innocent call: where memory served before, a pointer from that time may be to blame.
- * A fresh epoch on fresh memory gets none. */
+/* Returns an addition to a line that might accuse the wrong call: if the memory was used before, a pointer from that
+ * time may be the cause. A fresh epoch on fresh memory gets none. */
 static const char *stale_text(const struct run *run, const char *text) {
   if (!run->epoch) return "";
   return run->was == CHUNK_WAS || !arena_at(run->epoch)->first_of_label ? text : "";
@@ -66,7 +66,8 @@ static void say_in_free_memory(const char *call, const void *p, const struct run
   else say_freed(call, p, class_text(text, sizeof text, was - 1), "");
 }
 
-/* On a page that the kernel has, or has back, nothing says which of the two it was. */
+/* Reports a pointer to an unused block. On a page that the kernel never gave, or has back, nothing tells a double free
+ * from a block that was never allocated. */
 static void say_unused(const char *call, const void *p, const char *class, const struct run *run) {
   uintptr_t word = (uintptr_t)((void *const *)p)[1];
   if (word == block_key(p) || word == block_waiting_key(p)) say_freed_in(call, p, class, run);
@@ -79,14 +80,14 @@ static bool was_last(const struct run *chunk, const void *p) {
   return heap && LOAD_RACING(heap->bump.last) == (uintptr_t)p + 1;
 }
 
-/* In a run that is in use, and in no block of it. */
+/* Reports a pointer into a run in use that lies in no block. */
 static void say_nowhere(const char *call, const void *p, const struct run *run) {
   if (run->kind != RUN_CHUNK) say_foreign(call, p);
   else if (was_last(run, p)) say_freed_in(call, p, "block of an epoch", run);
   else log_line("%s of %p (no block: it was freed, alone or with its epoch, or never allocated)", call, p);
 }
 
-/* False when p lies outside all blocks. */
+/* Reports a pointer into a block. Returns false if p lies outside all blocks. */
 static bool say_interior(const char *call, const void *p, const struct run *run) {
   char text[48];
   if (run->kind == RUN_LARGE) {
@@ -121,15 +122,15 @@ void misuse(const char *call, const void *p) {
   else if (run->kind == RUN_SLAB && slab_block_of(run, p) == p)
     say_unused(call, p, class_text(text, sizeof text, run->class), run);
   else if (!say_interior(call, p, run)) say_nowhere(call, p, run);
-  end();
+  misuse_end();
 }
 
-/* Ends what is told when a list is looked at, which may be long after the mistake. */
+/* Returns an addition to lines about a list, which the library may check long after the mistake. */
 static const char *late_text(void) {
   return TSLAB_HARDENED ? "" : "; found late: libtslab-hardened.so.0 names a double free at the call";
 }
 
-/* The block that ends where this one starts, which an overrun comes from, and its state now. */
+/* Describes the block that ends where this one starts, and its state, because an overrun comes from there. */
 static const char *before_text(char *out, size_t capacity, const struct run *run, const void *block) {
   char *before = slab_block_of(run, (const char *)block - 1);
   const char *state = before && slab_refuses(before) ? "free" : "in use";
@@ -154,7 +155,8 @@ static bool is_surely_double(const struct run *run, void *block) {
   return word - block_key(block) <= 1 || (word == 0 && links_on(run, block));
 }
 
-/* A write that comes from below changes byte 0, too: only then is the block before it suspected. */
+/* Reports a write to a free block. An overrun of the block before changes byte 0, too, so the line names that block
+ * only then. */
 static void say_written(const void *block, size_t at, const struct run *run) {
   char class[32], before[80];
   class_text(class, sizeof class, run->class);
@@ -165,10 +167,11 @@ static void say_written(const void *block, size_t at, const struct run *run) {
 
 void misuse_written(const void *block, size_t at) {
   say_written(block, at, pages_run_of(block));
-  end();
+  misuse_end();
 }
 
-/* Tells a block whose key is gone. A hardened library refuses a second free at the call, so it was written to. */
+/* Reports a block that has lost its key. A hardened library reports a second free at the call, so there it was a
+ * write. */
 static void say_changed(void *block, const struct run *run) {
   char class[32], before[80];
   bool links = links_on(run, block);
@@ -194,7 +197,7 @@ void misuse_freed(void *block) {
   else if (is_surely_double(run, block))
     say_freed("free", block, class_text(class, sizeof class, run->class), late_text());
   else say_changed(block, run);
-  end();
+  misuse_end();
 }
 
 void misuse_batch(void *p) {
@@ -202,7 +205,7 @@ void misuse_batch(void *p) {
   const struct run *run = pages_run_of(p);
   if (run && run->kind == RUN_SLAB && slab_block_of(run, p) == p && block_has_key(p)) {
     say_freed("free", p, class_text(class, sizeof class, run->class), late_text());
-    end();
+    misuse_end();
   } else {
     misuse("free", p);
   }
@@ -210,14 +213,14 @@ void misuse_batch(void *p) {
 
 void misuse_interior(const char *call, const void *p) {
   if (!say_interior(call, p, pages_run_of(p))) say_foreign(call, p);
-  abort(); /* two words of the block were overwritten when the free was taken for a good one */
+  abort(); /* the fast path has overwritten two words of the block */
 }
 
 void misuse_size(const char *call, const void *p, size_t size, const struct run *run) {
   char text[48];
-  const char *what = "large block";
+  const char *what = run->kind == RUN_GUARDED ? "guarded block" : "large block";
   if (run->kind == RUN_SLAB) what = class_text(text, sizeof text, run->class);
   if (run->kind == RUN_CHUNK) what = chunk_text(text, sizeof text, chunk_size_of(run, p));
   log_line("%s of %p with size %zu (%s)", call, p, size, what);
-  end();
+  misuse_end();
 }

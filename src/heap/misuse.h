@@ -1,30 +1,33 @@
-/* misuse: calls with a pointer that no call may have, named.                                        floor: heap */
+/* misuse: reports calls with a wrong pointer.                                                       floor: heap */
 #ifndef TSLAB_HEAP_MISUSE_H
 #define TSLAB_HEAP_MISUSE_H
 
 #include "slab/slab.h"
 
-/* Each says on standard error what is wrong, in one line, and aborts; those that may return do so under
- * TSLAB_ON_MISUSE=report, after counting. `call` is the function that the program called. */
+/* Each function writes one line about the mistake to standard error and aborts. Under TSLAB_ON_MISUSE=report those that
+ * may return count the mistake and return instead. `call` is the function that the program called. */
 
 /* p starts no block in use. */
 HIDDEN COLD void misuse(const char *call, const void *p);
 
-/* The same for a block of a batch of remote frees, which are looked at when the batch is complete. */
+/* Reports a block of a batch of remote frees. The library checks such blocks only when the batch is complete. */
 HIDDEN COLD void misuse_batch(void *p);
 
-/* A list of free blocks links to `block`, which may be read, and it is not a free block as it was left: it is no block
- * at all, is on the list twice, or has changed. */
+/* A list of free blocks links to `block`, which is readable but no intact free block: it is no block, is on the list
+ * twice, or has changed. */
 HIDDEN COLD void misuse_freed(void *block);
 
-/* A free block of a size class was written to, at that byte first. */
+/* The program wrote to a free block of a size class, at byte `at` first. */
 HIDDEN COLD void misuse_written(const void *block, size_t at);
 
-/* A block in use of another size than the caller says; class == CLASSES for a large one. */
+/* The caller gives another size for p than the block has. */
 HIDDEN COLD void misuse_size(const char *call, const void *p, size_t size, const struct run *run);
 
-/* p starts no block, but was taken for one, and two words at p are overwritten. */
+/* p starts no block, but free took it for one and overwrote two words at p. */
 HIDDEN COLD NORETURN void misuse_interior(const char *call, const void *p);
+
+/* Ends a misuse whose line another module wrote: aborts, or counts it under TSLAB_ON_MISUSE=report. */
+HIDDEN COLD void misuse_end(void);
 
 HIDDEN uint64_t misuse_count(void);
 

@@ -13,7 +13,7 @@
 struct tables {
   struct profile_site sites[PROFILE_SITES + 1];
   struct profile_sample samples[PROFILE_SAMPLES + 1];
-  uint32_t site_of[TABLE_ROWS], sample_of[TABLE_ROWS]; /* first of each bucket */
+  uint32_t site_of[TABLE_ROWS], sample_of[TABLE_ROWS]; /* the first row of each bucket */
   uintptr_t frames[FRAMES];
 };
 _Static_assert(sizeof(struct tables) < 8 * MiB, "docs/profile.md says so");
@@ -23,7 +23,7 @@ struct lock profile_lock;
 
 static struct {
   struct tables *tables;
-  uint32_t sites, frames, used, free; /* samples that were ever used, and the first free one */
+  uint32_t sites, frames, used, free; /* `used`: samples ever used; `free`: the first free one */
   uint64_t taken, frees, lost, live;
   bool frozen;
 } state;
@@ -33,12 +33,12 @@ static struct {
 #define LN_2      0.69314718055994530942
 #define ROOT_HALF 0.70710678118654752440
 
-/* -ln of a number between 0 and 1: so much does one of an exponential distribution with the mean 1 measure. Seven terms
- * of the series of ln((1 + s) / (1 - s)) are right to a heap in 10^8, for s up to 0.172. */
+/* Returns -ln of a number between 0 and 1, which has an exponential distribution with the mean 1. The terms of the
+ * series of ln((1 + s) / (1 - s)) up to s^9 are right to one part in 10^8 for s up to 0.172. */
 static double exponential(uint32_t random) {
   double x = ((double)random + 0.5) / 4294967296.0;
   unsigned halvings = 31 - log2_floor(random | 1);
-  x *= (double)((uint64_t)1 << halvings); /* 1/2 to 1; below that for the smallest */
+  x *= (double)((uint64_t)1 << halvings); /* between 1/2 and 1; less for the smallest number */
   double ln = -LN_2 * halvings;
   if (x < ROOT_HALF) {
     x *= 2;
@@ -51,7 +51,7 @@ static double exponential(uint32_t random) {
 
 static double draw(void) { return exponential(draw_below(UINT32_MAX)); }
 
-/* 1 / (1 - e^-x): by its series below 1, then by e^-x = (e^(-x/2))^2. */
+/* Returns 1 / (1 - e^-x): for small x by its series, else by e^-x = (e^(-x/2))^2. */
 static double weight_of(double x) {
   if (x > 40) return 1;
   unsigned halvings = 0;
@@ -82,7 +82,7 @@ size_t profile_draw_bytes(size_t most, uint32_t interval) {
 
 /* ---- the tables -------------------------------------------------------------------------------------------------- */
 
-/* Other threads may run: they take the lock, after they saw the interval. */
+/* Other threads may run: they take the lock after they see the interval. */
 static bool begin(void) {
   struct tables *tables = pages_keep(sizeof(struct tables));
   if (!tables) return false;
@@ -170,7 +170,7 @@ static void add(const struct profile_sample *sample, const uintptr_t *frames, un
   lock_release(&profile_lock);
 }
 
-/* The noted frame is of this call if it lies on this stack, not far above. */
+/* The noted frame belongs to this call if it lies not far above on this stack. */
 #define CALLER_FAR (4 * KiB)
 static const void *frame_of_caller(const struct heap *heap, const void *here) {
   const void *caller = heap->counters->caller;
@@ -178,9 +178,13 @@ static const void *frame_of_caller(const struct heap *heap, const void *here) {
   return distance < CALLER_FAR ? caller : here;
 }
 
+NOINLINE unsigned profile_stack(const struct heap *heap, uintptr_t *out) {
+  return stack_walk(out, STACK_MOST, frame_of_caller(heap, __builtin_frame_address(0)));
+}
+
 NOINLINE void profile_record(const struct heap *heap, void *block, size_t size, size_t usable, uint64_t weight) {
   uintptr_t frames[STACK_MOST];
-  unsigned depth = stack_walk(frames, STACK_MOST, frame_of_caller(heap, __builtin_frame_address(0)));
+  unsigned depth = profile_stack(heap, frames);
   struct profile_sample sample = {
       .block = block,
       .size = size,
@@ -194,7 +198,7 @@ NOINLINE void profile_record(const struct heap *heap, void *block, size_t size, 
   add(&sample, frames, depth);
 }
 
-/* Takes the row off its bucket. */
+/* Takes the row at *link off its bucket and frees it. */
 static void drop(uint32_t *link) {
   uint32_t index = *link;
   struct profile_sample *row = &state.tables->samples[index];
@@ -217,11 +221,12 @@ void profile_forget(const void *block) {
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
-void profile_large(const struct heap *heap, void *block, size_t size) {
+uint32_t profile_large(const struct heap *heap, void *block, size_t size) {
   uint32_t interval = profile_interval_now();
-  if (state.frozen || profile_draw_bytes(size, interval) == size) return;
+  if (state.frozen || profile_draw_bytes(size, interval) == size) return 0;
   pages.runs[granule_of(block)].capacity = 1;
   profile_record(heap, block, size, 0, profile_weight(size, interval));
+  return interval;
 }
 
 void profile_chunk(const struct heap *heap, void *block, size_t size, uint32_t interval) {
@@ -262,7 +267,7 @@ const struct profile_site *profile_site_at(uint32_t index) { return &state.table
 const uintptr_t *profile_frames(const struct profile_site *site) { return &state.tables->frames[site->frames]; }
 uint32_t profile_samples_most(void) { return state.used; }
 
-/* Its thread freed it in its current chunk. */
+/* Returns true if a thread freed the sample in its current chunk. */
 static bool has_died(const struct profile_sample *row) {
   const struct run *run = &pages.runs[granule_of(row->block)];
   if (LOAD_RACING(run->kind) == RUN_SPLIT) run = quarter_of(row->block);
@@ -275,7 +280,7 @@ const struct profile_sample *profile_sample_at(uint32_t index) {
   if (!has_died(row)) return row;
   uint32_t *link = bucket_of_granule(granule_of(row->block));
   while (*link && *link != index) link = &state.tables->samples[*link].next;
-  if (*link) drop(link); /* else a thread was just dropping it that a frozen child does not have */
+  if (*link) drop(link); /* otherwise a thread that does not exist in this frozen child was dropping it */
   return NULL;
 }
 
@@ -300,6 +305,6 @@ struct profile_totals profile_totals(void) {
   };
 }
 
-/* The tables may be half written, and the lists of samples lead to memory that serves nobody. */
+/* The tables may be half written, and the samples lead to memory that is never reused. */
 void profile_freeze(void) { state.frozen = true; }
 bool profile_is_frozen(void) { return state.frozen; }

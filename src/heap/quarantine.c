@@ -7,7 +7,7 @@
 #include "heap/tcache.h"
 #include <string.h>
 
-#define FILL       0xde /* eight of it are no address that can be read */
+#define FILL       0xde /* eight such bytes are no valid address */
 #define FILL_START (2 * sizeof(void *))
 #define BATCH      16
 
@@ -19,7 +19,7 @@ static void enter(struct quarantine *ring, unsigned class, void *block, unsigned
   ring->bytes += class_size(class);
 }
 
-/* Sixteen bytes at a time, which every class's size is a multiple of. */
+/* Compares sixteen bytes at a time, since each class's size is a multiple of that. */
 static bool is_filled(const uint64_t *from, const uint64_t *end) {
   const uint64_t fill = UINT64_MAX / UINT8_MAX * FILL;
   uint64_t change = 0;
@@ -27,7 +27,7 @@ static bool is_filled(const uint64_t *from, const uint64_t *end) {
   return change == 0;
 }
 
-/* The first byte that is not as it was left, or `size`. */
+/* Returns the first byte that changed, or `size`. */
 static size_t find_change(void *block, size_t size) {
   const unsigned char *bytes = block;
   if (link_decode(block, (uintptr_t)block_words(block)[0]) != CHAIN_END) return 0;
@@ -43,7 +43,7 @@ static void leave(struct heap *heap, uintptr_t entry) {
   bool is_own = block == (void *)entry, is_ours = (uintptr_t)block_words(block)[1] == block_waiting_key(block);
   size_t size = class_size(class), at = find_change(block, size);
   if (is_own) heap->quarantine->own[class]--;
-  if (!is_ours) { /* it left before, so it was freed twice, or its key is gone, and with it what says that it was not */
+  if (!is_ours) { /* its key is gone: it was freed twice and has left before, or the program wrote to it */
     if (is_own) tcache_lose(heap, class, 1);
     misuse_freed(block);
     return;
@@ -82,7 +82,7 @@ static void shrink(struct heap *heap, size_t bytes, unsigned blocks) {
   }
 }
 
-/* An eighth at a time, so that there is something to shuffle. */
+/* Takes out an eighth at a time, so that there are enough blocks to shuffle. */
 INLINE void shrink_if_full(struct heap *heap) {
   const struct quarantine *ring = heap->quarantine;
   if (UNLIKELY(ring->bytes > options.quarantine_bytes || ring->count == QUARANTINE_MOST))

@@ -22,8 +22,9 @@ static void count_lock(const struct heap *heap, unsigned class, uint64_t waited)
   shared_add(waited ? &label->lock_contended : &label->lock_fast, 1);
 }
 
-/* The class has let pass the mallocs that it drew: its list is detached, so that the next one comes by, or, after some
- * frees, the first that finds none of these left. Not COLD: compilers would take its callers' usual path for cold. */
+/* The class has let the mallocs pass that it drew. This detaches its list, so that a slow path gets the next malloc,
+ * or, after some frees, the first malloc that finds none of their blocks left. It is not COLD, because compilers would
+ * take its callers' usual path for cold. */
 static NOINLINE void arm(struct heap *heap, unsigned class, unsigned held) {
   struct bin *bin = &heap->bins[class];
   if (!options.sample) {
@@ -39,20 +40,20 @@ static NOINLINE void arm(struct heap *heap, unsigned class, unsigned held) {
 
 INLINE void arm_if_due(struct heap *heap, unsigned class, unsigned held) {
   const struct bin *bin = &heap->bins[class];
-  if (profile_is_on() && cut_list(heap, class)) return; /* the list is whole when it is detached */
+  if (profile_is_on() && cut_list(heap, class)) return; /* a detached list is whole, so a cut one is not detached */
   if (TSLAB_TELEMETRY && UNLIKELY(bin->countdown <= 0 || bin->due)) arm(heap, class, held);
 }
 
-/* Returns how the call was served. */
+/* Returns the path that served the call. */
 static enum path served_by(const struct heap *heap) {
   uint32_t stages = heap->counters->stages & ((1u << PATHS_OF_CLASSES) - 1);
   return stages ? (enum path)log2_floor(stages) : PATH_SLAB;
 }
 
-/* A thread of many gets slabs of its own for a class once it uses it: until then it would hold a page or more of each
- * class that it ever took a block of. docs/decisions/0031. */
+/* In a process of many threads a thread gets slabs of its own for a class only once it uses the class. Otherwise it
+ * would hold a page or more of each class of which it ever took a block: docs/decisions/0031. */
 #define SHARING_THREADS 16
-#define SHARED_BLOCKS   64 /* taken by a thread from slabs that it shares */
+#define SHARED_BLOCKS   64 /* blocks that a thread takes from shared slabs */
 #define SHARED_AT_ONCE  8
 #define SHARED_BYTES    512
 
@@ -65,38 +66,44 @@ static bool uses_little(const struct heap *heap, unsigned class) {
 static struct chain take_from_slabs(struct heap *heap, unsigned class) {
   if (UNLIKELY(uses_little(heap, class)))
     return bins_take_shared(heap, class, blocks_in(class, SHARED_BYTES, SHARED_AT_ONCE));
-  return bins_take(heap, class, tcache_cap(&heap->bins[class], class) / 4u);
+  return bins_take(heap, class, tcache_cap(heap, class) / 4u);
+}
+
+/* Ends the draining of a class: the thread allocates in it again. */
+INLINE void end_drain(struct heap *heap, unsigned class) {
+  heap->bins[class].drained = 0;
+  if (heap->drains_alone == class + 1) heap->drains_alone = heap->drained = 0;
 }
 
 void *heap_refill(struct heap *heap, unsigned class) {
   if (UNLIKELY(!heap_has_store(heap)) && !heap_make_store(heap)) return NULL;
   struct bin *bin = &heap->bins[class];
-  if (heap->store->remote.count) heap_flush_remote(heap); /* a thread that frees no more must not keep them */
+  if (heap->store->remote.count) heap_flush_remote(heap); /* a thread that stops freeing must not keep them */
   count_lock(heap, class, lock_take(&heap->lock));
   tcache_fold(heap, class);
   counter_add_release(&bin->refills, 1);
-  bin->drained = 0;
+  end_drain(heap, class);
   if (bin->cap == 0) tcache_open(heap, class);
-  if (LIKELY(heap->list[class] == CHAIN_END)) { /* else folding it brought back what was detached */
+  if (LIKELY(heap->list[class] == CHAIN_END)) { /* otherwise the fold brought a detached list back */
     struct chain chain = magazine_take(heap, class);
     if (bin->halvings) bin->halvings = 0;
-    else if (chain.count > 0) tcache_grow(heap, class, true); /* the list was too short for it */
+    else if (chain.count > 0) tcache_grow(heap, class, true); /* the list was too short for these blocks */
     if (chain.count == 0) chain = take_from_slabs(heap, class);
     else counters_stage(heap->counters, PATH_MAGAZINE);
     tcache_set(heap, class, chain);
   }
   lock_release(&heap->lock);
   bool has_some = block_is_intact(heap->list[class]);
-  if (TSLAB_HARDENED && !has_some && quarantine_of(heap, class)) { /* rather than none */
+  if (TSLAB_HARDENED && !has_some && quarantine_of(heap, class)) { /* waiting blocks are better than none */
     quarantine_empty(heap);
     has_some = block_is_intact(heap->list[class]);
   }
   if (!has_some) return NULL;
-  /* Before the list counts it: who looks in between must not take it for one that the list served. */
+  /* Counted before the list counts it, so that no reader takes it for a call that the list served. */
   counter_add(&heap->counters->refills[class].served[served_by(heap)], 1);
   FENCE_STORES();
   void *const block = fast_pop(heap, class, (uintptr_t)pages.base);
-  if (bin->countdown < INT32_MAX) bin->countdown++; /* it is none of those that are drawn from */
+  if (bin->countdown < INT32_MAX) bin->countdown++; /* this call is not among those that the class draws from */
   arm_if_due(heap, class, 0);
   return block;
 }
@@ -106,34 +113,35 @@ void *heap_take_bad_list(struct heap *heap, unsigned class) {
   if (LIKELY(block == CHAIN_END)) return NULL;
   heap->list[class] = CHAIN_END;
   tcache_fold(heap, class);
-  if (heap->list[class] == CHAIN_END) tcache_set(heap, class, EMPTY_CHAIN); /* else it is what was detached */
+  if (heap->list[class] == CHAIN_END) tcache_set(heap, class, EMPTY_CHAIN); /* else it was detached */
   return block;
 }
 
-/* A thread that goes on freeing does not want the blocks of its magazines soon, and each block keeps a slab from being
- * free as a whole. So the thread begins to empty them when as many blocks went past them as they hold. */
+/* A thread that goes on freeing does not need the blocks of its magazines soon, and each block keeps a slab from being
+ * empty. So the thread begins to empty the magazines once as many blocks passed them as they hold. */
 static bool passes_magazines(const struct bin *bin) {
   return bin->drained > 0 && bin->drained >= LOAD_RACING(bin->magazine_blocks);
 }
 
-/* Moves the class's list out of the way. Returns what must go to the slabs, for which the magazines had no room: this
- * list and not an older one, whose blocks the processor no longer has at hand. */
+/* Moves the class's list to the magazines. If they have no room, it returns the list, which must go to the slabs: this
+ * list and not an older one, because its blocks are still in the processor's cache. */
 static struct chain put_by(struct heap *heap, unsigned class, bool draining) {
   struct bin *bin = &heap->bins[class];
   struct chain chain = tcache_chain(heap, class);
-  if (draining && (passes_magazines(bin) || magazines_are_full(heap, class, chain.count))) { /* nothing to lock for */
+  pages_note_freed(chain.count * (class_size(class) + os_page_size));
+  if (draining && (passes_magazines(bin) || magazines_are_full(heap, class, chain.count))) { /* this needs no lock */
     tcache_shrink(heap, class);
     tcache_set(heap, class, EMPTY_CHAIN);
     return chain;
   }
   count_lock(heap, class, lock_take(&heap->lock));
-  if (!draining) bin->drained = 0;
+  if (!draining) end_drain(heap, class);
   if (bin->cap == 0) tcache_open(heap, class);
   else if (draining) tcache_shrink(heap, class);
   else tcache_grow(heap, class, true);
-  /* The next frees wait in quarantine, so the next malloc would take all of the list back, and the list would grow
-   * on. */
-  bool comes_back = TSLAB_HARDENED && chain.count > tcache_cap(bin, class);
+  /* The next frees wait in quarantine. So the next malloc would take the whole list back, and the list would go on
+   * growing. */
+  bool comes_back = TSLAB_HARDENED && chain.count > tcache_cap(heap, class);
   if (chain.count > 0 && !comes_back && magazine_put(heap, class, chain)) chain = EMPTY_CHAIN;
   tcache_set(heap, class, EMPTY_CHAIN);
   lock_release(&heap->lock);
@@ -153,9 +161,29 @@ static struct chain with_some_of_magazines(struct heap *heap, unsigned class, st
   return chain;
 }
 
-/* Apart, so that the usual visit, which only counts, need not save what this one does. */
+/* Returns a list to its slabs if it is too long now that another class drains. */
+static NOINLINE void shorten(struct heap *heap, unsigned class) {
+  bool is_long = heap->bins[class].halvings && tcache_length(heap, class) > tcache_drained_cap(heap, class);
+  if (is_long) bins_return(&heap->lock, tcache_take(heap, class));
+}
+
+/* Notes a visit by a thread that only frees in this class, whose magazines are empty. After a second visit in a row the
+ * class may keep a longer list. Only one class of the heap may at a time, so that the memory that a thread at rest
+ * hides does not grow with the classes that it freed. */
+static void note_drain(struct heap *heap, unsigned class) {
+  unsigned alone = heap->drains_alone;
+  if (LIKELY(alone == class + 1)) return;
+  bool is_second = heap->drained == class + 1 && passes_magazines(&heap->bins[class]);
+  bool has_magazines = LOAD_RACING(heap->bins[class].magazine_blocks) > 0;
+  heap->drains_alone = is_second && !has_magazines ? heap->drained : 0;
+  heap->drained = (uint8_t)(class + 1);
+  if (alone) shorten(heap, alone - 1);
+}
+
+/* A function of its own, so that the usual visit, which only counts, saves fewer registers. */
 static NOINLINE void empty_list(struct heap *heap, unsigned class, bool draining) {
   struct bin *bin = &heap->bins[class];
+  if (draining) note_drain(heap, class);
   struct chain to_slabs = put_by(heap, class, draining);
   if (draining) bin->drained += to_slabs.count;
   if (draining && passes_magazines(bin) && LOAD_RACING(bin->magazine_blocks) > 0)
@@ -163,21 +191,21 @@ static NOINLINE void empty_list(struct heap *heap, unsigned class, bool draining
   bins_return(&heap->lock, to_slabs);
 }
 
-/* Frees in a row that come to visit because a list that is detached is held; then no malloc is to be expected soon. */
+/* After so many frees in a row that visit because a detached list is held, no malloc is likely soon. */
 #define HELD_MOST 32
 
 bool heap_overflow(struct heap *heap, unsigned class, void *block) {
   struct bin *bin = &heap->bins[class];
-  /* The fast path counted a free that it then did not make. */
+  /* The fast path counted a free that it did not make. */
   STORE_RACING(heap->count[class].now, heap->count[class].now + ROOM_ONE - 1);
-  /* Then its room was cut, and that this was used up says nothing; how long the list is does. */
+  /* A detached list has less room, so its use says nothing; the length of the list does. */
   bool was_detached = heap->sampling.detached && heap->sampling.class == class;
   unsigned mallocs = tcache_fold(heap, class), held = 0;
   if (was_detached && mallocs == 0) held = heap->sampling.held % HELD_MOST;
   counter_add_release(&bin->overflows, 1);
   struct chain chain = tcache_chain(heap, class);
-  /* Mostly the frees between two visits were balanced by mallocs, and the list is nowhere near full. */
-  unsigned cap = tcache_cap(bin, class), most = was_detached ? cap : cap - cap / 4u;
+  /* Most times mallocs balanced the frees between two visits, and the list is far from full. */
+  unsigned cap = tcache_cap(heap, class), most = was_detached ? cap : cap - cap / 4u;
   bool has_room = (was_detached || mallocs > 0) && chain.count <= most;
   if (has_room) {
     if (!was_detached) tcache_grow(heap, class, false);

@@ -12,9 +12,9 @@
 #include <string.h>
 
 static struct {
-  struct heap *pool; /* dead threads' */
+  struct heap *pool; /* heaps of dead threads */
   struct cuttings cuttings;
-  uint32_t generation; /* of processes: counts forks */
+  uint32_t generation; /* counts forks */
 } state;
 
 static void link_active(struct heap *heap) {
@@ -31,15 +31,15 @@ static void unlink_active(struct heap *heap) {
   if (heap->next_active) heap->next_active->previous_active = heap->previous_active;
 }
 
-/* A heap that keeps its store lies in one of these; its quarantine, where it has one, lies behind. */
+/* A heap that keeps its store lies in one of these; its quarantine, if it has one, lies behind. */
 struct lasting_heap {
   struct heap heap;
   struct notice notice;
   struct heap_store store;
 };
 
-/* Not before the process has a second thread or gives memory back: one that does little does not touch these pages.
- * Caller holds heaps_lock. */
+/* Begins common_heap, when the process gets a second thread or gives memory back: a small process does not touch these
+ * pages. Caller holds heaps_lock. */
 static void begin_common(void) {
   static struct notice notice;
   static struct heap_store store;
@@ -108,12 +108,13 @@ void heap_put_in_pool(struct heap *heap) {
   atomic_fetch_add_explicit(&unfolded_heaps, 1, memory_order_relaxed);
   atomic_store_explicit(&last_dead_heap, heap, memory_order_relaxed);
   heap_notice(heap);
+  pages_note_freed(FREED_MUCH);
 }
 
-/* Under heaps_lock, and not the heap's. */
+/* Caller holds heaps_lock, but not the heap's lock. */
 static void unfold(struct heap *heap) {
   if (!heap->folded) return;
-  if (heap->generation != state.generation) { /* a thread that the child does not have may have been looking at it */
+  if (heap->generation != state.generation) { /* a thread that does not exist in the child may have held the lock */
     lock_reset(&heap->lock);
     atomic_store_explicit(&heap->store->notice->is_given, false, memory_order_relaxed);
   }
@@ -171,31 +172,31 @@ struct heap *heap_take_blank(struct arena *arena) {
   struct heap *heap = span_take_heap(&grows);
   lock_release(&heaps_lock);
   if (!heap) return NULL;
-  if (grows) os_populate(heap, GRANULE); /* the next ones come soon, and each would cost half a page fault */
+  if (grows) os_populate(heap, GRANULE); /* the next heaps come soon, and each would take half a page fault */
   lock_take(&heap->lock);
   heap->live = true;
   heap->closing = false;
-  STORE_RACING(heap->thread, current_thread); /* a stale look: epoch/attach.h */
+  STORE_RACING(heap->thread, current_thread); /* a stale entry may lead another thread here: epoch/attach.h */
   heap->counters = current_heap->counters;
   heap->plain = current_heap->plain;
   heap->before = tcache_handed_out(heap);
   heap->lost = heap->served - heap->freed;
-  __atomic_store_n(&heap->arena, arena, __ATOMIC_RELEASE); /* for the scavenger's look */
+  __atomic_store_n(&heap->arena, arena, __ATOMIC_RELEASE); /* the scavenger reads it */
   lock_release(&heap->lock);
   return heap;
 }
 
-/* The counts of the bins stay in them, wherever they are. */
+/* Takes the heap's store from it. The bins keep their counts. */
 static struct stored *leave_store(struct heap *heap) {
   if (!heap->store) return NULL;
-  heap->counters = current_heap->counters; /* the thread that it served is not the one that counts now */
+  heap->counters = current_heap->counters; /* this thread counts now, and not the one that the heap served */
   if (heap->sampling.timings) timing_count(heap);
   tcache_shut(heap);
   return store_leave(heap);
 }
 
 void heap_give_back(struct heap *heap) {
-  lock_take(&heap->lock); /* the thread that relisted its last slab may still hold it */
+  lock_take(&heap->lock); /* the thread that relisted the heap's last slab may still hold it */
   INVARIANT(1, heap->slab_granules == 0 && heap->magazine_bytes == 0);
   struct stored *stored = leave_store(heap);
   heap->live = false;
@@ -210,7 +211,7 @@ void heap_give_back(struct heap *heap) {
   if (stored) store_give_up(stored);
 }
 
-/* The lists stay, for the next thread or the scavenger, whoever comes first: a thread's end costs little. */
+/* Leaves the lists to the next thread or the scavenger, so that a thread's end is short. */
 void heap_release(struct heap *heap) {
   lock_take(&heap->lock);
   heap->live = false;
@@ -252,6 +253,7 @@ static void move_counts(struct heap *heap) {
     move(&to->allocations, &from->allocations);
     move(&to->frees, &from->frees);
     move(&to->remote_frees, &from->remote_frees);
+    move(&to->kept_frees, &from->kept_frees);
     move(&to->refills, &from->refills);
     move(&to->overflows, &from->overflows);
     to->born += from->born, from->born = 0;
@@ -271,7 +273,8 @@ static void move_counts(struct heap *heap) {
   move_lock_counts(&common_heap.lock, &heap->lock);
 }
 
-/* Under heaps_lock. *counters: what the heap does not need any more. */
+/* Folds a heap that waits in the pool and holds nothing. *counters gets the counters that the heap no longer needs.
+ * Caller holds heaps_lock. */
 static bool relist_locked(struct heap *heap, struct counters **counters) {
   lock_take(&heap->lock);
   bool folds_now = heap->pooled && !heap->live && !heap->folded && holds_nothing(heap);

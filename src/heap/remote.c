@@ -5,16 +5,16 @@
 #include "heap/quarantine.h"
 #include "heap/timing.h"
 
-/* Frees by threads without a heap: the first few of a thread, and those after its death. Many threads may end at the
- * same moment, so each adds to the counters that its thread-local storage's address picks. */
+/* Counts frees by threads without a heap: the first few of a thread, and those after its heap has ended. Many threads
+ * may end at the same moment, so the address of a thread's storage picks the counters that it adds to. */
 #define UNOWNED_COUNTERS 16
 static struct unowned {
   _Atomic uint64_t frees[CLASSES] ALIGNED(CACHE_LINE);
 } unowned_frees[UNOWNED_COUNTERS];
 
 static unsigned unowned_index(void) {
-  uint32_t page = (uint32_t)((uintptr_t)&current_heap >> 12); /* no two threads' storage is closer */
-  return page * UINT32_C(2654435769) >> 28;                    /* the golden ratio's: spreads equal distances */
+  uint32_t page = (uint32_t)((uintptr_t)&current_heap >> 12); /* two threads' storage is at least a page apart */
+  return page * UINT32_C(2654435769) >> 28;                    /* by the golden ratio: spreads equal distances */
 }
 _Static_assert(UNOWNED_COUNTERS == 1 << (32 - 28), "the index has four bits");
 
@@ -35,7 +35,8 @@ static void free_at_once(struct lock *gate, void *block) {
   bins_return(gate, (struct chain){block, 1});
 }
 
-/* Counts first: a fork child that has the count and not the push takes the block for lost, and counts it as leaked. */
+/* Counts the free before the push: a fork child that has only the count takes the block for lost, and counts it as
+ * leaked. */
 static void free_unowned(struct run *slab, void *block) {
   shared_add(&unowned_frees[unowned_index()].frees[slab->class], 1);
   free_at_once(NULL, block);
@@ -47,7 +48,7 @@ void heap_free_remote(struct heap *heap, struct run *slab, void *block) {
     return;
   }
   counter_add_release(&heap->bins[slab->class].remote_frees, 1);
-  if (slab->epoch != 0) free_at_once(&heap->lock, block); /* an epoch's end must not wait for company */
+  if (slab->epoch != 0) free_at_once(&heap->lock, block); /* an epoch's end must not wait for a batch */
   else if (TSLAB_HARDENED) quarantine_enter_remote(heap, slab->class, block);
   else heap_push_remote(heap, slab->class, block);
 }

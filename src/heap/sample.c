@@ -11,7 +11,8 @@ static struct timed timed_of(uint64_t start, uint64_t ticks, size_t requested, s
 }
 _Static_assert(SMALL_MAX <= UINT16_MAX && BUMP_MOST <= UINT16_MAX, "sizes of what is timed");
 
-/* An epoch's heap may be another's before its next visit. */
+/* Detaches the list again if more samples are due. It counts those of an epoch's heap at once, because that heap may
+ * serve another epoch before its next visit. */
 static COLD void look_after(struct heap *heap, unsigned class) {
   if (heap->bins[class].due) tcache_detach(heap, class, 0);
   if (heap->arena) timing_count(heap);
@@ -20,7 +21,7 @@ static COLD void look_after(struct heap *heap, unsigned class) {
 void *sample_detached(struct heap *heap, unsigned class, size_t requested) {
   struct sampling *sampling = &heap->sampling;
   heap->list[class] = tcache_attach(heap);
-  if (UNLIKELY(sampling->timings == TIMED)) timing_count(heap); /* no visit came between it and the last one */
+  if (UNLIKELY(sampling->timings == TIMED)) timing_count(heap); /* no visit has counted since the last sample */
   uint64_t start = ticks_begin();
   void *block = fast_pop(heap, class, (uintptr_t)pages.base);
   uint64_t ticks = ticks_end() - start;

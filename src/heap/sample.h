@@ -1,6 +1,6 @@
-/* sample: serves the mallocs of the fast path that are drawn to be timed.                           floor: heap
+/* sample: serves and times the mallocs of the fast path that were drawn as samples.                 floor: heap
  *
- * heap/timing.h says which these are. Threads: the heap's own. */
+ * heap/timing.h says which mallocs these are. Threads: the heap's own. */
 #ifndef TSLAB_HEAP_SAMPLE_H
 #define TSLAB_HEAP_SAMPLE_H
 
@@ -9,14 +9,14 @@
 
 #if TSLAB_TELEMETRY
 
-/* Returns true if the class's list was detached for this call. sample_detached serves it then; NULL means that the head
- * of the list is damaged, and on the list. */
+/* sample_is_due returns true if the class's list was detached to time this call. sample_detached then serves the call.
+ * It returns NULL if the head of the list is damaged; the list is then attached again. */
 INLINE bool sample_is_due(const struct heap *heap, unsigned class) {
   return heap->sampling.detached && heap->sampling.class == class && heap->list[class] == CHAIN_END;
 }
 HIDDEN void *sample_detached(struct heap *heap, unsigned class, size_t requested);
 
-/* bump_take, timed when it succeeds. */
+/* Calls bump_take, and times it if it succeeds. */
 HIDDEN void *sample_bump(struct heap *heap, size_t size);
 
 #else

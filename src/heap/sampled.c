@@ -4,11 +4,12 @@
 #include "heap/bins.h"
 #include "heap/cut.h"
 #include "heap/fast.h"
+#include "heap/guard.h"
 #include "heap/profile.h"
 #include "heap/registry.h"
 #include "heap/tcache.h"
 
-/* Other threads may run: they see what is written here when they take the lock, after they saw the interval. */
+/* Other threads may run: they see these writes when they take the lock, after they see the interval. */
 static void begin(void) {
   heap_begin_sampled();
   lock_take(&sampled_heap.lock);
@@ -20,9 +21,9 @@ bool sampled_start(uint32_t interval) {
   return profile_start(interval);
 }
 
-/* Under sampled_heap's lock. */
+/* Caller holds sampled_heap's lock. */
 static void *take_block(struct heap *heap, unsigned class) {
-  sampled_heap.counters = heap->counters; /* which counts what this takes */
+  sampled_heap.counters = heap->counters; /* the thread counts what this takes */
   if (sampled_heap.list[class] == CHAIN_END) {
     tcache_fold(&sampled_heap, class);
     tcache_set(&sampled_heap, class, bins_take(&sampled_heap, class, 1));
@@ -38,12 +39,13 @@ void *sampled_take(struct heap *heap, unsigned class, size_t size, uint32_t inte
   lock_take(&sampled_heap.lock);
   void *block = take_block(heap, class);
   lock_release(&sampled_heap.lock);
-  if (block) profile_record(heap, block, size, class_size(class), profile_weight(class_size(class), interval));
-  return block;
+  if (!block) return NULL;
+  profile_record(heap, block, size, class_size(class), profile_weight(class_size(class), interval));
+  return guard_sample(heap, block, size, class_size(class), interval);
 }
 
 static void *take_drawn(struct heap *heap, unsigned class, struct draw *draw, size_t size) {
-  uint32_t interval = draw->interval; /* by which the sample was drawn: it may have changed */
+  uint32_t interval = draw->interval; /* that of the draw; it may have changed since */
   cut_draw(heap, class);
   if (heap->sampling.detached && heap->sampling.class == class) tcache_rejoin(heap);
   cut_unmark(draw);

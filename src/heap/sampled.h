@@ -1,7 +1,9 @@
 /* sampled: serves the mallocs that a class drew for the heap profile.                               floor: heap
  *
- * Their blocks come from slabs of sampled_heap, which are owner to no thread, so that each free takes a slow path.
- * Threads: any; the slabs are under sampled_heap.lock. */
+ * Their blocks come from slabs of sampled_heap. The pagemap names no owner for these slabs, so that each free takes a
+ * slow path.
+ *
+ * Threads: any; sampled_heap.lock protects the slabs. */
 #ifndef TSLAB_HEAP_SAMPLED_H
 #define TSLAB_HEAP_SAMPLED_H
 
@@ -9,17 +11,17 @@
 
 #if TSLAB_TELEMETRY
 
-/* Blocks are samples by this interval from now on: at least PROFILE_LEAST_BYTES, or PROFILE_PAUSED (heap/profile.h).
- * What a class drew by another interval is drawn anew at its next visit; what a chunk did stays until its point, or its
- * end. Starts the profile if there is none. Returns false without memory. Caller holds no lock, and is one thread at a
- * time. */
+/* Takes samples by this interval from now on: at least PROFILE_LEAST_BYTES, or PROFILE_PAUSED (heap/profile.h). A class
+ * draws anew at its next visit; a chunk keeps its draw until its point or its end. Starts the profile if there is none.
+ * Returns false without memory. Caller holds no lock of this floor, and only one thread calls at a time. */
 HIDDEN bool sampled_start(uint32_t interval);
 
-/* A block of the class that is a sample of this call, drawn by the interval. NULL without memory. No lock held. */
+/* Returns a block of the class as a sample of this call, drawn by the interval, or NULL without memory. Caller holds no
+ * lock. */
 HIDDEN void *sampled_take(struct heap *heap, unsigned class, size_t size, uint32_t interval);
 
-/* A malloc found no block on the list. Returns a block if that was for the cut: the sample or the marked one. NULL: the
- * list is empty, or there was no memory for a sample. No lock held. */
+/* Serves a malloc that found no block on the list. If the cut was the reason, it returns the sample or the marked
+ * block. NULL: the list is empty, or there was no memory for a sample. Caller holds no lock. */
 HIDDEN void *sampled_malloc(struct heap *heap, unsigned class, size_t size);
 
 #else

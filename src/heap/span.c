@@ -6,21 +6,21 @@
 
 static struct {
   struct cuttings spans;
-  struct span *roomy;  /* with a heap that is blank, or was not cut yet */
+  struct span *roomy;  /* with a blank heap, or one that was not cut yet */
   struct span *empty;  /* without a heap in use */
   struct span *purged; /* without memory */
   unsigned empties, least_empties; /* of `empty`, now and since the last trim */
-  char *granules;      /* had at once, for spans, and how many are left */
+  char *granules;      /* taken at once for spans; how many, and how many are left */
   uint32_t granules_had, granules_left;
 } state;
 
-/* Under heaps_lock, but for walks: `next`, which never changes once set, and `present`. */
+/* heaps_lock protects a span. Walks read `next`, which never changes once set, and `present`. */
 struct span {
-  struct span *next;       /* every one ever made */
+  struct span *next;       /* every span ever made */
   struct heap *heaps;      /* its granule */
-  struct heap *blank;      /* those not in use, through next_dead */
-  struct span *next_roomy, *previous_roomy; /* or the next one that is empty, or purged */
-  _Atomic uint32_t present; /* heaps that were cut since it had no memory */
+  struct heap *blank;      /* heaps that are not in use, through next_dead */
+  struct span *next_roomy, *previous_roomy; /* or the next empty or purged one */
+  _Atomic uint32_t present; /* heaps that were cut since the granule had no memory */
   uint32_t in_use;          /* heaps */
 } ALIGNED(CACHE_LINE);
 
@@ -30,7 +30,7 @@ struct lock_totals heaps_folded_locks;
 
 static struct run *run_of(const struct heap *heap) { return pages.runs + granule_of(heap); }
 
-/* NULL for a thread's. */
+/* Returns the span of an epoch's heap; NULL for a thread's heap. */
 static struct span *span_of(const struct heap *heap) {
   return (struct span *)(void *)atomic_load_explicit(&run_of(heap)->heap, memory_order_relaxed);
 }
@@ -48,8 +48,8 @@ static void leave_roomy(struct span *span) {
   if (span->next_roomy) span->next_roomy->previous_roomy = span->previous_roomy;
 }
 
-/* Twice as many at a time as the last time: each granule that stays in use among others keeps these from being one free
- * run. They are not resident before they are used. */
+/* Takes twice as many granules at a time as the last time, because a granule that stays in use among free ones keeps
+ * these from being one free run. They become resident only when used. */
 #define SPANS_MOST 16
 static char *span_granule(void) {
   if (state.granules_left == 0) {
@@ -71,7 +71,7 @@ static struct span *new_span(void) {
   span->heaps = heaps;
   atomic_store_explicit(&run_of(heaps)->heap, (struct heap *)(void *)span, memory_order_relaxed);
   span->next = atomic_load_explicit(&all_spans, memory_order_relaxed);
-  atomic_store_explicit(&all_spans, span, memory_order_release); /* pairs with every walk of them */
+  atomic_store_explicit(&all_spans, span, memory_order_release); /* pairs with every walk */
   return span;
 }
 
@@ -121,7 +121,7 @@ static void fold(struct span *span) {
   atomic_fetch_sub_explicit(&heaps_here, present, memory_order_relaxed);
 }
 
-/* Under heaps_lock. */
+/* Caller holds heaps_lock. */
 void span_return_heap(struct heap *heap) {
   struct span *span = span_of(heap);
   bool was_roomy = span->blank || atomic_load_explicit(&span->present, memory_order_relaxed) < HEAP_SPAN;
@@ -160,7 +160,7 @@ static bool purge_empty(void) {
   return span != NULL;
 }
 
-/* Not while a thread walks over heaps, which may take long: whoever comes next does it. */
+/* Does nothing while a thread walks over heaps, which may take long; a later call does it. */
 void spans_trim_one(void) {
   if (!lock_try(&walk_lock)) return;
   purge_empty();
@@ -177,7 +177,7 @@ struct heap *heaps_first_of_epochs(void) {
   return first_from(atomic_load_explicit(&all_spans, memory_order_acquire));
 }
 
-/* A walk over many heaps looks at a few lines of each, and would wait for every one. */
+/* Prefetches for a walk over many heaps, which would wait for a few lines of each. */
 #define HEAPS_AHEAD 6
 static void ask_for(const struct heap *heap) {
   __builtin_prefetch(&heap->sampling.sequence);

@@ -11,7 +11,7 @@ struct stored *_Atomic all_stored;
 struct stores_folded stores_folded;
 
 static struct {
-  struct stored *unused, *gone; /* with memory, and without, through next_unused */
+  struct stored *unused, *gone; /* `unused` have memory, `gone` have none; through next_unused */
   unsigned count, least;        /* of `unused`, now and since the last trim */
   struct cuttings stores, stored;
 } state;
@@ -19,7 +19,7 @@ static struct {
 #define STORE_BYTES (sizeof(struct heap_store) + (TSLAB_HARDENED ? sizeof(struct quarantine) : 0))
 _Static_assert(STORE_BYTES <= GRANULE / 2, "several to a granule");
 
-/* A store has pages of its state, so that its memory can go back, unless pages are so large that it would be a
+/* Returns true if a store has pages of its own, so that its memory can go back. On large pages that would be a
  * waste. */
 static bool has_own_pages(void) { return os_page_size <= GRANULE / 4; }
 static size_t bytes_of_store(void) { return has_own_pages() ? round_up(STORE_BYTES, os_page_size) : STORE_BYTES; }
@@ -87,13 +87,14 @@ struct stored *store_leave(struct heap *heap) {
 
 /* ---- counters ---------------------------------------------------------------------------------------------------- */
 
-/* Under walk_lock and heaps_lock. */
+/* Adds the counts of a store to stores_folded. Caller holds walk_lock and heaps_lock. */
 static void fold(struct heap_store *store) {
   for (unsigned class = 0; class < CLASSES; class++) {
     struct bin *to = &stores_folded.bins[class], *from = &store->bins[class];
     STORE_RACING(to->allocations, to->allocations + from->allocations);
     STORE_RACING(to->frees, to->frees + from->frees);
     STORE_RACING(to->remote_frees, to->remote_frees + from->remote_frees);
+    STORE_RACING(to->kept_frees, to->kept_frees + from->kept_frees);
     STORE_RACING(to->refills, to->refills + from->refills);
     STORE_RACING(to->overflows, to->overflows + from->overflows);
     STORE_RACING(to->born, to->born + from->born);
@@ -105,7 +106,7 @@ static void fold(struct heap_store *store) {
 
 /* ---- memory goes back -------------------------------------------------------------------------------------------- */
 
-#define FOLDED_AT_ONCE 8 /* under heaps_lock: some ten microseconds */
+#define FOLDED_AT_ONCE 8 /* one hold of heaps_lock: some ten microseconds */
 
 static struct stored *fold_unused(unsigned most) {
   struct stored *going = NULL, *stored;
@@ -145,7 +146,7 @@ static size_t purge_unused(unsigned most) {
   return bytes;
 }
 
-/* Where a thread adds up counters just then, which may take long, whoever comes next gives memory back. */
+/* If a thread adds up counters now, which may take long, a later call gives the memory back. */
 void store_give_up(struct stored *stored) {
   lock_take(&heaps_lock);
   stored->next_unused = state.unused;

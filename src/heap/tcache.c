@@ -1,6 +1,7 @@
 /* tcache: see tcache.h.                                                                             floor: heap */
 #include "heap/tcache.h"
 
+#include "base/options.h"
 #include "heap/cut.h"
 #include "heap/draw.h"
 #include "heap/magazine.h"
@@ -14,21 +15,22 @@
 
 static void set_then(struct count *count, uint32_t value) { __atomic_store_n(&count->then, value, __ATOMIC_RELEASE); }
 
-/* A countdown stops here, where a class cannot be sampled for long. */
+/* A countdown stops here if the class cannot be sampled for long. */
 #define COUNTDOWN_LEAST (-(1 << 30))
 
-/* Adds up what went by since the last visit, and takes blocks off the list that were `lost`, neither allocated nor
- * freed. Returns how many mallocs that was. */
+/* Adds up the calls since the last visit, and removes `lost` missing blocks from the count. Returns how many of the
+ * calls were mallocs. */
 INLINE unsigned add_up(struct heap *heap, unsigned class, unsigned lost) {
   struct bin *bin = &heap->bins[class];
   struct count *count = &heap->count[class], seen = count_look(count);
   struct passed passed = count_passed(seen.then, seen.now);
-  INVARIANT(1, count_length(seen.now) <= INT16_MAX); /* what count_passed relies on */
+  INVARIANT(1, count_length(seen.now) <= INT16_MAX); /* count_passed relies on it */
   heap_begin_list_change(heap, class);
   counter_add_release(&bin->frees, passed.frees);
   counter_add_release(&bin->allocations, passed.mallocs);
   counter_add_release(&heap->served, passed.mallocs);
   counter_add_release(&heap->freed, passed.frees);
+  pages_note_freed(passed.frees * (class_size(class) + os_page_size)); /* the most that these can set free */
   if (lost) __atomic_store_n(&count->now, seen.now - lost, __ATOMIC_RELEASE);
   set_then(count, seen.now - lost);
   heap_end_change(heap);
@@ -41,14 +43,14 @@ unsigned tcache_lose(struct heap *heap, unsigned class, unsigned lost) { return 
 
 /* ---- a list detached --------------------------------------------------------------------------------------------- */
 
-/* Frees that may go by while a detached list waits for the malloc that is timed; then a visit looks after it. If
- * mallocs went by too, each had one of these frees before it, as where more is freed than allocated. Then the list is
- * held: no free goes by. */
+/* A detached list waits for a malloc to time. ARMED_ROOM frees may pass meanwhile; then a visit looks after the list.
+ * If mallocs passed, too, each took a block of one of these frees, as in a program that frees more than it allocates.
+ * Then the visit holds the list: no free passes. */
 #define ARMED_ROOM 32
 
-/* Blocks that were freed since are on top, ARMED_ROOM at the most. One that is there twice would make a ring of them,
- * so each is marked as it is met; it is told, and with what follows it is lost, once what went by is added up, for
- * which lengths must be whole. */
+/* The blocks freed since are on top, at most ARMED_ROOM. A block that is there twice would make a ring of them, so this
+ * marks each block that it meets. Such a block and all behind it are lost. This reports it only after it has added up
+ * the calls, for which the lengths must be whole. */
 unsigned tcache_rejoin(struct heap *heap) {
   unsigned class = heap->sampling.class, length = tcache_length(heap, class), whole = 0, mallocs = 0;
   void *last = NULL, *block = heap->list[class];
@@ -60,7 +62,7 @@ unsigned tcache_rejoin(struct heap *heap) {
   block = heap->list[class];
   for (unsigned i = 0; i < whole; i++, block = block_next(block)) block_mark_free(block);
   void *detached = tcache_attach(heap);
-  heap->bins[class].due++; /* again */
+  heap->bins[class].due++; /* the list must be detached again */
   if (last) block_link(last, detached);
   else heap->list[class] = detached;
   if (whole < length) mallocs = tcache_lose(heap, class, length - whole);
@@ -68,7 +70,7 @@ unsigned tcache_rejoin(struct heap *heap) {
   return mallocs;
 }
 
-/* Times that other classes wait, should no malloc come that finds the list empty. */
+/* How often other classes wait for their turn if no malloc finds the list empty. */
 #define DENIALS 256
 
 void tcache_detach(struct heap *heap, unsigned class, unsigned held) {
@@ -114,20 +116,29 @@ unsigned tcache_fold(struct heap *heap, unsigned class) {
   return mallocs;
 }
 
-/* A quarter of the cap stays open even on a long list, so that no pattern of calls visits every time. */
+/* Returns the room of a list. Even a long list has room for a quarter of the cap, so that no pattern of calls visits
+ * every time. */
 static unsigned room_for(unsigned cap, unsigned length) {
   unsigned least = cap / 4u + 1;
   return cap > length + least ? cap - length : least;
 }
 
 void tcache_set(struct heap *heap, unsigned class, struct chain chain) {
-  unsigned room = room_for(tcache_cap(&heap->bins[class], class), chain.count);
+  unsigned room = room_for(tcache_cap(heap, class), chain.count);
   uint32_t count = count_of(room, chain.count + quarantine_of(heap, class));
   heap->list[class] = chain.head;
   heap_begin_list_change(heap, class);
   __atomic_store_n(&heap->count[class].now, count, __ATOMIC_RELEASE);
   set_then(&heap->count[class], count);
   heap_end_change(heap);
+}
+
+struct chain tcache_take(struct heap *heap, unsigned class) {
+  tcache_fold(heap, class);
+  struct chain chain = tcache_chain(heap, class);
+  tcache_set(heap, class, EMPTY_CHAIN);
+  if (profile_is_on()) cut_list(heap, class);
+  return chain;
 }
 
 void tcache_shut(struct heap *heap) {
@@ -153,12 +164,12 @@ static unsigned detached_of(const struct heap *heap, unsigned class) {
   return __atomic_load_n(&sampling->class, __ATOMIC_ACQUIRE) == class ? count : 0;
 }
 
-/* Returns the calls since the last visit, and the length. Between heap_begin_look and heap_end_look. */
+/* Returns the calls since the last visit, and the length. Called between heap_begin_look and heap_end_look. */
 INLINE struct tcache_totals look_at(const struct count *count) {
   uint32_t now = __atomic_load_n(&count->now, __ATOMIC_ACQUIRE);
   uint32_t then = __atomic_load_n(&count->then, __ATOMIC_ACQUIRE);
   if (now == then) return (struct tcache_totals){.length = count_length(now)};
-  if ((int32_t)now < 0) now += ROOM_ONE - 1; /* a free found no room, and its visit will count it again */
+  if ((int32_t)now < 0) now += ROOM_ONE - 1; /* a free found no room: its visit counts it anew */
   struct passed passed = count_passed(then, now);
   return (struct tcache_totals){.allocations = passed.mallocs, .frees = passed.frees, .length = count_length(now)};
 }
@@ -199,8 +210,8 @@ struct tcache_totals stored_totals(const struct stored *stored, unsigned class) 
 /* The counts of two classes: now, then, now, then. */
 typedef uint32_t two_counts __attribute__((vector_size(2 * sizeof(struct count)), may_alias));
 
-/* Returns true if each class has freed as much since its last visit as it allocated, and sets *passed to how much that
- * is in all. then - now is mallocs - frees + frees * ROOM_ONE. */
+/* Returns true if each class had as many frees as mallocs since its last visit, and sets *passed to the number of
+ * either over all classes. then - now is mallocs - frees + frees * ROOM_ONE. */
 INLINE bool is_even(const struct heap *heap, uint64_t *passed) {
   const two_counts *counts = (const void *)heap->count;
   two_counts changes = {0}, any = {0};
@@ -217,7 +228,7 @@ INLINE bool is_even(const struct heap *heap, uint64_t *passed) {
 _Static_assert(CLASSES % 2 == 0 && CLASSES / 2 * (LIST_MOST + 1) < ROOM_ONE, "what they free between visits adds up");
 _Static_assert(offsetof(struct heap, count) % sizeof(two_counts) == 0, "two counts are one load");
 
-/* Counts what went by where that is uneven, so that it is even again once all is freed. */
+/* Adds up the calls of the uneven classes, so that they are even again once all blocks are freed. */
 static NOINLINE void count_uneven(struct heap *heap) {
   for (uint64_t left = heap->opened; left; left &= left - 1) {
     unsigned class = lowest_bit(left);
@@ -235,7 +246,7 @@ struct tcache_sums tcache_sums(struct heap *heap) {
   return (struct tcache_sums){heap->served + passed, heap->freed + passed};
 }
 
-/* One look at all classes, because this is asked twice for each epoch. */
+/* Looks once at all classes, because each epoch calls this twice. */
 uint64_t tcache_served(const struct heap *heap) {
   for (unsigned looks = 0;; heap_look_again(&looks)) {
     uint32_t begun = heap_begin_look(heap);
@@ -264,19 +275,20 @@ void tcache_open(struct heap *heap, unsigned class) {
   heap->bins[class].countdown = draw_mallocs(heap);
 }
 
-/* Halves the cap of a class that did not come by for a while; a list that is then too long goes to the magazines. */
+/* Halves the cap of a class that made no visit for a while. If its list is then too long, the list goes to the
+ * magazines. */
 static void take_back(struct heap *heap, unsigned victim) {
   unsigned cap = heap->bins[victim].cap / 2u;
   if (heap->visits - heap->bins[victim].last_visit < IDLE_VISITS || cap == 0) return;
   tcache_fold(heap, victim);
   struct chain chain = tcache_chain(heap, victim);
-  if (chain.count > cap) {
-    if (!magazine_put(heap, victim, chain)) return;
-    chain = EMPTY_CHAIN;
+  bool goes = chain.count > cap && magazine_put(heap, victim, chain);
+  if (goes) chain = EMPTY_CHAIN;
+  if (chain.count <= cap) {
+    set_cap(heap, victim, cap);
+    tcache_set(heap, victim, chain);
   }
-  set_cap(heap, victim, cap);
-  tcache_set(heap, victim, chain);
-  if (profile_is_on()) cut_list(heap, victim);
+  if (profile_is_on()) cut_list(heap, victim); /* folding made the list whole */
 }
 
 void tcache_grow(struct heap *heap, unsigned class, bool locked) {
@@ -288,13 +300,13 @@ void tcache_grow(struct heap *heap, unsigned class, bool locked) {
   unsigned cap = bin->cap, more = (unsigned)min_size(cap * 2, most_blocks(class));
   size_t bytes = (more - cap) * class_size(class);
   if (more <= cap) return;
-  if (locked && heap->granted_bytes + bytes > GRANTED_MOST) {
-    heap->victim = (heap->victim + 1) % CLASSES; /* one a visit: whoever is idle is found soon enough */
+  if (locked && heap->granted_bytes + bytes > options.list_bytes) {
+    heap->victim = (uint8_t)((heap->victim + 1) % CLASSES); /* one class a visit, which finds an idle one soon enough */
     if (heap->victim != class) take_back(heap, heap->victim);
   }
-  if (heap->granted_bytes + bytes <= GRANTED_MOST) set_cap(heap, class, more);
+  if (heap->granted_bytes + bytes <= options.list_bytes) set_cap(heap, class, more);
 }
 
 void tcache_shrink(struct heap *heap, unsigned class) {
-  if (tcache_cap(&heap->bins[class], class) > tcache_drained_cap(class)) heap->bins[class].halvings++;
+  if (tcache_cap(heap, class) > tcache_drained_cap(heap, class)) heap->bins[class].halvings++;
 }

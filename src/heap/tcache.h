@@ -1,18 +1,18 @@
-/* tcache: how many blocks a thread's lists hold, and how many calls went by.                        floor: heap
+/* tcache: counts the blocks of a thread's lists, and the calls that they served.                    floor: heap
  *
- * All but tcache_totals by the heap's own thread. Counts are changed inside a sequence (odd while one is under way), so
- * that a reader needs no lock that the thread would wait on. */
+ * Threads: the heap's own, except for tcache_totals. The thread changes counts inside a sequence (odd while a change is
+ * under way), so a reader takes no lock for which the thread would wait. */
 #ifndef TSLAB_HEAP_TCACHE_H
 #define TSLAB_HEAP_TCACHE_H
 
 #include "heap/quarantine.h"
 
-/* Adds what happened in the class since the last visit to its totals. Returns how many mallocs that was. */
+/* Adds the calls of the class since the last visit to its totals. Returns how many of them were mallocs. */
 HIDDEN unsigned tcache_fold(struct heap *heap, unsigned class);
 
-/* Makes `chain` the class's list, with room up to its cap. After tcache_fold. */
+/* Makes `chain` the class's list, with room up to its cap. Called after tcache_fold. */
 HIDDEN void tcache_set(struct heap *heap, unsigned class, struct chain chain);
-INLINE unsigned tcache_length(const struct heap *heap, unsigned class) { /* without what is in quarantine */
+INLINE unsigned tcache_length(const struct heap *heap, unsigned class) { /* without blocks in quarantine */
   return count_length(heap->count[class].now) - quarantine_of(heap, class);
 }
 INLINE struct chain tcache_chain(const struct heap *heap, unsigned class) {
@@ -23,11 +23,12 @@ INLINE struct chain tcache_chain(const struct heap *heap, unsigned class) {
  * tcache_fold does. */
 HIDDEN unsigned tcache_lose(struct heap *heap, unsigned class, unsigned lost);
 
-/* The class's list is detached, and what else is there comes back: tcache_rejoin puts it under its class's list, as
- * tcache_fold of that class does; tcache_attach returns it, to be that list, which is empty. Until then some frees may
- * go onto that list; or none when it is `held`, but for so many already: the next one comes to visit. */
+/* tcache_detach detaches the class's list, after it has rejoined another one that is detached. tcache_rejoin puts the
+ * detached list under the blocks freed since, as tcache_fold of that class does. tcache_attach returns the detached
+ * list, which then replaces the empty one. Until then a few frees may go onto the class's list. If `held`, none may:
+ * the next free visits, after `held` in a row already have. */
 HIDDEN void tcache_detach(struct heap *heap, unsigned class, unsigned held);
-HIDDEN unsigned tcache_rejoin(struct heap *heap); /* mallocs that it added up on the way */
+HIDDEN unsigned tcache_rejoin(struct heap *heap); /* returns the mallocs that it added up */
 
 INLINE void *tcache_attach(struct heap *heap) {
   struct sampling *sampling = &heap->sampling;
@@ -43,29 +44,33 @@ INLINE void *tcache_attach(struct heap *heap) {
   return detached;
 }
 
-/* Nothing on the list or detached, and nothing that went by and is not counted yet. By who may fold it. */
+/* Returns true if the class's list is empty, not detached, and all its calls are counted. Thread: one that may fold
+ * it. */
 INLINE bool tcache_is_folded(const struct heap *heap, unsigned class) {
   return heap->list[class] == CHAIN_END && heap->count[class].now == heap->count[class].then &&
          !(heap->sampling.detached && heap->sampling.class == class);
 }
 
-/* The class's first cap. */
+/* Gives the class its first cap. */
 HIDDEN void tcache_open(struct heap *heap, unsigned class);
 
-/* Halves tcache_cap, for a list that its thread only frees into. */
+/* Takes the whole list; the class's calls are added up. */
+HIDDEN struct chain tcache_take(struct heap *heap, unsigned class);
+
+/* Halves tcache_cap of a list that its thread only frees into. */
 HIDDEN void tcache_shrink(struct heap *heap, unsigned class);
 
-/* Undoes that once. Or more cap, for a list that its thread both allocates from and frees into, or that was too short,
- * if the heap may hold more; when `locked`, at the cost of a class that rests. */
+/* Undoes one halving. Without one, it raises the cap of a list that its thread both allocates from and frees into, or
+ * that was too short, if the heap may hold more. If `locked`, a resting class may lose cap for this. */
 HIDDEN void tcache_grow(struct heap *heap, unsigned class, bool locked);
 
-/* The class's calls up to this moment and the length of its list. From any thread. */
+/* The class's calls until now and the length of its list. Thread: any. */
 struct tcache_totals {
   uint64_t allocations, frees, length;
 };
 
-/* Blocks that the heap's lists, or all of it, handed out up to this moment. From any thread. A heap that never had
- * slabs, as that of most requests, has caps for no class, and nothing to add up. */
+/* tcache_served returns how many blocks the heap's lists have handed out until now; tcache_handed_out adds those of its
+ * chunks. Thread: any. A heap that never had slabs, like that of most requests, has no caps and nothing to add up. */
 HIDDEN uint64_t tcache_served(const struct heap *heap);
 INLINE uint64_t tcache_handed_out(const struct heap *heap) {
   bool has_lists = LOAD_RACING(heap->granted_bytes) != 0;
@@ -74,26 +79,27 @@ INLINE uint64_t tcache_handed_out(const struct heap *heap) {
 
 HIDDEN struct tcache_totals tcache_totals(struct heap *heap, unsigned class);
 
-/* The same, whose bin is known; between heap_begin_look and heap_end_look. */
+/* Returns the totals for a known bin. Called between heap_begin_look and heap_end_look. */
 HIDDEN struct tcache_totals tcache_look(const struct heap *heap, const struct bin *bin, unsigned class);
 
 /* Returns the totals of a class in a store, with the calls on its heap's list since the last visit. */
 struct stored;
 HIDDEN struct tcache_totals stored_totals(const struct stored *stored, unsigned class);
 
-/* A heap without a block or slab gives up its caps, so that its counts are those of its bins alone, and another heap
- * may have these. By who may fold its lists. */
+/* Takes the caps from a heap without blocks and slabs. Its bins then have all its counts, and another heap may take
+ * them over. Thread: one that may fold its lists. */
 HIDDEN void tcache_shut(struct heap *heap);
 
-/* The calls of all classes up to this moment, for the thread of a heap that has opened one. Blocks that other threads
- * freed are not in it. */
+/* The calls of all classes until now, without the frees of other threads. Thread: the heap's own; it has opened a
+ * class. */
 struct tcache_sums {
   uint64_t allocations, frees;
 };
 HIDDEN struct tcache_sums tcache_sums(struct heap *heap);
 INLINE uint64_t tcache_unfreed(struct tcache_sums sums) { return sums.allocations - sums.frees; }
 
-/* A counter that only one thread writes and others read; release for those inside a sequence, and free on x86-64. */
+/* Adds to a counter that only one thread writes. Release, for counters inside a sequence; that costs nothing on
+ * x86-64. */
 INLINE void counter_add_release(uint64_t *counter, uint64_t by) {
   __atomic_store_n(counter, *counter + by, __ATOMIC_RELEASE);
 }

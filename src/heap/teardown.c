@@ -4,6 +4,7 @@
 #include "heap/bins.h"
 #include "heap/bump.h"
 #include "heap/flush.h"
+#include "heap/guard.h"
 #include "heap/profile.h"
 #include "heap/quarantine.h"
 #include "heap/tcache.h"
@@ -12,18 +13,9 @@
 
 /* ---- closing ----------------------------------------------------------------------------------------------------- */
 
-static struct chain take_tcache(struct heap *heap, unsigned class) {
-  lock_take(&heap->lock);
-  tcache_fold(heap, class);
-  struct chain chain = tcache_chain(heap, class);
-  tcache_set(heap, class, EMPTY_CHAIN);
-  lock_release(&heap->lock);
-  return chain;
-}
-
 static bool is_past(uint64_t deadline_ns) { return deadline_ns != UINT64_MAX && os_now_ns() >= deadline_ns; }
 
-/* Between two looks at the clock: some 20 microseconds' work. */
+/* Work between two reads of the clock: some 20 microseconds. */
 #define MAGAZINE_PIECE (64 * KiB)
 #define SLABS_PIECE 64
 
@@ -33,10 +25,10 @@ bool heap_close(struct heap *heap, uint64_t deadline_ns) {
   lock_release(&heap->lock);
   if (!heap_has_slabs(heap)) return true;
   if (TSLAB_HARDENED) quarantine_empty(heap);
-  /* The clock is asked after each piece of work, so that every call does one. */
+  /* Reads the clock only after a piece of work, so that every call does at least one. */
   for (unsigned class = 0; class < CLASSES; class++) {
     if (tcache_is_folded(heap, class)) continue;
-    bins_return(&heap->lock, take_tcache(heap, class));
+    bins_return(&heap->lock, tcache_take(heap, class));
     if (is_past(deadline_ns)) return false;
   }
   while (heap_flush_magazines(heap, MAGAZINE_PIECE) >= MAGAZINE_PIECE)
@@ -50,12 +42,12 @@ void heap_rest(struct heap *heap) {
   if (!heap_has_slabs(heap)) return;
   if (TSLAB_HARDENED) quarantine_empty(heap);
   for (unsigned class = 0; class < CLASSES; class++)
-    if (!tcache_is_folded(heap, class)) bins_return(&heap->lock, take_tcache(heap, class));
+    if (!tcache_is_folded(heap, class)) bins_return(&heap->lock, tcache_take(heap, class));
 }
 
 /* ---- destroying -------------------------------------------------------------------------------------------------- */
 
-/* Somebody may be purging holes of a slab, or folding it, without the lock. */
+/* Returns true if another thread purges or relists a slab, which it may do without the lock. */
 static bool has_pending(struct arena *arena) {
   struct arena_walk walk;
   for (struct run *run = arena_walk(&walk, arena); run; run = arena_walk_on(&walk, 1)) {
@@ -66,7 +58,7 @@ static bool has_pending(struct arena *arena) {
   return false;
 }
 
-/* Blocks of each class that the heap's slabs count as used. */
+/* Counts the blocks of each class that the heap's slabs have handed out. */
 static void count_used(const struct heap *heap, uint64_t used[CLASSES]) {
   struct arena_walk walk;
   for (struct run *run = arena_walk(&walk, heap->arena); run; run = arena_walk_on(&walk, 1)) {
@@ -76,13 +68,13 @@ static void count_used(const struct heap *heap, uint64_t used[CLASSES]) {
   }
 }
 
-/* Everything that led to slabs; the totals stay. */
+/* Clears everything that leads to slabs; the totals stay. */
 static void forget(struct heap *heap, unsigned class, uint64_t live) {
   struct bin *bin = &heap->bins[class];
   counter_add_release(&bin->frees, live);
   counter_add_release(&heap->freed, live);
   STORE_RACING(bin->retired, bin->retired + bin->slabs);
-  __atomic_store_n(&bin->first, 0, __ATOMIC_RELAXED); /* for the look of bins.c without the lock */
+  __atomic_store_n(&bin->first, 0, __ATOMIC_RELAXED); /* bins.c reads it without the lock */
   STORE_RACING(bin->slabs, 0);
   STORE_RACING(bin->magazine_blocks, 0);
   bin->last = bin->listed = bin->magazine_least = 0;
@@ -108,9 +100,14 @@ void heap_forget(struct heap *heap, bool drained) {
   heap->opened = 0;
   heap->free_magazine = 0;
   heap->unused_magazine = 1;
-  heap->lost = heap->served - heap->freed; /* lists that a fork child lost made it less */
+  heap->lost = heap->served - heap->freed; /* not 0 in a fork child that lost lists */
   atomic_store_explicit(&heap->slab_granules, 0, memory_order_relaxed);
   lock_release(&heap->lock);
+}
+
+static COLD void end_sample(struct run *run) {
+  profile_freed(run, run_start(run));
+  if (guard_is_on()) guard_ends(run_start(run), 1);
 }
 
 void run_retire(struct run *run) {
@@ -118,7 +115,7 @@ void run_retire(struct run *run) {
   case RUN_SLAB: slab_retire(run); return;
   case RUN_CHUNK: bump_retire(run); return;
   default:
-    if (profile_is_on()) profile_freed(run, run_start(run));
+    if (profile_is_on()) end_sample(run);
     large_retire(run, &counters_here()->large);
   }
 }

@@ -33,10 +33,10 @@ void timing_draw(struct timing *timing, struct counters *counters) {
   timing->takes_cpu = draws_cpu(counters);
   if (!timing->takes_cpu) return;
   timing->cpu = os_thread_ns();
-  timing->start = ticks_now(); /* that clock is not the call's */
+  timing->start = ticks_now(); /* the read of that clock is no part of the call */
 }
 
-/* ---- what the clocks cost, which is not the call's --------------------------------------------------------------- */
+/* ---- the cost of the clocks, which is no part of a call ---------------------------------------------------------- */
 
 static _Atomic uint64_t exact_ticks, cpu_ns; /* 0: not measured yet */
 
@@ -72,7 +72,7 @@ static uint64_t cost_of_cpu(void) {
 static unsigned bucket_of(uint64_t ns) {
   ns = max_size(ns, 8);
   unsigned octave = log2_floor(ns) - 3, bucket = 2 * octave;
-  bucket += (ns > (uint64_t)8 << octave) + (ns > (uint64_t)11585 << octave >> 10); /* past which bounds of its own */
+  bucket += (ns > (uint64_t)8 << octave) + (ns > (uint64_t)11585 << octave >> 10); /* the bounds that it exceeds */
   return (unsigned)min_size(bucket, BUCKETS - 1);
 }
 
@@ -84,7 +84,7 @@ static void count_path(struct counters *counters, enum path path, uint64_t ns, u
   if (UNLIKELY(lock_wait)) counter_add(&of->lock_wait_sum, lock_wait);
 }
 
-/* Adds to times that nobody else reads yet. */
+/* Adds to times that no other thread reads yet. */
 INLINE void add_time(struct times *of, const struct sample *s) {
   of->count++;
   of->wall_sum += s->wall_ns;
@@ -102,14 +102,15 @@ static struct {
   struct sample kept[SAMPLES_KEPT];
 } ring;
 
-static uint64_t numbers(unsigned count) { /* the first of so many */
+static uint64_t numbers(unsigned count) { /* takes so many numbers; returns the first */
   return atomic_fetch_add_explicit(&ring.taken, count, memory_order_relaxed) + 1;
 }
 
-/* Word by word: what came to the stack as words and is copied as pairs of them waits until the stores are done. */
+/* Copies word by word: a load of two words would wait for the stores of each. */
 INLINE void put(uint64_t *to, uint64_t word) { __atomic_store_n(to, word, __ATOMIC_RELAXED); }
 
-/* The number comes last, and away first: a reader that finds the same before and after has the whole. */
+/* Clears the number first and sets it last. A reader that finds the same number before and after has copied a whole
+ * sample. */
 INLINE void keep(uint64_t number, const struct sample *s) {
   struct sample *to = &ring.kept[number % SAMPLES_KEPT];
   put(&to->number, 0);
@@ -159,7 +160,7 @@ static void count_label(uint64_t label, uint64_t wall, uint64_t ran) {
   shared_add(&of->wait_sum, wall - ran);
 }
 
-/* The wall time of samples whose cpu part is known is the sum of the parts. */
+/* The wall time of samples with a cpu time is the sum of its parts. */
 static void count_sampled(struct path_times *of, const struct times *sum) {
   counter_add(&of->samples, sum->count);
   counter_add(&of->sampled_wall_sum, sum->wall_sum);
@@ -169,10 +170,10 @@ static void count_sampled(struct path_times *of, const struct times *sum) {
   counter_add(&of->wait_sum, sum->wait_sum);
 }
 
-/* Where it belongs: to its label, or to a class of epoch 0; and among the newest. */
+/* Records a sample for its label, or for a class of epoch 0, and among the newest. */
 INLINE void record(struct counters *counters, uint64_t number, const struct sample *s) {
   if (UNLIKELY(s->label != SAMPLE_NO_LABEL)) {
-    count_label(s->label, s->wall_ns, s->cpu_ns); /* values: so that a sample can stay in registers */
+    count_label(s->label, s->wall_ns, s->cpu_ns); /* passes values, so that a sample can stay in registers */
   } else if (s->usable != 0 && s->usable <= SMALL_MAX) {
     struct class_counters *class = &counters->classes[class_of(s->usable)];
     counter_add(&class->samples, 1);
@@ -184,7 +185,8 @@ INLINE void record(struct counters *counters, uint64_t number, const struct samp
 
 /* ---- slow calls -------------------------------------------------------------------------------------------------- */
 
-/* In less than this no thread is taken off its processor and put back: what two clocks differ by below it is theirs. */
+/* No thread loses its processor and gets it back in less than this. A smaller difference of two clocks is their
+ * error. */
 #define SWITCH_NS 1000
 
 static uint64_t cpu_of(const struct timing *timing, uint64_t wall_ns) {
@@ -211,11 +213,11 @@ static void count_repair(struct counters *counters, const struct times *one) {
 
 void timing_end(const struct timing *timing, size_t requested, size_t usable) {
   struct counters *counters = counters_here();
-  if (counters->stages & 1u << PATH_FAST) return; /* it was brought here to be timed, and was */
+  if (counters->stages & 1u << PATH_FAST) return; /* sample_bump has timed it */
   if (!usable) counters_stage(counters, PATH_REFUSED);
   counter_add(&counters->thread_totals.slow_allocations, 1);
   if (current_heap->arena) shared_add(&labels[current_heap->arena->label].slow, 1);
-  uint64_t now = ticks_end(), ticks = now - timing->start; /* the block may be on its way yet */
+  uint64_t now = ticks_end(), ticks = now - timing->start; /* waits until the block has arrived */
   ticks_calibrate(now);
   struct sample s = {.requested = requested, .usable = usable, .wall_ns = ticks_to_ns(ticks),
                      .lock_wait_ns = ticks_to_ns(counters->waited), .path = path_of(counters, ticks)};
@@ -235,7 +237,7 @@ void timing_end(const struct timing *timing, size_t requested, size_t usable) {
   record(counters, numbers(1), &s);
 }
 
-/* A free needs no birth, so threads without a heap may be here together. */
+/* A free needs no heap, so several threads without one may be here together. */
 static COLD void count_nobodys_free(enum path path, uint64_t ns) {
   struct path_times *of = &shared_counters.paths[path];
   __atomic_fetch_add(&of->buckets[bucket_of(ns)], 1, __ATOMIC_RELAXED);
@@ -255,18 +257,18 @@ void timing_end_path(const struct timing *timing, enum path path) {
     return;
   }
   count_path(counters, path, ns, 0);
-  if (path < PATHS_OF_MALLOC) return; /* the malloc inside counts itself */
+  if (path < PATHS_OF_MALLOC) return; /* the malloc inside has counted itself */
   counter_add(&counters->thread_totals.slow_frees, 1);
   counter_add(&counters->thread_totals.slow_ns, ns);
 }
 
 /* ---- fast calls -------------------------------------------------------------------------------------------------- */
 
-/* A clock of the thread's time costs a hundred times what it would measure here. But a short call has not waited. */
+/* A read of the thread's time costs a hundred times as much as a call here. But a short call has not waited. */
 void timing_count_fast(const struct heap *heap, const struct timed *timed, unsigned count) {
   struct counters *counters = heap->counters;
   struct path_times *of = &counters->paths[PATH_FAST];
-  struct times sum = {.count = count}, unknown = {0}; /* the latter, of which the thread's time is not known */
+  struct times sum = {.count = count}, unknown = {0}; /* unknown: calls without a thread time */
   uint64_t cost = cost_of_exact(), number = numbers(count);
   uint64_t thread_id = counters->thread_totals.thread_id, label = label_of(heap);
   ticks_calibrate(timed[count - 1].start);
@@ -295,7 +297,7 @@ void timing_count_fast(const struct heap *heap, const struct timed *timed, unsig
   times_add(&counters->thread_totals.samples, &sum);
 }
 
-/* A signal handler that allocates may have counted them since the caller looked. */
+/* A signal handler that allocates may have counted them since the caller checked. */
 void timing_count(struct heap *heap) {
   unsigned count = heap->sampling.timings;
   if (UNLIKELY(count == 0)) return;

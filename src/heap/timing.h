@@ -1,28 +1,27 @@
-/* timing: how long calls take, and why.                                                             floor: heap
+/* timing: measures how long calls take, and why.                                                    floor: heap
  *
- * Every call that leaves the fast path is timed, but for a free whose list has room and that only counts what went by,
- * and one of a large block that its thread keeps: two clocks would cost more than these do. A caller's wait before the
- * first look at the clock or after the last is in no histogram: the first is a slow path's first act, and the last
- * leaves out only the counting of the call itself.
+ * The library times every call that leaves the fast path, with two exceptions: a free whose list has room and that only
+ * counts calls, and a free of a large block that its thread keeps. Two clock reads would cost more than these do. A
+ * histogram lacks the time before the first clock read, which is a slow path's first step, and after the last one,
+ * which only counts the call itself.
  *
- * Of those that the fast path serves, one in about options.sample is timed: each class of a heap, and the chunks of a
- * thread's epochs, draw how many mallocs to let pass. When they have, a slow path, which counts exactly what went by,
- * detaches the list for a moment, so that the next malloc finds none and comes to be timed, and served from that list
- * as it would have been. Slow calls are drawn by a countdown of their own. So each class, and the fast path, are
- * sampled in their true shares, without an instruction on the fast path.
+ * Of the calls that the fast path serves, the library times one in about options.sample. Each class of a heap, and the
+ * chunks of a thread's epochs, draw how many mallocs pass until the next sample. After these a visit, which counts
+ * exactly, detaches the list for a moment. The next malloc finds an empty list, and a slow path times it and serves it
+ * from that list. Slow calls have a countdown of their own. So each class, and the fast path, are sampled in their true
+ * shares, without an instruction on the fast path.
  *
- * A sample has its wall time. For one slow sample in options.sample_cpu (0: for none) the kernel is also asked how
- * long the thread ran meanwhile: the rest it waited. A fast call that was short has not waited.
+ * A sample has its wall time. For one slow sample in options.sample_cpu (0: for none) the kernel also says how long the
+ * thread ran meanwhile; the rest of the time it waited. A short fast call has not waited.
  *
- * Threads: what is counted is the running thread's own counters; labels and the newest samples are everybody's, and
- * atomic. */
+ * Threads: a thread counts in its own counters; all threads share labels and the newest samples, which are atomic. */
 #ifndef TSLAB_HEAP_TIMING_H
 #define TSLAB_HEAP_TIMING_H
 
 #include "heap/heap.h"
 
 #ifndef TSLAB_TELEMETRY
-/* 0: without the telemetry_sources of CMakeLists.txt, to prove that the fast path is the same. */
+/* 0: builds without the telemetry_sources of CMakeLists.txt, to prove that the fast path is the same. */
 #define TSLAB_TELEMETRY 1
 #endif
 
@@ -42,7 +41,7 @@ struct timing {
 /* Nanoseconds; the last bucket has no bound. */
 INLINE uint64_t bucket_bound(unsigned bucket) {
   if (bucket >= BUCKETS - 1) return UINT64_MAX;
-  return bucket % 2 ? (uint64_t)11585 << (bucket / 2) >> 10 : (uint64_t)8 << (bucket / 2); /* by steps of 2^(1/2) */
+  return bucket % 2 ? (uint64_t)11585 << (bucket / 2) >> 10 : (uint64_t)8 << (bucket / 2); /* steps of 2^(1/2) */
 }
 
 #if TSLAB_TELEMETRY
@@ -51,7 +50,7 @@ extern HIDDEN const char path_names[PATHS][16];
 
 HIDDEN COLD void timing_draw(struct timing *timing, struct counters *counters);
 
-/* A slow malloc is between these two. `usable` is 0 when there was no memory. */
+/* Enclose a slow malloc. `usable` is 0 if there was no memory. */
 INLINE void timing_begin(struct timing *timing) {
   timing->start = ticks_now();
   struct counters *counters = counters_here();
@@ -62,23 +61,23 @@ INLINE void timing_begin(struct timing *timing) {
 }
 HIDDEN void timing_end(const struct timing *timing, size_t requested, size_t usable);
 
-/* Anything else that is timed is between these two: only its path is counted. */
+/* Enclose all other timed calls, of which only the path is counted. */
 INLINE void timing_begin_path(struct timing *timing) { timing->start = ticks_now(); }
 HIDDEN void timing_end_path(const struct timing *timing, enum path path);
 
-/* Counts what was timed and waits for that; timing_flush: if there is any. By the heap's thread. */
+/* timing_count counts the timings that wait for it; timing_flush calls it if there are any. Thread: the heap's. */
 HIDDEN void timing_count(struct heap *heap);
 INLINE void timing_flush(struct heap *heap) {
   if (heap->sampling.timings) timing_count(heap);
 }
 
-/* Counts mallocs that the fast path, or its like, served in an epoch or class of `heap`, all of which were timed. */
+/* Counts timed mallocs that the fast path, or a chunk, served from `heap`. */
 HIDDEN void timing_count_fast(const struct heap *heap, const struct timed *timed, unsigned count);
 
-/* All threads'. */
+/* Returns the times of all threads. */
 HIDDEN struct path_times timing_times(enum path path);
 
-/* The newest samples, at most `most`, in the order in which they were counted. Returns how many. */
+/* Copies the newest samples, at most `most`, in the order of their numbers. Returns how many. */
 HIDDEN size_t samples_copy(struct sample *out, size_t most);
 
 #else

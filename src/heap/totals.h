@@ -1,13 +1,13 @@
-/* totals: what a heap, or all heaps of epochs, did and hold, by class.                              floor: heap
+/* totals: the counts and holdings of a heap, or of all heaps of epochs, by class.                   floor: heap
  *
- * Threads: Any thread that holds walk_lock. */
+ * Threads: any that holds walk_lock. */
 #ifndef TSLAB_HEAP_TOTALS_H
 #define TSLAB_HEAP_TOTALS_H
 
 #include "heap/heap.h"
 
-/* The work and the holdings of an active heap in one class. They are read under its lock, so they are exact but for its
- * thread's calls of this moment. Caller holds walk_lock, as for all heaps of epochs. */
+/* Read the counts and holdings of an active heap in one class, or of all heaps of epochs. They take a heap's lock, so
+ * they are exact except for its thread's calls of this moment. Caller holds walk_lock. */
 struct class_totals {
   uint64_t allocations, frees, remote_frees, refills, overflows, cached, slabs, born, retired;
 };

@@ -27,7 +27,7 @@ int tslab_posix_memalign(void **out, size_t alignment, size_t size) {
   if (!is_power_of_two(alignment) || alignment % sizeof(void *) != 0) return EINVAL;
   int kept = errno;
   void *block = slow_aligned(max_size(alignment, 16), size);
-  if (!block) return ENOMEM; /* errno says it too, as glibc's does; programs look there */
+  if (!block) return ENOMEM; /* errno says so, too, as in glibc: programs read it */
   errno = kept;
   *out = block;
   return 0;

@@ -1,4 +1,4 @@
-/* api: calls that ask about all memory, or give some back.                                          floor: malloc */
+/* api: calls that concern all memory: owners, purges, limits.                                       floor: malloc */
 #include "process/limits.h"
 #include "process/process.h"
 #include "runtime/scavenger.h"
@@ -20,13 +20,13 @@ int tslab_memory_limit(uint64_t hard, uint64_t soft) {
 }
 
 int tslab_malloc_trim(size_t pad) {
-  (void)pad; /* what may stay is what the next tick of the scavenger would take anyway */
+  (void)pad; /* the scavenger's next tick would take such a pad anyway */
   return scavenger_purge() != 0;
 }
 
-/* glibc's parameters run from M_ARENA_MAX to M_KEEP, without 0; the newest glibc accepts every value of each. None of
- * them names anything that is here (arenas, fast bins, a heap top, blocks with mappings of their own), so each is
- * accepted and changes nothing: programs end when mallopt refuses one. */
+/* glibc's parameters run from M_ARENA_MAX to M_KEEP, without 0; the newest glibc accepts every value of each. They name
+ * parts that this library does not have (arenas, fast bins, a heap top, blocks with mappings of their own). mallopt
+ * accepts each and changes nothing, because some programs end if it refuses one. */
 enum { ARENA_MAX = -8, KEEP = 4 };
 
 int tslab_mallopt(int parameter, int value) {

@@ -1,11 +1,12 @@
 /* cxx: C++'s replaceable operators new and delete, under their Itanium ABI names, so that the library needs no C++
  * runtime. Left out of libtslab_prefixed.a.                                                            floor: malloc
  *
- * A program may replace some and rely on it that the standard defines the others by those. So these call each other by
- * name, wherever that leads to, and are weak, so that in a static link the program's are no second definition.
+ * A program may replace some of them, and rely on the standard, which defines the others by those. So these operators
+ * call each other by name, which may lead to the program's. They are weak, so that in a static link the program's are
+ * no second definition.
  *
- * When memory is short, new calls the program's new_handler until there is memory, the handler throws, or there is
- * none: then bad_alloc is thrown, by the program's own C++ runtime. */
+ * When memory is short, new calls the program's new_handler until there is memory or the handler throws. Without a
+ * handler the program's own C++ runtime throws bad_alloc. */
 #include "malloc/cxx.h"
 
 #include "malloc/malloc.h"
@@ -17,7 +18,7 @@ static void *allocate(size_t size, size_t alignment) {
   return alignment <= 16 ? inline_malloc(size) : slow_aligned(alignment, size);
 }
 
-/* Calls the handler until there is memory, it throws, or there is none. */
+/* Calls the handler until there is memory or it throws. Returns NULL without a handler. */
 static COLD void *new_handled(size_t size, size_t alignment, bool is_caught_here) {
   for (;;) {
     new_handler handler = cxx_new_handler(is_caught_here);
@@ -51,8 +52,8 @@ OPERATOR(void *, _ZnamSt11align_val_t, (size_t size, size_t alignment)) {
   return _ZnwmSt11align_val_t(size, alignment);
 }
 
-/* For those that may not throw, in cxx_nothrow.cc: what the library's own allocate, and these themselves, whatever the
- * program replaced. */
+/* For the operators of cxx_nothrow.cc: how the library's own operators allocate, and other names of these operators,
+ * which the program cannot replace. */
 HIDDEN void *new_or_null(size_t size, size_t alignment);
 void *new_or_null(size_t size, size_t alignment) {
   void *block = allocate(size, alignment);
@@ -63,8 +64,7 @@ HIDDEN void *own_new_array(size_t) __attribute__((alias("_Znam")));
 HIDDEN void *own_new_aligned(size_t, size_t) __attribute__((alias("_ZnwmSt11align_val_t")));
 HIDDEN void *own_new_aligned_array(size_t, size_t) __attribute__((alias("_ZnamSt11align_val_t")));
 
-/* delete. Sizes, and the mark of what goes with a new that may not throw, come in further registers; nobody needs them.
- */
+/* delete. Sizes, and the tag of nothrow forms, come in further registers; delete ignores them. */
 OPERATOR(HOT void, _ZdlPv, (void *p)) { inline_free(p); }
 OPERATOR(void, _ZdaPv, (void *p)) { _ZdlPv(p); }
 OPERATOR(void, _ZdlPvm, (void *p)) { _ZdlPv(p); }

@@ -1,7 +1,8 @@
-/* cxx: what operator new asks of the program's own C++ runtime.                                     floor: malloc
+/* cxx: calls of operator new to the program's own C++ runtime.                                      floor: malloc
  *
- * Twice: a static link must name it, or the linker leaves it out (cxx_static.c); the shared library may not, because a
- * process may have none, or get it with a library that it loads later (cxx_shared.c). Threads: any. */
+ * There are two versions. A static link must name the runtime, or the linker leaves it out (cxx_static.c). The shared
+ * library must not name it, because a process may have none, or get it with a library that it loads later
+ * (cxx_shared.c). Threads: any. */
 #ifndef TSLAB_MALLOC_CXX_H
 #define TSLAB_MALLOC_CXX_H
 
@@ -11,11 +12,12 @@
 
 typedef void (*new_handler)(void);
 
-/* NULL: none is set. Where the runtime came after the library, this catches nothing (cxx_nothrow.cc): a handler that
- * may throw through it is not to be called then. */
+/* Returns the program's new_handler, or NULL if none is set. `is_caught_here`: the caller catches what the handler
+ * throws, which works only if the runtime was loaded before this library (cxx_nothrow.cc). Otherwise this returns
+ * NULL. */
 HIDDEN new_handler cxx_new_handler(bool is_caught_here);
 
-/* For that many bytes there is no memory. Aborts, with a line that says so, where there is no C++ runtime. */
+/* Throws bad_alloc for a request of `size` bytes. Without a C++ runtime it aborts, with a message. */
 HIDDEN NORETURN void cxx_throw_bad_alloc(size_t size);
 
 #endif

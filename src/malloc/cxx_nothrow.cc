@@ -1,8 +1,8 @@
-// cxx_nothrow: the forms of operator new that may not throw: by the standard they are those that may, and NULL for what
-// these throw, a program's new_handler included.                                                    floor: malloc
+// cxx_nothrow: the forms of operator new that may not throw.                                        floor: malloc
 //
-// The one thing here that C cannot say. The C++ runtime is the program's: its symbols are weak, so that the library
-// loads in a process that has none, where nobody calls this.
+// By the standard each calls the form that may throw, and returns NULL if that or the program's new_handler throws. C
+// cannot catch. The C++ runtime is the program's. Its symbols are weak, so that the library loads in a process without
+// one, where no code calls this.
 #include <stddef.h> // not <cstddef>: the library needs no C++ library, not even to be compiled
 
 asm(".weak __gxx_personality_v0\n\t.weak __cxa_begin_catch\n\t.weak __cxa_end_catch\n\t"
@@ -21,7 +21,7 @@ EXPORT void *_ZnwmSt11align_val_t(size_t size, size_t alignment), *_ZnamSt11alig
 
 namespace {
 
-// Compilers may think that two names are two functions.
+// Hides a name from the compiler, which assumes that two names are two functions.
 template <typename Function> bool is_same(Function *a, Function *b) {
   asm("" : "+r"(a));
   return a == b;
@@ -35,8 +35,8 @@ bool new_aligned_array_is_own() {
 
 } // namespace
 
-// `name`, which may not throw, by `form`, which may. The library's own need not throw first what is caught here: a
-// static link may have nothing to throw with.
+// Defines `name`, which may not throw, by `form`, which may. If `form` is the library's own, this does not throw and
+// catch, because a static link may have no runtime that throws.
 #define NOTHROW(name, parameters, is_own, alignment, form)          \
   EXPORT __attribute__((weak)) void *name parameters noexcept;      \
   void *name parameters noexcept {                                  \

@@ -7,17 +7,17 @@
 #define GET_NEW_HANDLER "_ZSt15get_new_handlerv"
 #define THROW_BAD_ALLOC "_ZSt17__throw_bad_allocv"
 
-/* A program that has its C++ runtime inside shows these if a library that it is linked with asks for them. */
+/* A program that contains its C++ runtime exports these if a library that it is linked with asks for them. */
 extern __attribute__((weak)) new_handler get_new_handler(void) __asm__(GET_NEW_HANDLER);
 extern __attribute__((weak)) NORETURN void throw_bad_alloc(void) __asm__(THROW_BAD_ALLOC);
 
-/* In a runtime that came with a plugin, whose names nobody sees but those that were loaded with it. */
+/* Finds a name in a runtime that came with a plugin. Only objects that were loaded with the plugin see such names. */
 static void *find(const char *name) {
   static const char *const runtimes[] = {"libstdc++.so.6", "libc++.so.1"};
   for (size_t i = 0; i < sizeof runtimes / sizeof *runtimes; i++) {
     void *runtime = dlopen(runtimes[i], RTLD_LAZY | RTLD_NOLOAD);
     void *found = runtime ? dlsym(runtime, name) : NULL;
-    if (found) return found; /* and it stays loaded, for it will be run */
+    if (found) return found; /* the runtime stays loaded, because this will run */
   }
   return NULL;
 }

@@ -8,6 +8,7 @@
 #include "epoch/scope.h"
 #include "epoch/status.h"
 #include "heap/bump.h"
+#include "heap/guard.h"
 #include "heap/profile.h"
 #include "malloc/malloc.h"
 #include "malloc/malloc_inline.h"
@@ -21,30 +22,31 @@
 #include <string.h>
 
 #define LEAST_BUDGET GRANULE
-/* Of a large block: the kernel's huge pages. By chance its address may be a multiple of far more. */
+/* The alignment of a large block that a move keeps, at most: that of a huge page. By chance the block's address may be
+ * a multiple of far more. */
 #define MOST_KEPT_ALIGNMENT (2 * MiB)
 #define KNOWN_FLAGS  (TSLAB_EPOCH_AUTO_CLOSE | TSLAB_EPOCH_DESTROYABLE)
 
 _Static_assert(sizeof(tslab_epoch_report) % 128 == 0 && sizeof(tslab_epoch_status) % 128 == 0, "fixed multiples");
 
-/* The calling thread, born if need be; NULL without memory. */
+/* Returns the calling thread, which gets a heap if it has none, or NULL without memory. */
 static struct thread *self(void) {
   if (UNLIKELY(current_heap == &empty_heap) && !thread_heap_to_keep()) return NULL;
   return current_thread;
 }
 
-/* Every call that may have made the thread's heap ends with this. */
+/* Every call that may have made the thread's heap calls this last. */
 INLINE void end_call(void) {
   if (UNLIKELY(thread_heap_state != HEAP_IS_KEPT)) thread_end_epoch_call();
 }
 
-/* `call` on epoch `id` ends with `error`. */
+/* Ends `call` on epoch `id` with the result `error`. */
 INLINE int end_with(int error, const char *call, uint64_t id, const void *site) {
   end_call();
   return LIKELY(error == 0) ? 0 : scope_misused(call, id, error, site);
 }
 
-/* The same for an end, which a program may try again while the epoch is closing. */
+/* Ends a close, destroy or reset, which a program may call again while the epoch is closing. */
 INLINE int end_end_with(int error, const char *call, uint64_t id, const void *site) {
   end_call();
   return LIKELY(error != ESTALE) ? error : scope_misused(call, id, error, site);
@@ -63,7 +65,7 @@ static uint64_t open_as(struct thread *thread, const tslab_epoch_options *wanted
   bool plain = wanted->parent == 0 && wanted->budget_bytes == 0 && wanted->prefault_bytes == 0;
   if (plain) id = epoch_cache_open(thread, wanted->label, wanted->flags);
   if (!id) id = epoch_open(wanted, error);
-  if (!id && *error == ENOMEM && wanted->prefault_bytes == 0) { /* which a budget may refuse */
+  if (!id && *error == ENOMEM && wanted->prefault_bytes == 0) { /* a budget may refuse that */
     scavenger_reclaim(GRANULE);
     id = epoch_open(wanted, error);
   }
@@ -123,7 +125,7 @@ void tslab_scope_unwind(int depth) {
 tslab_epoch tslab_epoch_current(void) { return current_thread ? scope_current(current_thread) : 0; }
 
 tslab_epoch tslab_epoch_of(const void *p) {
-  struct run *run = process_has_started() ? pages_run_of(p) : NULL;
+  struct run *run = process_has_started() ? pages_run_of(guard_behind(p)) : NULL;
   if (!run || (run->kind != RUN_SLAB && run->kind != RUN_CHUNK && run->kind != RUN_LARGE)) return 0;
   return run->epoch ? epoch_id(epoch_at(run->epoch)) : 0;
 }
@@ -135,9 +137,9 @@ tslab_epoch tslab_epoch_advance(const char *label, tslab_epoch_report *closed) {
     errno = ENOMEM;
     return 0;
   }
-  if (thread_heap_state == HEAP_REVIVED) thread_heap_state = HEAP_IS_KEPT; /* it is in a scope at the end of this */
+  if (thread_heap_state == HEAP_REVIVED) thread_heap_state = HEAP_IS_KEPT; /* this call leaves the thread in a scope */
   if (thread->advanced) {
-    scope_leave(thread, thread->advanced); /* not when scopes are open inside it: then it closes with us inside */
+    scope_leave(thread, thread->advanced); /* fails if scopes are open inside it; then it closes with us inside */
     epoch_close(thread->advanced, closed);
   }
   thread->advanced = tslab_epoch_open(label);
@@ -159,7 +161,7 @@ struct visit {
   bool was_visiting;
 };
 
-/* `call` is NULL where a failure is no mistake of the program's. */
+/* `call` is NULL if a failure is no mistake of the program. */
 static bool visit_begin(struct visit *visit, uint64_t id, const char *call, const void *site) {
   struct thread *thread = self();
   int error = ENOMEM;
@@ -176,7 +178,7 @@ static bool visit_begin(struct visit *visit, uint64_t id, const char *call, cons
   return true;
 }
 
-/* The block, when it was had, and a better reason than memory when it was not. */
+/* Ends a visit and returns the block. If there is none because the epoch is closing, this sets errno to ESHUTDOWN. */
 static void *visit_end(const struct visit *visit, void *block) {
   struct heap *heap = current_heap;
   current_heap = visit->before;
@@ -196,14 +198,14 @@ static NOINLINE void *malloc_visiting(tslab_epoch epoch, size_t size, const void
   return malloc_in(epoch, size, "tslab_epoch_malloc", site);
 }
 
-/* A block of the current chunk or of a list. NULL where there is more to do. */
+/* Returns a block of the current chunk or of a list, or NULL if a slow path must serve the call. */
 INLINE void *take_at_once(struct heap *heap, size_t size) {
   void *block = size <= BUMP_MOST ? bump_take(heap, size) : NULL;
   if (LIKELY(block != NULL) || size > DIRECT_MAX) return block;
   return fast_pop(heap, class_tables()->direct[size], (uintptr_t)pages.base);
 }
 
-/* The thread has a part of the epoch, and that has a block at hand: then there is no need to enter. */
+/* If the thread's heap of the epoch has a block ready, the thread looks at the epoch and does not enter it. */
 static NOINLINE void *malloc_looking(tslab_epoch epoch, size_t size, const void *site) {
   struct thread *thread = current_thread;
   struct epoch *e = epoch_slot(epoch);
@@ -224,12 +226,13 @@ static COLD void *malloc_seen(const struct named *named, size_t size, void *bloc
   return block ? block : malloc_visiting(id, size, site);
 }
 
-/* Mostly it is an epoch that the thread named before. No call but the last in each branch, so that nothing is saved. */
+/* Most times the thread named this epoch before. Each branch makes only a last call, so that nothing is saved on the
+ * stack. */
 HOT void *tslab_epoch_malloc(tslab_epoch epoch, size_t size) {
   struct thread *thread = current_thread;
   if (UNLIKELY(!thread)) return malloc_visiting(epoch, size, CALL_SITE);
   const struct named *named = scope_named(thread, epoch);
-  FORGET(named); /* or its index would be kept beside it */
+  FORGET(named); /* otherwise the compiler also keeps its index */
   if (UNLIKELY(named->id != epoch)) return malloc_looking(epoch, size, CALL_SITE);
   void *block = LIKELY(scope_look_named(thread, named)) ? take_at_once(named->heap, size) : NULL;
   if (UNLIKELY(!scope_look_away_named(thread, named))) return malloc_seen(named, size, block, CALL_SITE);
@@ -261,8 +264,9 @@ void *malloc_in_epoch(uint32_t index, size_t size) {
   return tslab_epoch_malloc(0, size);
 }
 
-/* No run knows which alignment was asked of a block. A slab's blocks lie on multiples of their size. Those of a chunk
- * in which no block is aligned lie on multiples of 16 bytes, more by chance alone. */
+/* Returns the alignment that a move keeps. No run knows which alignment the caller of malloc asked for. A slab's blocks
+ * lie on multiples of the class's lowest power of two. The blocks of a chunk without aligned blocks lie on multiples of
+ * 16 bytes, and of more only by chance. */
 static size_t alignment_of(const struct run *run, const void *p) {
   if (run->kind == RUN_SLAB) return lowest_power(class_size(run->class));
   if (run->kind == RUN_CHUNK && !LOAD_RACING(run->class)) return CHUNK_UNIT;
@@ -295,7 +299,8 @@ static int prepare_report(tslab_epoch id, tslab_epoch_report *out) {
   return self() ? 0 : ENOMEM;
 }
 
-/* After an end. One that left the thread its cached epoch gave nothing up, so that a look now and then is enough. */
+/* Called after an end. An end that left the epoch as the thread's cached epoch gave no memory up, so 1 call in 64
+ * suffices. */
 static void notice_end(tslab_epoch epoch) {
   if (epoch_cache_is(current_thread, epoch) && (epoch >> EPOCH_INDEX_BITS) % 64 != 0) return;
   scavenger_notice(current_heap);
@@ -353,9 +358,9 @@ tslab_handle tslab_handle_alloc(tslab_epoch epoch, size_t size, void **block) {
   struct visit visit;
   *block = NULL;
   if (!visit_begin(&visit, epoch, "tslab_handle_alloc", CALL_SITE)) return 0;
-  /* Still inside: a destroy in between would leave the handle to the slot's next epoch. */
+  /* The thread is still inside: a destroy in between would leave the handle to the slot's next epoch. */
   void *made = inline_malloc(size);
-  tslab_handle handle = made ? handle_make(pages_run_of(made)->epoch, made) : 0;
+  tslab_handle handle = made ? handle_make(pages_run_of(guard_behind(made))->epoch, made) : 0;
   *block = visit_end(&visit, made);
   if (handle || !made) return handle;
   inline_free(*block);

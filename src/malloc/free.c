@@ -1,19 +1,20 @@
-/* free: what free does off the fast path.                                                           floor: malloc
+/* free: the slow paths of free.                                                                     floor: malloc
  *
  *   inline_free               puts the block on the list of its class, if its slab belongs to the thread's heap
  *     slow_free_full          the list has no room: heap_overflow moves it to the magazines or the slabs
- *     slow_free               the granule is not of the current heap
+ *     slow_free               the current heap does not own the granule
  *       bump_free_at_once     a block of the current chunk of this thread's epoch
  *       free_in_chunk         the same where it takes more
- *       heap_keep_remote      a block of another thread's slab waits in a batch
+ *       heap_keep_remote      a block of another thread's slab goes onto this thread's list, or waits in a batch
  *       free_named            a block of an epoch that the thread was in: its own heap of that epoch takes it
- *         free_looking        the same, for an epoch that the thread did not name lately
- *     slow_free_unclear       the rest, checked: large blocks, other threads' chunks, pointers that are no block
+ *         free_looking        does so for an epoch that the thread did not name lately
+ *     slow_free_unclear       checks all others: large blocks, other threads' chunks, pointers to no block
  *       free_remote
- *     slow_free_interior      the pointer starts no block: the misuse is told */
+ *     slow_free_interior      the pointer does not start a block: reports the misuse */
 #include "epoch/finish.h"
 #include "heap/bump.h"
 #include "heap/cut.h"
+#include "heap/guard.h"
 #include "heap/large_cache.h"
 #include "heap/misuse.h"
 #include "heap/profile.h"
@@ -32,16 +33,19 @@ struct run *run_of_live_block(const char *call, void *p) {
   if (run && run->kind == RUN_LARGE && run_start(run) == p) return run;
   if (run && run->kind == RUN_SLAB && !slab_refuses(p)) return run;
   if (run && run->kind == RUN_CHUNK && chunk_place_of(run, p) == CHUNK_LIVE) return run;
-  misuse(call, p);
+  if (run && run->kind == RUN_GUARDED && guard_starts_live(p)) return run;
+  if (run && run->kind == RUN_GUARDED) guard_refuse(call, p);
+  else misuse(call, p);
   return NULL;
 }
 
 size_t block_usable_size(const struct run *run, const void *p) {
   if (run->kind == RUN_CHUNK) return chunk_size_of(run, p);
+  if (run->kind == RUN_GUARDED) return guard_size(p);
   return run->kind == RUN_LARGE ? run->size : class_size(run->class);
 }
 
-/* A block of the thread's own heap of epoch 0, freed inside a scope: nobody else touches that heap's lists. */
+/* Frees, inside a scope, a block of the thread's own heap of epoch 0. No other thread touches that heap's lists. */
 static void free_to_own_slab(struct heap *own, void *p) {
   struct heap *heap = current_heap;
   current_heap = own;
@@ -73,29 +77,39 @@ static void free_remote(struct run *run, void *p) {
   if (epoch) epoch_after_free(epoch);
 }
 
+/* Frees a guarded block, and then the block behind it as if the program had that one. */
+static COLD void free_guarded(void *p) {
+  void *behind = guard_free(p, __builtin_frame_address(0));
+  if (behind) inline_free(behind);
+}
+
 NOINLINE void slow_free_unclear(void *p) {
   if (!p) return;
   struct run *run = run_of_live_block("free", p);
   if (!run) return;
+  if (UNLIKELY(run->kind == RUN_GUARDED)) {
+    free_guarded(p);
+    return;
+  }
   if (profile_is_on()) profile_freed(run, p);
   free_remote(run, p);
   scavenger_notice(current_heap);
 }
 
-/* Returns true if p starts a block of a slab of the heap that is not free already. A list would take another pointer,
- * and tell only when it hands it out; a block that is freed from outside its epoch is told at once. */
+/* Returns true if p starts a block of the heap's slabs that is not free. A list would take any pointer, and malloc
+ * would notice a bad one only later. This check reports a double free from outside the epoch at once. */
 static bool is_live_of(const struct heap *heap, void *p) {
   uintptr_t class = heap_class_of(heap, LOAD_RACING(pages_pagemap()[granule_of(p)]));
   return class < CLASSES && class_starts_block((uintptr_t)p, class_inverse((unsigned)class)) && !block_has_key(p);
 }
 
-/* Returns the index of the epoch that holds p, a block in use. A granule that is split belongs to several. */
+/* Returns the index of the epoch of p, a block in use. A split granule may belong to several epochs. */
 INLINE uint32_t epoch_holding(const void *p) {
   uint32_t index = pages_run_holding(p)->epoch;
   return LIKELY(index != SPLIT_EPOCH) ? index : quarter_of(p)->epoch;
 }
 
-/* A block of the thread's own heap of an epoch that is not the current one needs no atomic instruction. */
+/* Frees a block of the thread's own heap of another epoch than the current one, without an atomic instruction. */
 static NOINLINE void free_looking(void *p) {
   struct thread *thread = current_thread;
   uint32_t index = epoch_holding(p);
@@ -108,7 +122,7 @@ static NOINLINE void free_looking(void *p) {
   struct heap *heap = scope_look(thread, e, id), *before = current_heap;
   if (LIKELY(heap != NULL)) scope_learn(thread, e, id, heap);
   if (LIKELY(heap != NULL) && heap != before && is_live_of(heap, p)) {
-    scope_stay(thread, heap); /* what follows may take locks */
+    scope_stay(thread, heap); /* inline_free may take locks */
     current_heap = heap;
     inline_free(p);
     current_heap = before;
@@ -129,7 +143,7 @@ static COLD void free_seen(const struct named *named, void *p, bool freed) {
 static NOINLINE void free_named_to_list(struct thread *thread, const struct named *named, void *p) {
   struct heap *heap = named->heap, *before = current_heap;
   unsigned class = 0;
-  if (TSLAB_HARDENED) { /* its quarantine takes locks at any time */
+  if (TSLAB_HARDENED) { /* the quarantine may take locks */
     free_looking(p);
     return;
   }
@@ -144,7 +158,7 @@ static NOINLINE void free_named_to_list(struct thread *thread, const struct name
   }
   current_heap = heap;
   enum fast_free done = fast_push(p, &class, &heap);
-  if (UNLIKELY(done == LIST_FULL)) { /* what takes locks needs it to stay */
+  if (UNLIKELY(done == LIST_FULL)) { /* slow_free_full takes locks */
     scope_stay(thread, heap);
     slow_free_full(p);
     current_heap = before;
@@ -155,7 +169,7 @@ static NOINLINE void free_named_to_list(struct thread *thread, const struct name
   if (UNLIKELY(!scope_look_away_named(thread, named))) free_seen(named, p, true);
 }
 
-/* The same in its current chunk. */
+/* Frees a block in the current chunk of such a heap. */
 HOT static NOINLINE void free_named(void *p) {
   struct thread *thread = current_thread;
   if (UNLIKELY(!thread)) {
@@ -165,7 +179,7 @@ HOT static NOINLINE void free_named(void *p) {
   size_t granule = granule_of(p);
   uint32_t index = pages.runs[granule].epoch;
   const struct named *named = scope_named(thread, index);
-  FORGET(named); /* or its index would be kept beside it */
+  FORGET(named); /* otherwise the compiler also keeps its index */
   if (UNLIKELY(named->slot != index)) {
     free_looking(p);
     return;

@@ -1,4 +1,4 @@
-/* libc: the C library's names for what api.c defines. Left out of libtslab_prefixed.a.              floor: malloc */
+/* libc: the C library's names of these calls. Left out of libtslab_prefixed.a.                      floor: malloc */
 #include "malloc/malloc_inline.h"
 #include "tslab/tslab.h"
 #include <malloc.h>
@@ -19,13 +19,13 @@ EXPORT void *memalign(size_t alignment, size_t size) { return tslab_memalign(ali
 EXPORT void *valloc(size_t size) { return tslab_valloc(size); }
 EXPORT size_t malloc_usable_size(void *p) { return tslab_malloc_usable_size(p); }
 
-/* Not in every C library's headers yet, so declared here. */
+/* Not every C library's headers declare these yet. */
 EXPORT void free_sized(void *p, size_t size);
 EXPORT void free_aligned_sized(void *p, size_t alignment, size_t size);
 void free_sized(void *p, size_t size) { tslab_free_sized(p, size); }
 void free_aligned_sized(void *p, size_t alignment, size_t size) { tslab_free_aligned_sized(p, alignment, size); }
 
-/* Names that glibc alone has: no program of another C library asks for them, and no header there declares them. */
+/* Names that only glibc has. Programs of another C library do not use them, and its headers do not declare them. */
 #if defined(__GLIBC__)
 
 EXPORT void *pvalloc(size_t size) { return tslab_pvalloc(size); }
@@ -43,7 +43,7 @@ EXPORT struct mallinfo2 mallinfo2(void) {
   };
 }
 
-/* The fields are ints, as glibc's: what does not fit wraps there and here alike. */
+/* The fields are ints, as in glibc; larger values wrap, as they do there. */
 EXPORT struct mallinfo mallinfo(void) {
   struct tslab_mallinfo from = tslab_mallinfo2();
   return (struct mallinfo){

@@ -1,22 +1,24 @@
-/* malloc: what malloc does off the fast path.                                                       floor: malloc
+/* malloc: the slow paths of malloc.                                                                 floor: malloc
  *
  *   inline_malloc             takes the first block of the class's list; nearly every call ends here
  *     slow_malloc_direct      bumps the current chunk of an epoch
  *       malloc_otherwise
  *         by_size             a plain heap, or an epoch that uses slabs
- *           miss              the list is empty, or was detached so that this call is timed
+ *           miss              the list is empty, or was detached to time this call
  *             refill          fills the list: heap_refill asks magazines, slabs, dead threads' slabs, pages
  *           large             a run of granules of its own: heap_large_alloc
  *         malloc_in_scope     an epoch: bump_refill begins the next chunk, or by_size serves
  *           malloc_diverted   the epoch is closing: epoch 0 serves
  *
- * One test tells a plain heap from an epoch's: a plain heap has no chunk, so bump_take refuses, as it does for a chunk
- * that is full. An epoch's malloc then pays for no branch beside the one that it needs anyway.
+ * One test tells a plain heap from an epoch's: a plain heap has no chunk, so bump_take refuses, as it does for a full
+ * chunk. So an epoch's malloc takes only the branch that it needs anyway.
  *
- * A thread without a heap has empty_heap, whose lists are empty: its first call comes to refill, which gives it one. */
+ * A thread without a heap has empty_heap, whose lists are empty. So its first call reaches refill, which gives it a
+ * heap. */
 #include "malloc/malloc.h"
 
 #include "heap/bump.h"
+#include "heap/guard.h"
 #include "heap/large_cache.h"
 #include "heap/misuse.h"
 #include "heap/profile.h"
@@ -34,7 +36,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* The fast path failed although there is a list: its head was freed twice or written to since. The list is given up. */
+/* Gives up a list whose head failed the check of the fast path: the program freed that block twice, or wrote to it
+ * after its free. */
 static COLD void give_up_list(unsigned class) {
   void *bad = heap_take_bad_list(current_heap, class);
   if (!bad) return;
@@ -44,7 +47,7 @@ static COLD void give_up_list(unsigned class) {
 
 static bool is_closing(const struct heap *heap) { return heap->arena && arena_is_closing(heap->arena); }
 
-/* Returns true if the epoch refuses, and not the machine: it closes, or its budget is used up, which is counted. */
+/* Returns true if the epoch is the reason of a failure: it is closing, or its budget is used up, which this counts. */
 static bool epoch_refuses(struct heap *heap, size_t bytes) {
   if (is_closing(heap)) return true;
   for (const struct arena *l = heap->arena; l; l = l->parent) {
@@ -55,25 +58,25 @@ static bool epoch_refuses(struct heap *heap, size_t bytes) {
   return false;
 }
 
-static void *refill_again(unsigned class) {
+static void *refill_again(unsigned class, size_t size) {
   struct heap *heap = current_heap;
   void *block = heap_refill(heap, class);
   if (LIKELY(block != NULL) || epoch_refuses(heap, slab_bytes(class))) return block;
-  /* Free memory of other sizes may be all that is missing. */
+  /* Other size classes may keep enough free memory. */
   counters_stage(counters_here(), PATH_PURGE);
-  scavenger_reclaim(heap->arena ? SIZE_MAX : slab_bytes(class));
-  block = heap_refill(heap, class);
-  if (!block) limits_note_failure(slab_bytes(class));
+  if (scavenger_reclaim(heap->arena ? SIZE_MAX : slab_bytes(class))) block = heap_refill(heap, class);
+  if (!block) limits_note_failure(size, slab_bytes(class));
   return block;
 }
 
-/* Returns a block that lay ready for a thread that was just born, or a sample. */
+/* Returns a sample, or a block of a list, for a thread that just got its heap. */
 static COLD void *first_block(struct heap *heap, unsigned class, size_t size) {
   void *block = profile_is_on() ? sampled_malloc(heap, class, size) : NULL;
   return block ? block : fast_pop(heap, class, (uintptr_t)pages.base);
 }
 
-/* A thread without a heap gets one, perhaps with a dead thread's lists; else the list is empty, or bad. */
+/* Gives a heap to a thread without one, perhaps with a dead thread's lists. In other threads the list is empty or
+ * damaged. */
 static void *refill(unsigned class, size_t size) {
   struct timing timing;
   bool is_born = UNLIKELY(current_heap == &empty_heap);
@@ -87,7 +90,7 @@ static void *refill(unsigned class, size_t size) {
   void *block = UNLIKELY(is_born) ? first_block(current_heap, class, size) : NULL;
   if (LIKELY(!block)) {
     if (UNLIKELY(current_heap->list[class] != CHAIN_END)) give_up_list(class);
-    block = refill_again(class);
+    block = refill_again(class, size);
   }
   if (block) scavenger_notice_malloc(current_heap);
   timing_end(&timing, size, block ? class_size(class) : 0);
@@ -95,14 +98,14 @@ static void *refill(unsigned class, size_t size) {
   return block;
 }
 
-/* Serves a call that is timed. It needs no refill, so the scavenger hears of the heap here now and then. */
+/* Serves a call that is timed. It needs no refill, so now and then it notifies the scavenger instead. */
 static NOINLINE void *take_detached(struct heap *heap, unsigned class, size_t size) {
   void *block = sample_detached(heap, class, size);
   if (UNLIKELY(heap->sampling.timings == TIMED)) scavenger_notice_malloc(heap);
   return block;
 }
 
-/* The list is empty or damaged; or it was detached so that this call is timed. */
+/* Serves a call whose list is empty, damaged, or detached to time this call. */
 INLINE void *miss(unsigned class, size_t size) {
   struct heap *heap = current_heap;
   if (profile_is_on()) {
@@ -111,6 +114,14 @@ INLINE void *miss(unsigned class, size_t size) {
   }
   void *block = LIKELY(sample_is_due(heap, class)) ? take_detached(heap, class, size) : NULL; /* rare, yet quick */
   return LIKELY(block != NULL) ? block : refill(class, size);
+}
+
+/* Returns the block that the program gets. */
+static COLD void *draw_large(struct heap *heap, void *block, size_t size, bool *zero) {
+  uint32_t interval = profile_large(heap, block, size);
+  void *given = interval ? guard_sample(heap, block, size, size, interval) : block;
+  if (given != block) *zero = false;
+  return given;
 }
 
 static void *large(size_t size, size_t alignment, bool *zero) {
@@ -122,11 +133,11 @@ static void *large(size_t size, size_t alignment, bool *zero) {
   void *block = heap_large_alloc(heap, size, alignment, zero);
   if (UNLIKELY(!block) && !epoch_refuses(heap, large_run_bytes(size))) {
     counters_stage(counters_here(), PATH_PURGE);
-    scavenger_reclaim(heap->arena ? SIZE_MAX : large_run_bytes(size));
-    block = heap_large_alloc(heap, size, alignment, zero);
-    if (!block) limits_note_failure(large_run_bytes(size));
+    if (scavenger_reclaim(heap->arena ? SIZE_MAX : large_run_bytes(size)))
+      block = heap_large_alloc(heap, size, alignment, zero);
+    if (!block) limits_note_failure(size, large_run_bytes(size));
   }
-  if (block && profile_is_on()) profile_large(heap, block, size); /* first: a thread that starts has callers too */
+  if (block && profile_is_on()) block = draw_large(heap, block, size, zero); /* before the scavenger starts */
   if (block) scavenger_notice_malloc(heap);
   timing_end(&timing, size, block ? large_run_bytes(size) : 0);
   if (UNLIKELY(is_born)) thread_end_call();
@@ -139,18 +150,18 @@ static void *small(unsigned class, size_t size) {
   return LIKELY(block != NULL) ? block : miss(class, size);
 }
 
-/* Before the process has started the class tables are empty. */
+/* Starts the process first: until then the class tables are empty. */
 INLINE unsigned class_for(size_t size) {
   return LIKELY(current_heap != &empty_heap) || process_start() ? class_of(size) : 0;
 }
 
 /* Serves the call from a class or as a large block. */
 INLINE void *by_size(size_t size, bool *zero) {
-  if (LIKELY(size <= DIRECT_MAX)) return miss(class_for(size), size); /* the list was tried */
+  if (LIKELY(size <= DIRECT_MAX)) return miss(class_for(size), size); /* the caller tried the list */
   return size <= SMALL_MAX ? small(class_for(size), size) : large(size, GRANULE, zero);
 }
 
-/* The chunk is full, or there is none, or the call was drawn to be a sample. */
+/* Serves a call whose chunk is full or missing, or that was drawn as a sample. */
 static void *bump_timed(size_t size) {
   struct timing timing;
   timing_begin(&timing);
@@ -161,8 +172,8 @@ static void *bump_timed(size_t size) {
   return block;
 }
 
-/* Makes epoch 0 serve this call, inside the scope of an epoch that is closing, and counts it. Returns the epoch's heap,
- * or NULL for a call that names the epoch, which fails. */
+/* Lets epoch 0 serve a call inside the scope of a closing epoch, and counts it. Returns the epoch's heap. Returns NULL
+ * for a call that names the epoch, which must fail. */
 static struct heap *divert(void) {
   struct heap *heap = current_heap;
   struct epoch *e = (struct epoch *)(void *)heap->arena;
@@ -194,7 +205,7 @@ static COLD void *aligned_diverted(size_t alignment, size_t size) {
   return block;
 }
 
-/* The thread is in the scope of an epoch whose chunk is full, or which has none. */
+/* Serves a call in the scope of an epoch whose chunk is full or missing. */
 static NOINLINE void *malloc_in_scope(size_t size, bool *zero) {
   void *block = bump_timed(size);
   if (!block && !is_closing(current_heap)) block = by_size(size, zero);
@@ -216,7 +227,7 @@ static NOINLINE void *calloc_otherwise(size_t size) {
   return zero ? block : memset(block, 0, size);
 }
 
-/* Every malloc of an epoch that bumps passes here, so nothing is saved or restored on the way. */
+/* Every malloc of an epoch that fills chunks passes here, so this saves and restores nothing. */
 HOT void *slow_malloc_direct(size_t size, struct heap *heap) {
   void *block = bump_take(heap, size);
   return LIKELY(block != NULL) ? block : malloc_otherwise(size);
@@ -249,7 +260,9 @@ void *slow_aligned(size_t alignment, size_t size) {
   bool zero, is_born = current_heap == &empty_heap;
   if (!thread_own_heap()) return no_memory();
   profile_note_caller(__builtin_frame_address(0));
+  profile_note_alignment(alignment);
   void *block = current_heap->arena ? aligned_in_scope(alignment, size) : aligned(alignment, size, &zero);
+  profile_note_alignment(0);
   if (is_born) thread_end_call();
   return block ? block : no_memory();
 }

@@ -1,4 +1,4 @@
-/* malloc: the slow paths that the inlined fast ones leave to.                                       floor: malloc */
+/* malloc: the slow paths that the inlined fast ones call.                                           floor: malloc */
 #ifndef TSLAB_MALLOC_MALLOC_H
 #define TSLAB_MALLOC_MALLOC_H
 
@@ -7,13 +7,13 @@
 #include <errno.h>
 
 HIDDEN void *slow_malloc(size_t size);
-HIDDEN void *slow_malloc_direct(size_t size, struct heap *heap); /* current_heap; at most DIRECT_MAX */
-HIDDEN void slow_free(void *p, struct heap *heap); /* in a granule that is not owner to that, current_heap */
+HIDDEN void *slow_malloc_direct(size_t size, struct heap *heap); /* current_heap; size <= DIRECT_MAX */
+HIDDEN void slow_free(void *p, struct heap *heap); /* `heap` is current_heap, which does not own p's granule */
 HIDDEN void slow_free_unclear(void *p);
 HIDDEN void slow_free_full(void *p);
 HIDDEN COLD void slow_free_interior(unsigned class);
 
-/* `size` bytes on a multiple of `alignment` (a power of two). NULL and ENOMEM without memory. */
+/* Returns `size` bytes on a multiple of `alignment` (a power of two), or NULL and ENOMEM without memory. */
 HIDDEN void *slow_aligned(size_t alignment, size_t size);
 HIDDEN void *slow_calloc(size_t size);
 
@@ -22,11 +22,11 @@ INLINE void *no_memory(void) {
   return NULL;
 }
 
-/* The run of a block in use that starts at p, or NULL after telling the misuse of `call`. */
+/* Returns the run of a block in use that starts at p, or NULL after it has reported the misuse by `call`. */
 HIDDEN struct run *run_of_live_block(const char *call, void *p);
-HIDDEN size_t block_usable_size(const struct run *run, const void *p); /* of that block */
+HIDDEN size_t block_usable_size(const struct run *run, const void *p); /* usable bytes of that block */
 
-/* malloc in the epoch of that slot, or epoch 0 when it is closing: where realloc moves a block to. */
+/* Allocates in the epoch of that slot, or in epoch 0 if that one is closing. realloc moves blocks there. */
 HIDDEN void *malloc_in_epoch(uint32_t index, size_t size);
 
 #endif

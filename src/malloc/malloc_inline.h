@@ -1,4 +1,4 @@
-/* malloc_inline: the bodies of malloc, free and calloc, for each name that has them.                floor: malloc */
+/* malloc_inline: the bodies of malloc, free and calloc, for all their names.                        floor: malloc */
 #ifndef TSLAB_MALLOC_MALLOC_INLINE_H
 #define TSLAB_MALLOC_MALLOC_INLINE_H
 
@@ -25,7 +25,7 @@ INLINE void inline_free(void *p) {
 
 INLINE void *inline_calloc(size_t count, size_t size) {
   size_t bytes;
-  if (UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) bytes = SIZE_MAX; /* no memory for that */
+  if (UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) bytes = SIZE_MAX; /* too much for any memory */
   if (LIKELY(bytes <= DIRECT_MAX)) {
     void *block = fast_pop(current_heap, class_tables()->direct[bytes], (uintptr_t)pages.base);
     if (LIKELY(block != NULL)) return __builtin_memset(block, 0, bytes);

@@ -1,8 +1,9 @@
-/* occupancy: how full is what holds a block.                                                        floor: malloc
+/* occupancy: says how full the slab, chunk or run of a block is.                                    floor: malloc
  *
- * Threads: any, beside any other; no lock. Runs are read as they are at the moment, and one may become something else
- * between two reads. Then the row has figures of both, and no read leaves our tables: they are never unmapped. */
+ * Threads: any, without a lock. A run may become one of another kind between two reads. Then the row mixes numbers of
+ * both. No read leaves our tables, which are never unmapped. */
 #include "epoch/epoch.h"
+#include "heap/guard.h"
 #include "process/process.h"
 #include "slab/chunk.h"
 #include "slab/slab.h"
@@ -13,7 +14,7 @@ _Static_assert(sizeof(tslab_slab_use) % 128 == 0, "fixed multiples");
 
 static void look_at_slab(const struct run *run, const struct heap *heap, tslab_slab_use *out) {
   unsigned class = LOAD_RACING(run->class);
-  if (class >= CLASSES) return; /* it was a slab */
+  if (class >= CLASSES) return; /* the run is no slab any more */
   uint64_t word = atomic_load_explicit(&run->word, memory_order_relaxed);
   unsigned linked = slab_linked(word), free = slab_count(word);
   out->kind = TSLAB_USE_SLAB;
@@ -43,7 +44,7 @@ static tslab_slab_use look_at(const struct run *run) {
   uint32_t epoch = run->epoch;
   uint8_t kind = __atomic_load_n(&run->kind, __ATOMIC_ACQUIRE); /* pairs with chunk_new */
   tslab_slab_use use = {0};
-  if (epoch > arenas_made()) return use; /* it was split meanwhile */
+  if (epoch > arenas_made()) return use; /* the granule was split meanwhile */
   if (kind == RUN_SLAB) look_at_slab(run, heap, &use);
   if (kind == RUN_CHUNK) look_at_chunk(run, heap, &use);
   if (kind == RUN_LARGE) look_at_large(run, &use);
@@ -58,7 +59,7 @@ int tslab_occupancy(void *const *blocks, size_t count, tslab_slab_use *out) {
   const struct run *before = NULL;
   if (!blocks || !out) return EINVAL;
   for (size_t i = 0; i < count; i++) {
-    const struct run *run = process_has_started() ? pages_run_of(blocks[i]) : NULL;
+    const struct run *run = process_has_started() ? pages_run_of(guard_behind(blocks[i])) : NULL;
     if (!run) out[i] = (tslab_slab_use){0};
     else if (run == before) out[i] = out[i - 1];
     else out[i] = look_at(run);

@@ -9,7 +9,7 @@
 #define TEXT_MOST 4096
 #define PATH_MOST 1024
 
-/* Reads what fits, with a 0 behind it. Returns false where there is no such file. */
+/* Reads as much as fits and ends it with a 0. Returns false if there is no such file. */
 static bool read_text(const char *path, char text[TEXT_MOST]) {
   int file = os_open(path);
   if (file < 0) return false;
@@ -18,7 +18,7 @@ static bool read_text(const char *path, char text[TEXT_MOST]) {
   return true;
 }
 
-/* UINT64_MAX for "max" and whatever else is no number. */
+/* Returns UINT64_MAX for "max" and for all other text that is no number. */
 static uint64_t number(const char *text) {
   uint64_t n = 0;
   if (*text < '0' || *text > '9') return UINT64_MAX;
@@ -32,7 +32,7 @@ static bool read_file(const char *group, const char *name, char text[TEXT_MOST])
   return read_text(path, text);
 }
 
-/* The number behind `name` at the start of a line; 0: there is none. */
+/* Returns the number behind `name` at the start of a line; 0 if there is none. */
 static uint64_t value_of(const char *text, const char *name) {
   size_t length = strlen(name);
   for (const char *line = text; line; line = strchr(line, '\n')) {
@@ -55,7 +55,7 @@ static void look_at(const char *group, const char *name, struct cgroup_limit *ti
   *tightest = (struct cgroup_limit){bytes, in_use(group)};
 }
 
-/* "some avg10=1.23 avg60=..." of the process's own group. */
+/* Reads "some avg10=1.23 avg60=..." of the process's own group. */
 static unsigned stalled(const char *group) {
   char text[TEXT_MOST];
   if (!read_file(group, "memory.pressure", text)) return 0;
@@ -67,7 +67,8 @@ static unsigned stalled(const char *group) {
   return whole > 100 ? 0 : (unsigned)(100 * whole + min_size(rest, 99));
 }
 
-/* Writes the folder of the process's group. A group outside of what is mounted begins with "/..": the mount's root. */
+/* Writes the folder of the process's group to `group`. The path of a group outside of the mount begins with "/.."; the
+ * mount's root stands for it. */
 static bool find_group(const char *self, const char *root, char group[PATH_MOST]) {
   char text[2 * TEXT_MOST];
   int file = os_open(self);

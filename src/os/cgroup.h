@@ -1,7 +1,7 @@
-/* cgroup: what the control groups of this process (version 2) say of memory.                        floor: os
+/* cgroup: reads the memory limits of this process's control groups (version 2).                     floor: os
  *
- * A process is in a group, and so in all groups above it; each may have limits, and the tightest holds. Version 1 is
- * ignored. Each call opens some small files, reads and closes them, so no request should make it. */
+ * A process is in a group, and so in all groups above it. Each may have limits, and the tightest one holds. Version 1
+ * is ignored. A call opens, reads and closes some small files, so no malloc or free makes one. */
 #ifndef TSLAB_OS_CGROUP_H
 #define TSLAB_OS_CGROUP_H
 
@@ -9,17 +9,17 @@
 
 struct cgroup_limit {
   uint64_t bytes;  /* UINT64_MAX: none */
-  uint64_t in_use; /* by the group whose limit this is: what the kernel cannot drop, so no file's pages */
+  uint64_t in_use; /* by the group that has this limit: memory that the kernel cannot drop, so not the pages of files */
 };
 
 struct cgroup_memory {
   struct cgroup_limit max, high;
-  unsigned stalled; /* hundredths of the last ten seconds' time in which a task of the group waited for memory, in
-                     * parts of a hundred: the first number of memory.pressure times 100 */
+  unsigned stalled; /* the share of the last ten seconds in which a task of the group waited for memory, in hundredths
+                     * of a percent: the first number of memory.pressure times 100 */
 };
 
-/* `self` lists the process's groups, `root` is where they are mounted; tests have others. False where no group of
- * version 2 is named. */
+/* `self` lists the process's groups, and `root` is where they are mounted; tests pass other paths. Returns false if
+ * `self` names no group of version 2. */
 #define CGROUP_SELF "/proc/self/cgroup"
 #define CGROUP_ROOT "/sys/fs/cgroup"
 HIDDEN bool cgroup_read(const char *self, const char *root, struct cgroup_memory *out);

@@ -38,8 +38,8 @@
 
 /* ---- system calls ------------------------------------------------------------------------------------------------ */
 
-/* Made here and not by libc's wrappers: they leave errno alone, whatever comes back, and an idle process does not map
- * the pages of libc that hold them. Negative: an error number. */
+/* Makes a system call without libc's wrappers, so errno stays as it was, and an idle process does not map the pages of
+ * libc that hold the wrappers. A negative result is an error number. */
 #if defined(__x86_64__)
 static long call(long number, long a, long b, long c, long d, long e, long f) {
   long result;
@@ -109,8 +109,9 @@ bool os_reserve_at(void *at, size_t length) {
   return false;
 }
 
-/* In a build under ThreadSanitizer by libc's wrapper, which it watches: it must learn that the next mapping there
- * is new. In any other build directly: a program's own sanitizer stands in for the wrapper and may not have started. */
+/* A build under ThreadSanitizer calls libc's wrapper, which the sanitizer watches: it must learn that the next mapping
+ * there is new. All other builds call the kernel, because a program's own sanitizer replaces the wrapper and may not
+ * have started. */
 #if defined(__SANITIZE_THREAD__)
 bool os_unreserve(void *at, size_t length) {
   int kept = errno;
@@ -137,8 +138,8 @@ static bool drop(void *at, size_t length) {
   return advise(at, length, MADV_DONTNEED) || advise(at, length, MADV_DONTNEED_LOCKED); /* the latter under mlockall */
 }
 
-/* Some emulators accept MADV_DONTNEED and do nothing. calloc relies on the zeros, so the first purge is tried out on
- * its first word; where that keeps its value, every purge is taken for refused. */
+/* Some emulators accept MADV_DONTNEED and do nothing. calloc relies on the zeros, so the first purge tests its first
+ * word. If the word keeps its value, os_purge returns false from then on. */
 static _Atomic enum { PURGES_UNTRIED, PURGES_WORK, PURGES_FAIL } purges;
 
 static bool try_purge(volatile uint64_t *at, size_t length) {
@@ -146,7 +147,7 @@ static bool try_purge(volatile uint64_t *at, size_t length) {
   *at = 1;
   bool accepted = drop((void *)at, length), emptied = *at == 0;
   if (accepted) purges = emptied ? PURGES_WORK : PURGES_FAIL;
-  if (emptied) return drop((void *)at, length); /* the look made a page of zeros resident */
+  if (emptied) return drop((void *)at, length); /* the read made a page of zeros resident */
   *at = kept;
   return false;
 }
@@ -161,9 +162,9 @@ static bool move(void *from, void *to, size_t length) {
               MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, (long)to, 0) == (long)to;
 }
 
-/* Some emulators of processors take the pages that were moved away for unmapped: their madvise then does nothing and
- * says that it is done, and their system calls refuse to read there. So the first such page is tried out, once; where
- * that fails, the pages are mapped afresh and none are moved any more. */
+/* Some emulators of processors treat pages that moved away as unmapped. Their madvise then does nothing but reports
+ * success, and their system calls refuse to read there. So the first move tests such a page once. If that fails, the
+ * pages are mapped afresh, and no pages move any more. */
 static _Atomic enum { MOVES_UNTRIED, MOVES_WORK, MOVES_FAIL } moves;
 
 static void try_source(volatile char *at, size_t length) {
@@ -177,8 +178,8 @@ enum os_moved os_move(void *from, void *to, size_t length) {
     if (UNLIKELY(moves == MOVES_UNTRIED)) try_source(from, length);
     return MOVED;
   }
-  /* mremap unmaps the destination before it looks at the limits, and before 6.17 at whether the source is one
-   * mapping. */
+  /* mremap unmaps the destination before it checks the limits. Before Linux 6.17 it also does so before it checks that
+   * the source is one mapping. */
   return os_heal(to, length) ? NOT_MOVED : LOST;
 }
 
@@ -186,18 +187,18 @@ bool os_heal(void *at, size_t length) {
   void *got = map(at, length, PROT_READ | PROT_WRITE, MAP_FIXED);
   if (got != at) return false;
   advise(at, length, MADV_NOHUGEPAGE);
-  advise(at, length, MADV_DONTNEED_LOCKED); /* mlockall has new mappings made resident; most times there is nothing */
+  advise(at, length, MADV_DONTNEED_LOCKED); /* mlockall makes new mappings resident; most times this drops nothing */
   return true;
 }
 
-/* MADV_COLD does least of all that madvise offers: it refuses locked pages, and marks others as less used. A kernel
- * that does not know or allow it refuses an empty range, too. */
+/* MADV_COLD is the advice with the least effect: it refuses locked pages, and marks others as less used. A kernel that
+ * does not know or allow it refuses an empty range, too. */
 bool os_is_locked(void *at) { return !advise(at, os_page_size, MADV_COLD) && advise(at, 0, MADV_COLD); }
 
 bool os_populate(void *at, size_t length) { return advise(at, length, MADV_POPULATE_WRITE); }
 
-/* The advice is taken back at once, so that the pages stay one mapping with their neighbours, and a purge of some of
- * them is not undone by the next fault beside it. */
+/* Takes the advice back at once, so that the pages stay one mapping with their neighbours. Also, the next fault beside
+ * some purged pages then does not make these resident again. */
 bool os_populate_huge(void *at, size_t length) {
   advise(at, length, MADV_HUGEPAGE);
   bool done = os_populate(at, length);
@@ -221,7 +222,7 @@ bool os_forbid(void *at, size_t length) {
   return done;
 }
 
-/* All of it or nothing: the kernel stops at the first page that is locked, with guards before it. */
+/* Guards all pages or none: the kernel stops at the first locked page, and leaves guards before it. */
 bool os_guard(void *at, size_t length) {
   bool done = advise(at, length, MADV_GUARD_INSTALL);
   if (!done) os_unguard(at, length);
@@ -337,8 +338,9 @@ void *os_share(int file, size_t length) {
   return (void *)at;
 }
 
-/* The kernel's own write to a page that cannot be had fails with an error, where ours would be answered by SIGBUS. This
- * call adds 0 to the page's first word and wakes nobody. A filter that forbids it lets no thread wait. */
+/* If there is no memory for the page, a write by the kernel fails with an error, where our own write would raise
+ * SIGBUS. This call adds 0 to the page's first word and wakes no thread. A program whose filter forbids it could not
+ * wait for locks either. */
 static bool obtain_page(uint32_t *page) {
   const long add_nothing = FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0), nobody = 0;
   return call(SYS_futex, (long)page, FUTEX_WAKE_OP_PRIVATE, nobody, nobody, (long)page, add_nothing) >= 0;
@@ -402,7 +404,8 @@ void os_rest(void) {
   os_wait(&nobody_wakes, 0, 1);
 }
 
-/* A fault, or a system call that a seccomp filter traps, ends the process where its signal is blocked. */
+/* These signals stay unblocked, because a fault, or a system call that a seccomp filter traps, ends the process if its
+ * signal is blocked. */
 sigset_t os_block_signals(void) {
   static const int raised_by_instructions[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS};
   sigset_t others, before;
@@ -445,7 +448,7 @@ static uint64_t now_by_call(clockid_t clock) {
 
 uint64_t os_start_ns(void) { return now_by_call(CLOCK_MONOTONIC_RAW); }
 uint64_t os_thread_ns(void) { return now_by_call(CLOCK_THREAD_CPUTIME_ID); }
-/* The kernel reads the set of signals before it finds that there is no such way to apply it. */
+/* The kernel reads the set of signals before it finds that ~0 is no way to apply it. */
 static long read_by_kernel(const void *at) {
   return call(SYS_rt_sigprocmask, ~0L, (long)at, 0, sizeof(uint64_t), 0, 0);
 }

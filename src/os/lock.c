@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-/* The library holds a lock for well under a microsecond, so a short spin mostly saves the two system calls. */
+/* The library holds a lock for well under a microsecond, so a short spin saves the two system calls most times. */
 #define SPINS 64
 
 bool lock_times;
@@ -20,7 +20,7 @@ void (*lock_on_stall)(void) = nothing;
 
 static uint64_t patience_ends(void) { return os_now_coarse_ns() + LOCK_PATIENCE_MS * UINT64_C(1000000); }
 
-/* Returns false when it is `end`. Signals may end each wait early, and come for ever. */
+/* Returns false at `end`. It looks at the clock as well, because signals may end each wait early, again and again. */
 static bool wait_until(struct lock *lock, uint64_t end) {
   return os_wait(&lock->word, 2, LOCK_PATIENCE_MS) && os_now_coarse_ns() < end;
 }
@@ -30,7 +30,7 @@ static void wait_for(struct lock *lock) {
     if (atomic_load_explicit(&lock->word, memory_order_relaxed) == 0 && lock_word_try(lock)) return;
     SPIN_HINT();
   }
-  if (locks_held > 1) lock_on_stall(); /* perhaps for one that it holds itself */
+  if (locks_held > 1) lock_on_stall(); /* this thread may hold it itself */
   uint64_t end = patience_ends();
   while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0) {
     if (wait_until(lock, end)) continue;
@@ -48,8 +48,8 @@ void lock_abort(void) {
   abort();
 }
 
-/* In the child of a signal handler that forks nothing is held. When that handler returns, the call that it interrupted
- * ends a hold that is not counted any more. */
+/* A signal handler may fork while it interrupts a call that holds a lock. In the child no lock is held. So when the
+ * handler returns there, the interrupted call ends a hold that the count no longer has. */
 void lock_hold_ends_specially(void) {
   if (locks_held == LOCKS_THEN_ABORT) lock_abort();
   else if (locks_held == UINT_MAX) locks_held = 0;
@@ -58,7 +58,7 @@ void lock_hold_ends_specially(void) {
 uint64_t lock_take_slow(struct lock *lock) {
   uint64_t before = ticks_now();
   wait_for(lock);
-  uint64_t waited = ticks_now() - before + 1; /* not 0: that would mean that it was free */
+  uint64_t waited = ticks_now() - before + 1; /* 0 would mean that the lock was free */
   lock_count(&lock->contended, 1);
   lock_count(&lock->waited, ticks_to_ns(waited));
   return waited;

@@ -1,8 +1,7 @@
 /* lock: a mutex of one word that sleeps in the kernel only when it must wait.                       floor: os
  *
- * 0 free, 1 held, 2 held and somebody may sleep. Order, outermost first: a round over all heaps, registry, a heap,
- * pages. A thread takes a second heap's lock only by lock_try. What it counts about itself is written by who holds it,
- * and read by anyone. */
+ * The word: 0 free, 1 held, 2 held and a thread may sleep. docs/invariants.md gives the order of locks. The holder of a
+ * lock writes its counts, and any thread reads them. */
 #ifndef TSLAB_OS_LOCK_H
 #define TSLAB_OS_LOCK_H
 
@@ -10,29 +9,31 @@
 
 struct lock {
   _Atomic uint32_t word;
-  uint64_t taken, contended; /* in all; and of these, not at the first try */
-  uint64_t waited;           /* nanoseconds, by those; added up as such, because a tick's length becomes better known */
-  uint64_t held, since;      /* nanoseconds, while lock_times; and ticks */
+  uint64_t taken, contended; /* in all; and those not at the first try */
+  uint64_t waited;           /* nanoseconds in all; not ticks, whose length becomes better known with time */
+  uint64_t held, since;      /* counted if lock_times: nanoseconds in all; ticks at which the lock was taken */
 };
 
-/* One of many that several threads take at a time: on a line of its own. */
+/* One of many locks that several threads take at a time: each has a line of its own. */
 struct lone_lock {
   struct lock lock ALIGNED(CACHE_LINE);
 };
 
-extern HIDDEN bool lock_times; /* whether locks count how long they are held; set before there is a second thread */
+extern HIDDEN bool lock_times; /* locks count how long they are held; set before a second thread starts */
 
-/* Locks that this thread holds, tries to take or is releasing. A signal handler that finds 0 interrupted none. */
+/* Counts the locks that this thread holds, tries to take or is releasing. If a signal handler finds 0, it interrupted
+ * none of these. */
 extern HIDDEN __thread unsigned locks_held __attribute__((tls_model("initial-exec")));
 
-/* Aborts as soon as this thread holds no lock, so that a handler of SIGABRT may allocate. Returns when it holds one. */
+/* Aborts as soon as this thread holds no lock, so that a handler of SIGABRT may allocate. Returns if the thread holds
+ * one. */
 #define LOCKS_THEN_ABORT ((unsigned)1 << 31) /* in locks_held: the last release aborts */
 HIDDEN COLD void lock_abort(void);
 HIDDEN COLD void lock_hold_ends_specially(void);
 
 INLINE void lock_hold_begins(void) {
   locks_held++;
-  atomic_signal_fence(memory_order_seq_cst); /* counted before it is held, and until after it is released */
+  atomic_signal_fence(memory_order_seq_cst); /* the count rises before the lock is taken and falls after its release */
 }
 INLINE void lock_hold_ends(void) {
   atomic_signal_fence(memory_order_seq_cst);
@@ -40,17 +41,18 @@ INLINE void lock_hold_ends(void) {
   if (UNLIKELY(locks_held >= LOCKS_THEN_ABORT)) lock_hold_ends_specially();
 }
 
-/* The lock's waiters call this each time that one of them has waited for LOCK_PATIENCE_MS, and one that holds another
- * lock before it waits. */
+/* A thread calls this each time that it has waited for LOCK_PATIENCE_MS. A thread that holds another lock also calls it
+ * before it waits. */
 #define LOCK_PATIENCE_MS 250
 extern HIDDEN void (*lock_on_stall)(void);
 
-/* Is not 1 in a child that no fork handler has seen, for the kernel wiped it (os_fork_witness): there a lock may be
- * held by a thread that the child does not have, so the first to take any lock makes lock_on_copy look after all. */
+/* In a child of which no fork handler knows, this word is not 1, because the kernel wiped it (os_fork_witness). In such
+ * a child a thread that does not exist there may hold a lock. So the first thread that takes any lock calls
+ * lock_on_copy, which repairs all of them. */
 extern HIDDEN _Atomic uint32_t *lock_witness;
 extern HIDDEN void (*lock_on_copy)(void);
 INLINE void lock_look(void) {
-  /* Acquire: pairs with the store by who looked after them. */
+  /* Acquire: pairs with the store of the thread that repaired the locks. */
   if (UNLIKELY(atomic_load_explicit(lock_witness, memory_order_acquire) != 1)) lock_on_copy();
 }
 
@@ -83,7 +85,8 @@ static inline bool lock_try(struct lock *lock) {
   return true;
 }
 
-/* Ticks that it had to wait; 0 when it was free. Acquire here pairs with the release in lock_release. */
+/* Takes the lock. Returns the ticks that it waited, 0 if the lock was free. Its acquire pairs with the release in
+ * lock_release. */
 static inline uint64_t lock_take(struct lock *lock) {
   uint64_t waited = 0;
   lock_look();
@@ -93,10 +96,10 @@ static inline uint64_t lock_take(struct lock *lock) {
   return waited;
 }
 
-/* The same for a caller that can do without the lock: returns false after LOCK_PATIENCE_MS. */
+/* For a caller that can do without the lock: returns false after LOCK_PATIENCE_MS. */
 HIDDEN COLD bool lock_take_patiently(struct lock *lock);
 
-/* Releases a lock that another thread took. That thread stands still, and does not release it itself. */
+/* Releases a lock that another thread took. That thread stands still and does not release the lock itself. */
 static inline void lock_release_for(struct lock *lock) {
   if (UNLIKELY(lock_times)) lock_count_hold(lock);
   if (UNLIKELY(atomic_exchange_explicit(&lock->word, 0, memory_order_release) == 2)) lock_release_slow(lock);
@@ -107,18 +110,18 @@ static inline void lock_release(struct lock *lock) {
   lock_hold_ends();
 }
 
-/* In a fork child, where the holder may not exist any more. */
+/* For a fork child, in which the holder may not exist. */
 INLINE void lock_reset(struct lock *lock) { atomic_store_explicit(&lock->word, 0, memory_order_relaxed); }
 
-/* The most steps that a thread took under one hold of a lock that others may want, of the walks whose length grows with
- * what the program holds. Such walks call lock_count_steps before each release. Tests bound it. */
+/* Some walks grow with what the program holds, and other threads may want their lock. This is the most steps that any
+ * of these walks took under one hold. Such a walk calls lock_count_steps before each release. Tests bound it. */
 extern HIDDEN _Atomic unsigned lock_steps_most;
 INLINE void lock_count_steps(unsigned steps) {
   if (UNLIKELY(steps > atomic_load_explicit(&lock_steps_most, memory_order_relaxed)))
     atomic_store_explicit(&lock_steps_most, steps, memory_order_relaxed);
 }
 
-/* Adds up what locks of one kind count. From any thread. */
+/* Adds a lock's counts to a sum. Thread: any. */
 struct lock_totals {
   uint64_t taken, contended, waited, held;
 };

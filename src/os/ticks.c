@@ -4,7 +4,7 @@
 #include "os/os.h"
 
 #define LONG_ENOUGH_NS 1000000000
-#define EARLY_NS       10000000 /* so long does the scale of the process's start serve: it is right to a thousandth */
+#define EARLY_NS       10000000 /* the scale of the process's start serves that long: it is right to a thousandth */
 #define TRIES          5
 
 _Atomic uint64_t ticks_scale, ticks_due;
@@ -13,8 +13,8 @@ static struct moment {
 } start;
 static _Atomic bool has_started; /* a filter may forbid system calls from now on */
 
-/* Returns what both clocks say at one moment. Of a few tries the shortest counts, because a thread may lose the
- * processor between two looks, and the last comparison holds for good. */
+/* Reads both clocks at one moment. The shortest of a few tries counts, because the thread may lose the processor
+ * between two reads, and the last comparison holds for good. */
 static struct moment look(uint64_t (*clock)(void)) {
   struct moment found = {0, 0};
   uint64_t least = UINT64_MAX;
@@ -29,7 +29,7 @@ static struct moment look(uint64_t (*clock)(void)) {
 
 void ticks_start(void) { start = look(os_start_ns); }
 
-/* Returns the nanoseconds since the start; 0 when too little time has gone by. */
+/* Returns the nanoseconds since the start; 0 if too little time has passed. */
 static uint64_t compare(struct moment now) {
   uint64_t ns = now.ns - start.ns, ticks = now.ticks - start.ticks;
   if (ns == 0 || ticks == 0) return 0;
@@ -46,8 +46,8 @@ void ticks_compare_at_start(void) {
   atomic_store_explicit(&ticks_due, start.ticks + ticks * (EARLY_NS / ns), memory_order_relaxed);
 }
 
-/* Threads that do it at the same time find the same. libc's clock makes no system call, most times; a sanitizer's
- * runtime stands in for it, and may not have started. */
+/* Several threads may do this at the same time, because they find the same scale. libc's clock makes no system call,
+ * most times. A sanitizer's runtime replaces libc's clock, though, and may not have started. */
 void ticks_compare(void) {
   bool by_libc = atomic_load_explicit(&has_started, memory_order_relaxed) && !os_has_sanitizer();
   compare(look(by_libc ? os_now_raw_ns : os_start_ns));

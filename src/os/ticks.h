@@ -1,14 +1,14 @@
 /* ticks: the processor's own clock, which costs a few nanoseconds to read.                          floor: os
  *
- * Wall time: it goes on while the thread does not run. Where the processor has none that programs may read, it is
- * CLOCK_MONOTONIC_RAW. Threads: any. */
+ * It is wall time: it goes on while the thread does not run. On a processor without a clock that programs may read,
+ * ticks are those of CLOCK_MONOTONIC_RAW. Threads: any. */
 #ifndef TSLAB_OS_TICKS_H
 #define TSLAB_OS_TICKS_H
 
 #include "os/os.h"
 #include <stdatomic.h>
 
-/* ticks_fence waits until what came before in the program is done, and lets nothing begin that comes after. */
+/* ticks_fence waits until all earlier instructions are done, and lets no later one begin. */
 #if defined(__x86_64__)
 INLINE uint64_t ticks_now(void) { return __builtin_ia32_rdtsc(); }
 INLINE void ticks_fence(void) { __builtin_ia32_lfence(); }
@@ -24,7 +24,7 @@ INLINE uint64_t ticks_now(void) { return os_now_raw_ns(); }
 INLINE void ticks_fence(void) {}
 #endif
 
-/* For measuring what takes only a few nanoseconds itself: ticks_begin before it, ticks_end after it. */
+/* For measuring a few nanoseconds: call ticks_begin before the code and ticks_end after it. */
 INLINE uint64_t ticks_end(void) {
   ticks_fence();
   return ticks_now();
@@ -35,15 +35,14 @@ INLINE uint64_t ticks_begin(void) {
   return now;
 }
 
-/* The first two belong to the begin and the end of the process's start, and read CLOCK_MONOTONIC_RAW by system calls,
- * so that a process that does little has no page of libc's clocks in memory. ticks_compare compares ticks with that
- * clock again, whenever it is convenient: each time that twice as many ticks have gone by, until it was a second or
- * so. */
+/* The process's start calls ticks_start first and ticks_compare_at_start last. Both read CLOCK_MONOTONIC_RAW by system
+ * calls, so that a process that does little has no page of libc's clocks in memory. ticks_compare compares the ticks
+ * with that clock again: each time that twice as many ticks have passed, until about a second has passed. */
 HIDDEN void ticks_start(void);
 HIDDEN void ticks_compare_at_start(void);
 HIDDEN void ticks_compare(void);
 
-extern HIDDEN _Atomic uint64_t ticks_scale; /* nanoseconds a tick, times 2^32; 0 until there is any */
+extern HIDDEN _Atomic uint64_t ticks_scale; /* nanoseconds a tick, times 2^32; 0 until the first comparison */
 extern HIDDEN _Atomic uint64_t ticks_due;   /* when to compare again */
 
 INLINE void ticks_calibrate(uint64_t now) {
@@ -55,7 +54,7 @@ INLINE uint64_t ticks_to_ns(uint64_t ticks) {
   return (uint64_t)((unsigned __int128)ticks * scale >> 32);
 }
 
-/* When that was, on CLOCK_MONOTONIC_RAW. */
+/* Returns the time of that tick on CLOCK_MONOTONIC_RAW. */
 HIDDEN uint64_t ticks_at_ns(uint64_t ticks);
 
 #endif

@@ -1,9 +1,9 @@
 /* pages: see pages.h.                                                                               floor: pages
  *
- * Free runs hang in bins by size, those with a dirty granule apart from the clean. A run of the smallest bin that has
- * one that fits is cut, so that long ones stay long; of two of a size the dirty one, because its memory is resident
- * already. In a bin whose runs may be too short only a few are looked at (docs/decisions/0024). Dirty free runs also
- * hang in lists by age, so that the next to be purged is found at once. */
+ * Free runs hang in bins by size; those with a dirty granule have bins of their own. pages_alloc cuts a run of the
+ * smallest bin that has one that fits, so that long runs stay long. Of two runs of a size it prefers the dirty one,
+ * because its memory is resident already. If the runs of a bin may be too short, the search looks only at a few of them
+ * (docs/decisions/0024). Dirty free runs also hang in lists by age, so a purge finds the next one without a search. */
 #include "pages/pages.h"
 
 #include "base/options.h"
@@ -13,27 +13,27 @@
 #define USUAL_RESERVATION    (64 * GiB) /* or four times the machine's memory, a power of two */
 #define LARGEST_RESERVATION  (16 * 1024 * GiB)
 #define SMALLEST_RESERVATION (16 * MiB)
-#define COMMIT_STEP          ((2 * MiB) >> GRANULE_SHIFT)  /* granules: one huge page, were it allowed */
+#define COMMIT_STEP          ((2 * MiB) >> GRANULE_SHIFT)  /* granules: the bytes of a huge page */
 #define COMMIT_STEP_MOST     ((16 * MiB) >> GRANULE_SHIFT) /* so that a heap of gigabytes makes few calls */
 #define TABLE_STEP           (64 * KiB)
-#define PURGE_PIECE          ((16 * MiB) >> GRANULE_SHIFT) /* what may be missing from the bins during one purge */
+#define PURGE_PIECE          ((16 * MiB) >> GRANULE_SHIFT) /* one purge takes at most this much out of the bins */
 
-#define ROOMS_A_TIME         64 /* freed under the lock */
+#define ROOMS_A_TIME         64 /* freed under one hold of the lock */
 
 #define EXACT_BINS 32 /* one for each size up to 2 MiB, then eight for each doubling */
 #define BINS       256
-#define LOOKS      8 /* at runs of a bin that may be too short: of the dirty ones, and of the clean ones */
-#define AGES       4 /* ticks that are told apart; the scavenger purges what is older than two */
+#define LOOKS      8 /* at most, at the dirty and at the clean runs of a bin whose runs may be too short */
+#define AGES       4 /* ticks that have a list each; the scavenger purges runs older than two */
 
 char pages_before_start[PAGEMAP_OFFSET];
 struct pages pages = {.base = pages_before_start};
 struct lock pages_lock;
 
-/* The `class` of a RUN_META: how a guard was made, or that it is room. */
+/* The `class` of a RUN_META: how a guard was made, or ROOM. */
 enum guard { NO_GUARD, GUARD_APART, GUARD_LIGHT, GUARD_MAPPED, ROOM };
 
-/* The tables, in the order in which they lie. A table has address space for `room` bytes, of which the first `reserved`
- * are mapped and the first `ready` writable. */
+/* The tables, by ascending address. A table has address space for `room` bytes, of which the first `reserved` are
+ * mapped and the first `ready` writable. */
 enum { RUNS, QUARTER_RUNS, DIRTY, CHUNK_STARTS, CHUNK_FREED, PAGEMAP, TABLES };
 struct table {
   char *start;
@@ -45,28 +45,31 @@ static struct {
   size_t reserved; /* granules from base on that are mapped */
   size_t coverage; /* granules that the tables have room for */
   size_t first;    /* first granule that is not a table */
-  size_t frozen;   /* first granule that is not frozen either */
+  size_t frozen;   /* first granule that is neither a table nor frozen */
   size_t free_clean, returned, purge_calls, purge_failures, moved_runs, populated, limit_purged;
   uint64_t tick;
   bool reserves_on_demand; /* address space is scarce: nothing is mapped before it is needed */
   uint32_t bins[2][BINS]; /* [has a dirty granule][size] */
   uint64_t occupied[2][BINS / 64];
-  uint32_t ages[AGES + 1]; /* rings of dirty free runs: [the tick they are dirty since % AGES], [AGES]: longer */
-  size_t looks; /* at free runs, to find one */
+  uint32_t ages[AGES + 1]; /* rings of dirty free runs: [tick at which they became dirty % AGES]; [AGES]: older ones */
+  size_t looks; /* see struct pages_totals */
   uint32_t newest_room, oldest_room; /* granules; 0: none */
   size_t rooms;
 } state;
 static _Atomic size_t free_dirty; /* granules */
 static _Atomic bool is_limited;   /* address space, or pages that can be written */
-static _Atomic size_t absent;     /* bytes of runs in use that hold no memory: holes in slabs, guards, traps, and what a
-                                   * frozen child had free */
+static _Atomic size_t absent;     /* bytes of runs in use that hold no memory: holes in slabs, guards, traps, and the
+                                   * clean free memory of a frozen child */
 static _Atomic size_t hard_limit = SIZE_MAX; /* bytes */
 static _Atomic size_t soft_limit = SIZE_MAX;
 _Atomic unsigned pages_pressure; /* enum pressure */
+_Atomic bool pages_counts_freed;
+static _Atomic size_t freed_since, wanted_for_round; /* bytes */
+static _Atomic uint32_t rounds;
 
 static struct run *run_at(size_t granule) { return pages.runs + granule; }
 
-/* The kind of a run in use may be changing just now: heap/large_cache.c. */
+/* The load may race: another thread may change the kind of a run in use (heap/large_cache.c). */
 static bool is_free(const struct run *run) { return LOAD_RACING(run->kind) == RUN_FREE; }
 
 /* ---- dirty bits -------------------------------------------------------------------------------------------------- */
@@ -94,7 +97,7 @@ static void dirty_set(size_t from, size_t to, bool value) {
   }
 }
 
-/* The first granule of [from, to) whose bit is `value`, or `to`. */
+/* Returns the first granule of [from, to) whose bit is `value`, or `to`. */
 static size_t dirty_find(size_t from, size_t to, bool value) {
   for (; from < to; from = next_word(from)) {
     uint64_t bits = (value ? *dirty_word(from) : ~*dirty_word(from)) & mask_within(from, to);
@@ -125,7 +128,7 @@ static void age_remove(struct run *run) {
   if (*first == g) *first = run->younger == g ? 0 : run->younger;
 }
 
-/* Both become one, the first's runs before the other's, in a number of steps that no length changes. */
+/* Appends the other ring to the first, in a fixed number of steps, however long they are. */
 static void join_ages(uint32_t *first, uint32_t *other) {
   if (*first && *other) {
     uint32_t last = run_at(*other)->older;
@@ -145,7 +148,7 @@ static unsigned bin_of(size_t granules) {
   return EXACT_BINS + 8 * (log - 5) + (unsigned)((granules >> (log - 3)) & 7);
 }
 
-/* A run joins or leaves what counts as free. */
+/* Adds the run's granules to the counts of free ones, or subtracts them. */
 static void count_free(const struct run *run, bool joins) {
   size_t dirty = run->dirty, clean = run->granules - dirty;
   if (joins) atomic_fetch_add_explicit(&free_dirty, dirty, memory_order_relaxed);
@@ -165,7 +168,7 @@ static void bin_remove(struct run *run) {
   run->kind = RUN_NONE;
 }
 
-/* Its granules, dirty and seen are set. */
+/* The caller has set granules, dirty and seen. */
 static void bin_insert(struct run *run) {
   size_t g = run_index(run), end = g + run->granules;
   count_free(run, true);
@@ -180,7 +183,7 @@ static void bin_insert(struct run *run) {
   if (run->dirty) age_insert(run);
 }
 
-/* Where a piece of `granules` on a multiple of `alignment` would start in the run, or 0 when it does not fit. */
+/* Returns where a piece of `granules` on a multiple of `alignment` would start in the run, or 0 if it does not fit. */
 static size_t place_in(const struct run *run, size_t granules, size_t alignment) {
   size_t g = run_index(run);
   size_t start = round_up((uintptr_t)run_start(run), alignment);
@@ -188,7 +191,7 @@ static size_t place_in(const struct run *run, size_t granules, size_t alignment)
   return at + granules <= g + run->granules ? at : 0;
 }
 
-/* In one bin, dirty runs first, of which only so many are looked at; of the clean ones as many. */
+/* Looks at up to `looks` dirty runs of one bin, then at as many clean ones. */
 static size_t find_in_bin(unsigned bin, size_t granules, size_t alignment, size_t looks, struct run **found) {
   for (unsigned dirty = 2; dirty-- > 0;) {
     size_t left = looks;
@@ -203,8 +206,8 @@ static size_t find_in_bin(unsigned bin, size_t granules, size_t alignment, size_
   return 0;
 }
 
-/* Only in the bins between those for a piece itself and for it with the most that alignment may cost can a run be too
- * short: two bins, but for large alignments. */
+/* Searches the bins from the piece's own upwards. Runs can be too short only up to the bin of the piece plus the most
+ * that alignment may cost: in two bins, except for large alignments. */
 static size_t find_place(size_t granules, size_t alignment, size_t looks, struct run **found) {
   for (unsigned bin = bin_of(granules); bin < BINS; bin++) {
     uint64_t occupied = (state.occupied[0][bin / 64] | state.occupied[1][bin / 64]) >> (bin % 64);
@@ -234,7 +237,7 @@ static bool table_reach(unsigned which, size_t bytes) {
   return true;
 }
 
-/* Tables first: a granule below the frontier always has its entries. */
+/* The tables grow first, so a granule below the frontier always has its entries. */
 static bool tables_reach(size_t granules) {
   return table_reach(RUNS, granules * sizeof(struct run)) &&
          table_reach(DIRTY, divide_up(granules, 64) * 8) &&
@@ -269,7 +272,7 @@ static bool reserve_more(size_t granules) {
   return false;
 }
 
-/* Unmaps what lies beyond the first `used` bytes. Returns how many bytes that was. */
+/* Unmaps everything beyond the first `used` bytes. Returns the number of bytes. */
 static size_t trim(char *start, size_t used, size_t *reserved) {
   size_t tail = *reserved - used;
   if (tail == 0 || !os_unreserve(start + used, tail)) return 0;
@@ -277,7 +280,8 @@ static size_t trim(char *start, size_t used, size_t *reserved) {
   return tail;
 }
 
-/* Caller holds pages_lock. What is writable stays, and the reservation grows with it from now on. */
+/* Caller holds pages_lock. Writable memory stays. From now on the reservation grows only as far as the writable part
+ * does. */
 static size_t trim_reservation(void) {
   size_t bytes = 0, reserved = state.reserved << GRANULE_SHIFT;
   state.reserves_on_demand = true;
@@ -304,9 +308,9 @@ static bool commit_granules(size_t granules) {
   if (!tables_reach(count + granules)) return false;
   char *start = pages.base + (count << GRANULE_SHIFT);
   if (!os_commit(start, granules << GRANULE_SHIFT)) return false;
-  if (os_is_locked(start)) dirty_set(count, count + granules, true); /* all of it is resident from now on */
-  /* Release: whoever sees the new count sees the entries below it. Pairs with the load in a free's bound check, which
-   * the address dependency through a block's pointer orders anyway. */
+  if (os_is_locked(start)) dirty_set(count, count + granules, true); /* mlockall made them resident */
+  /* Release: a thread that sees the new count sees the entries below it. Pairs with the load in a free's bound check,
+   * which the address dependency through a block's pointer orders anyway. */
   __atomic_store_n(&pages.count, count + granules, __ATOMIC_RELEASE);
   struct run *run = run_at(count);
   run->granules = (uint32_t)granules;
@@ -317,7 +321,7 @@ static bool commit_granules(size_t granules) {
 
 /* ---- limits ------------------------------------------------------------------------------------------------------ */
 
-/* Caller holds pages_lock. Of the tables, the share that describes what is held. */
+/* Caller holds pages_lock. Each granule that is held counts with its share of the tables. */
 static size_t held(void) {
   size_t below = __atomic_load_n(&pages.count, __ATOMIC_RELAXED) - state.first, tables = 0;
   size_t granules = below - state.free_clean, gone = atomic_load_explicit(&absent, memory_order_relaxed);
@@ -326,8 +330,8 @@ static size_t held(void) {
   return bytes > gone ? bytes - gone : 0;
 }
 
-/* Caller holds pages_lock. Returns by how many bytes the library would exceed the limit with `more` granules that are
- * clean now, which is 0 where these need no memory. */
+/* Caller holds pages_lock. Returns by how many bytes `more` granules that are clean now would take the library beyond
+ * the limit. If `more` is 0, the library takes no memory, so the answer is 0 even beyond the limit. */
 static size_t beyond(size_t limit, size_t more) {
   if (LIKELY(limit == SIZE_MAX) || more == 0) return 0;
   size_t would = held() + (more << GRANULE_SHIFT);
@@ -339,7 +343,7 @@ static bool is_bounded(void) {
                    atomic_load_explicit(&soft_limit, memory_order_relaxed)) != SIZE_MAX);
 }
 
-/* Our own tables are exempt: without them no memory could be freed either. */
+/* The library's own tables are exempt, because without them it could not free memory either. */
 static size_t limit_for(enum run_kind kind) {
   return kind == RUN_META ? SIZE_MAX : atomic_load_explicit(&hard_limit, memory_order_relaxed);
 }
@@ -351,18 +355,18 @@ static void press(unsigned by) {
     atomic_store_explicit(&pages_pressure, by, memory_order_relaxed);
 }
 
-/* At the soft limit free memory goes back before clean memory is taken, and the scavenger is asked for what else there
- * is. Caller holds pages_lock. */
+/* Caller holds pages_lock. Returns true if `more` clean granules would exceed the soft limit, so that the caller should
+ * purge free memory first. The scavenger then frees what else it finds. */
 static bool should_purge_first(size_t more) {
   if (LIKELY(beyond(atomic_load_explicit(&soft_limit, memory_order_relaxed), more) == 0)) return false;
   press(PRESSED_BY_LIMIT);
   return pages_free_dirty() != 0;
 }
 
-#define LIMIT_PIECE (1 * MiB) /* purged at least, so that a program at its limit makes fewer system calls */
-#define LIMIT_TURNS 16        /* other threads may take what was purged */
+#define LIMIT_PIECE (1 * MiB) /* the least to purge, so that a program at its limit makes fewer system calls */
+#define LIMIT_TURNS 16        /* tries, since other threads may take the purged memory */
 
-/* Returns true if memory went back, so that it is worth another try. No lock held. */
+/* Caller holds no lock. Returns true if memory went back, so that another try may succeed. */
 static bool purge_for(size_t granules) {
   size_t purged = pages_purge(UINT64_MAX, max_size(granules << GRANULE_SHIFT, LIMIT_PIECE));
   lock_take(&pages_lock);
@@ -383,6 +387,7 @@ bool pages_may_be_present(size_t bytes) {
 }
 
 void pages_set_limits(size_t hard, size_t soft) {
+  atomic_store_explicit(&wanted_for_round, 0, memory_order_relaxed);
   atomic_store_explicit(&hard_limit, hard, memory_order_relaxed);
   atomic_store_explicit(&soft_limit, soft, memory_order_relaxed);
 }
@@ -392,6 +397,34 @@ bool pages_limit_refuses(size_t bytes) {
   bool refuses = beyond(limit_for(RUN_LARGE), divide_up(bytes, GRANULE)) != 0;
   lock_release(&pages_lock);
   return refuses;
+}
+
+void pages_count_freed(size_t bytes) { atomic_fetch_add_explicit(&freed_since, bytes, memory_order_relaxed); }
+uint32_t pages_round(void) { return atomic_load_explicit(&rounds, memory_order_relaxed); }
+
+/* A round is always due if the kernel refuses memory, and not the limit. */
+bool pages_round_is_due(size_t bytes) {
+  size_t freed = atomic_load_explicit(&freed_since, memory_order_relaxed);
+  return freed >= atomic_load_explicit(&wanted_for_round, memory_order_relaxed) || !pages_limit_refuses(bytes);
+}
+
+void pages_begin_round(void) {
+  bool is_limited_here = atomic_load_explicit(&hard_limit, memory_order_relaxed) != SIZE_MAX;
+  atomic_store_explicit(&pages_counts_freed, is_limited_here, memory_order_relaxed);
+  atomic_store_explicit(&freed_since, 0, memory_order_relaxed);
+  atomic_fetch_add_explicit(&rounds, 1, memory_order_relaxed);
+}
+
+void pages_end_round(size_t bytes) {
+  lock_take(&pages_lock);
+  size_t limit = atomic_load_explicit(&hard_limit, memory_order_relaxed);
+  bool brought = beyond(limit, divide_up(bytes, GRANULE)) <= pages_free_dirty();
+  bool brought_much = beyond(limit, limit / LIMIT_REST / GRANULE) <= pages_free_dirty();
+  lock_release(&pages_lock);
+  size_t before = atomic_load_explicit(&wanted_for_round, memory_order_relaxed);
+  size_t next = min_size(max_size(2 * before, GRANULE), limit / LIMIT_REST);
+  if (brought) next = brought_much || before <= GRANULE ? 0 : before / 2;
+  atomic_store_explicit(&wanted_for_round, next, memory_order_relaxed);
 }
 
 void pages_press(void) { press(PRESSED_FOR_ALL); }
@@ -418,21 +451,21 @@ static bool advance_frontier(size_t granules) {
   size_t step = min_size(max_size((count - state.first) / 16, COMMIT_STEP), COMMIT_STEP_MOST);
   size_t generous = round_up(max_size(granules, step), COMMIT_STEP);
   if (beyond(limit_for(RUN_LARGE), generous)) generous = granules; /* locked memory is resident at once */
-  /* A limit that another process set has told us nothing. Reserved pages become writable in spite of it. */
+  /* Another process may have set a limit without our notice. Reserved pages still become writable under it, so ask. */
   if (!state.reserves_on_demand && !os_can_reserve(os_page_size)) trim_reservation();
   if (commit_granules(generous) || commit_granules(granules)) return true;
-  if (state.reserves_on_demand) trim_reservation(); /* what was mapped for it */
+  if (state.reserves_on_demand) trim_reservation(); /* unmap what was mapped for it */
   return false;
 }
 
 /* ---- runs -------------------------------------------------------------------------------------------------------- */
 
-/* When the oldest dirty granule of a free run became free; clean ones have no age. */
+/* Returns when the oldest dirty granule of a free run became free; a clean run has no age. */
 static uint64_t dirty_since(const struct run *run) { return run->dirty ? run->seen : UINT64_MAX; }
 
 static uint64_t older(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* `run` is in no bin and not in use: joins it with the free runs on both sides. */
+/* Joins `run`, which is neither in a bin nor in use, with the free runs on both sides. */
 static struct run *merge_free(struct run *run) {
   size_t g = run_index(run), end = g + run->granules;
   run->dirty = (uint32_t)dirty_count(g, end);
@@ -443,11 +476,11 @@ static struct run *merge_free(struct run *run) {
     run->granules += after->granules;
     run->dirty += after->dirty;
   }
-  /* Once: in a run in use it is an epoch's, and others write it. */
+  /* Read only once: in a run in use this word is an epoch's, and other threads write it. */
   uint32_t back = g > state.frozen ? __atomic_load_n(&run_at(g - 1)->back, __ATOMIC_RELAXED) : 0;
   if (g > state.frozen && back <= g - 1 - state.frozen) {
     size_t head = g - 1 - back;
-    /* `back` of a granule in use may be stale, so what it leads to must agree. */
+    /* `back` of a granule in use may be stale, so the run that it leads to must end here. */
     if (is_free(run_at(head)) && head + run_at(head)->granules == g) {
       struct run *before = run_at(head);
       bin_remove(before);
@@ -474,14 +507,15 @@ static struct run *describe(size_t g, size_t granules, enum run_kind kind) {
 }
 
 void pages_reuse(struct run *run, enum run_kind kind) {
-  lock_take(&pages_lock); /* neighbours look at its kind */
+  lock_take(&pages_lock); /* threads that free a neighbour read its kind */
   describe(run_index(run), run->granules, kind);
-  if (kind == RUN_TRAP) pages_count_absent((size_t)run->granules << GRANULE_SHIFT); /* of a quarter: nothing */
+  if (kind == RUN_TRAP || kind == RUN_GUARDED)
+    pages_count_absent((size_t)run->granules << GRANULE_SHIFT); /* of a quarter: nothing */
   lock_release(&pages_lock);
 }
 
-/* Takes [at, at + granules) out of a free run that is in no bin; the rests go back to their bins. Returns how many of
- * these granules are dirty. */
+/* Takes [at, at + granules) out of a free run that is in no bin, and puts the rest on either side into bins. Returns
+ * how many of the taken granules are dirty. */
 static size_t split(struct run *run, size_t at, size_t granules) {
   size_t g = run_index(run), end = g + run->granules;
   size_t all = run->dirty, taken = dirty_count(at, at + granules), before = dirty_count(g, at);
@@ -502,14 +536,14 @@ static size_t split(struct run *run, size_t at, size_t granules) {
   return taken;
 }
 
-/* The same; they no longer are. */
+/* Splits the run in the same way and marks the taken granules clean. */
 static size_t cut(struct run *run, size_t at, size_t granules) {
   size_t taken = split(run, at, granules);
-  if (taken) dirty_set(at, at + granules, false); /* a table of zeros stays unwritten */
+  if (taken) dirty_set(at, at + granules, false); /* do not write to a table of zeros */
   return taken;
 }
 
-/* What pages_alloc is asked for, and whether the limits were in the way. */
+/* A request, and whether a limit refused it (is_over). */
 struct asked {
   size_t granules, alignment, moves_in;
   enum run_kind kind;
@@ -524,7 +558,7 @@ static bool admits(struct asked *asked, size_t more) {
   return !asked->is_over;
 }
 
-/* Every free run in the request's own bin is looked at before memory is refused. */
+/* Before it refuses memory, this looks at every free run of the request's bin. */
 static size_t find_or_make_place(struct asked *asked, struct run **found, struct pages_how *how) {
   size_t granules = asked->granules, alignment = asked->alignment;
   size_t at = find_place(granules, alignment, LOOKS, found);
@@ -536,8 +570,8 @@ static size_t find_or_make_place(struct asked *asked, struct run **found, struct
 
 /* ---- rooms -----------------------------------------------------------------------------------------------------
  * A room is the free granules behind a run that grows, in a window of its own: RUN_META, whose `class` is ROOM. It
- * counts as free memory and hangs in no bin, so nobody else takes it. It becomes an ordinary free run when its run did
- * not grow for a while, is freed or shrinks, and when there is no other memory. */
+ * counts as free memory and hangs in no bin, so no other run takes it. It becomes an ordinary free run if its run did
+ * not grow for a while, if the run is freed or shrinks, or if there is no other memory. */
 
 static bool is_room(const struct run *run) { return LOAD_RACING(run->kind) == RUN_META && run->class == ROOM; }
 
@@ -576,7 +610,7 @@ static void room_free(struct run *room) {
   bin_insert(merge_free(room));
 }
 
-/* The first `granules` of a room become its run's; the rest, if any, is the room. */
+/* Gives the first `granules` of a room to its run. The rest, if any, becomes the new room. */
 static void room_take(struct run *room, size_t granules) {
   size_t g = run_index(room), left = room->granules - granules;
   room_remove(room);
@@ -584,7 +618,7 @@ static void room_take(struct run *room, size_t granules) {
   if (left != 0) room_insert(g + granules, left);
 }
 
-/* Frees rooms that stood still since before `tick`, at most `most`. Returns how many. */
+/* Frees at most `most` rooms that did not change since before `tick`. Returns how many. */
 static unsigned rooms_expire(uint64_t tick, unsigned most) {
   unsigned count = 0;
   for (; count < most && state.oldest_room && run_at(state.oldest_room)->seen < tick; count++)
@@ -592,7 +626,7 @@ static unsigned rooms_expire(uint64_t tick, unsigned most) {
   return count;
 }
 
-/* The frontier moves for a window only while the clean memory that lies free below it is at most what is in use, plus
+/* The frontier moves for a window only if the clean free memory below it would then be at most the memory in use plus
  * this. */
 #define WINDOWS_FREE ((128 * MiB) >> GRANULE_SHIFT)
 
@@ -660,8 +694,8 @@ struct run *pages_alloc_in_window(size_t granules, size_t window, enum run_kind 
   return run;
 }
 
-/* Returns to the system the entries, `bytes` each, that a table has for granules whose memory went back: the pages that
- * no granule outside `merged` shares. */
+/* Purges the entries, `bytes` each, that a table has for granules whose memory went back to the kernel. A page of the
+ * table that also holds entries of granules outside `merged` stays. */
 static void return_entries(const struct table *table, size_t bytes, const struct run *merged, size_t from, size_t to) {
   uintptr_t entries = (uintptr_t)table->start, start = run_index(merged), end = start + merged->granules;
   uintptr_t first = max_size(round_down(entries + from * bytes, os_page_size),
@@ -726,8 +760,8 @@ void pages_join(struct run *first, size_t granules) {
   lock_release(&pages_lock);
 }
 
-/* The last run may grow where nothing was before, unless a place lies free that has room for twice its size: a step of
- * the frontier is never taken back. */
+/* Returns true if the last run may grow beyond the frontier. It may not if some free run has room for twice its size,
+ * because the frontier never moves back. */
 static bool may_grow_at_frontier(size_t granules) {
   struct run *found;
   return granules < state.coverage && find_place(2 * granules, GRANULE, LOOKS, &found) == 0;
@@ -787,8 +821,8 @@ bool pages_resize(struct run *run, size_t granules) {
 
 /* ---- guards ------------------------------------------------------------------------------------------------------ */
 
-/* A guard is RUN_META, so that it is nobody's block; its `class` says how it was made. `size` is how many bytes before
- * it are guarded, too. */
+/* A guard is RUN_META, so no block lies in it. Its `class` says how it was made. Its `size` is how many bytes before it
+ * are guarded, too. */
 
 static _Atomic unsigned mapped_guards;
 static _Atomic bool has_heavy_guards;
@@ -830,7 +864,7 @@ static bool disarm(const struct run *guard) {
   return done;
 }
 
-/* Under the lock, for what is there instead of a guard may be changing. */
+/* Takes the lock because another thread may change the run that lies there instead of a guard. */
 static struct run *guard_of(const struct run *run) {
   lock_take(&pages_lock);
   size_t end = run_index(run) + run->granules;
@@ -864,7 +898,7 @@ bool pages_unguard(struct run *run) {
 void pages_free_guard(struct run *run) {
   struct run *guard = guard_of(run);
   if (!guard || !disarm(guard)) return;
-  bool clean = guard->class == GUARD_LIGHT; /* locked pages keep what was there when they are forbidden */
+  bool clean = guard->class == GUARD_LIGHT; /* os_forbid leaves the contents of locked pages */
   guard->class = NO_GUARD;
   pages_free(guard, clean);
 }
@@ -877,7 +911,7 @@ static uint32_t largest_dirty(void) {
   return 0;
 }
 
-/* A run that became free before `tick`, or 0. */
+/* Returns a run that became free before `tick`, or 0. */
 static uint32_t purgeable(uint64_t tick) {
   INVARIANT(1, state.tick - tick < AGES || tick > state.tick);
   if (tick > state.tick) return largest_dirty();
@@ -899,16 +933,16 @@ static struct run *take_purgeable(uint64_t tick, size_t most) {
   size_t to = min_size(dirty_find(from, end, false), from + most);
   bin_remove(run);
   cut(run, from, to - from);
-  return describe(from, to - from, RUN_META); /* in use, for everyone else */
+  return describe(from, to - from, RUN_META); /* a run in use, for other threads */
 }
 
 size_t pages_purge(uint64_t tick, size_t most) {
   size_t purged = 0;
   lock_take(&pages_lock);
-  size_t rooms = state.rooms; /* other threads may make more meanwhile, for ever */
+  size_t rooms = state.rooms; /* the bound: other threads may make more rooms meanwhile */
   while (rooms_expire(tick, ROOMS_A_TIME) == ROOMS_A_TIME && rooms > ROOMS_A_TIME) {
     rooms -= ROOMS_A_TIME;
-    lock_release(&pages_lock); /* whoever waits comes first */
+    lock_release(&pages_lock); /* lets waiting threads take the lock */
     lock_take(&pages_lock);
   }
   while (purged < most) {
@@ -922,7 +956,7 @@ size_t pages_purge(uint64_t tick, size_t most) {
     else state.purge_failures++;
     run->kind = RUN_NONE;
     free_locked(run, done);
-    if (!done) break; /* it stays dirty; the next tick tries again */
+    if (!done) break; /* the run stays dirty, and the next tick tries again */
   }
   lock_release(&pages_lock);
   return purged;
@@ -954,7 +988,7 @@ bool pages_growth_is_foreseen(void) {
          !atomic_load_explicit(&is_limited, memory_order_relaxed);
 }
 
-/* The free run that ends at the frontier, or NULL. */
+/* Returns the free run that ends at the frontier, or NULL. */
 static struct run *last_free_run(void) {
   size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
   uint32_t back = __atomic_load_n(&run_at(count - 1)->back, __ATOMIC_RELAXED);
@@ -963,7 +997,8 @@ static struct run *last_free_run(void) {
   return is_free(run) && run->granules == back + 1 ? run : NULL;
 }
 
-/* The end of about `wanted` granules, at least half of that, so that the next ones begin on a huge page. */
+/* Returns where about `wanted` granules should end, at least half of that, so that the next piece begins on a huge
+ * page. */
 static size_t end_of_piece(size_t from, size_t wanted) {
   uintptr_t start = (uintptr_t)run_start(run_at(from)), bytes = wanted << GRANULE_SHIFT;
   uintptr_t end = round_down(start + bytes, AHEAD_PIECE);
@@ -971,7 +1006,7 @@ static size_t end_of_piece(size_t from, size_t wanted) {
   return granule_of((void *)end);
 }
 
-/* Takes the next clean granules below the frontier, about `wanted`, for which the frontier may move. */
+/* Takes about `wanted` clean granules next to the frontier, and moves the frontier if there are too few. */
 static struct run *take_clean(size_t wanted) {
   struct run *run = last_free_run();
   size_t most = wanted + (AHEAD_PIECE >> GRANULE_SHIFT);
@@ -985,7 +1020,7 @@ static struct run *take_clean(size_t wanted) {
   size_t to = min_size(dirty_find(from, end, true), end_of_piece(from, wanted));
   bin_remove(run);
   split(run, from, to - from);
-  return describe(from, to - from, RUN_META); /* in use, for everyone else */
+  return describe(from, to - from, RUN_META); /* a run in use, for other threads */
 }
 
 size_t pages_populate(void) {
@@ -1010,7 +1045,7 @@ size_t pages_populate(void) {
 void pages_set_tick(uint64_t tick) {
   lock_take(&pages_lock);
   for (uint64_t steps = min_size(tick - state.tick, AGES), i = 1; i <= steps; i++)
-    join_ages(&state.ages[AGES], &state.ages[(state.tick + i) % AGES]); /* of AGES ticks before that one */
+    join_ages(&state.ages[AGES], &state.ages[(state.tick + i) % AGES]); /* the runs of AGES ticks before tick + i */
   state.tick = tick;
   lock_release(&pages_lock);
 }
@@ -1027,20 +1062,20 @@ size_t pages_free_dirty(void) { return atomic_load_explicit(&free_dirty, memory_
 
 /* ---- start, looking up, totals, check ---------------------------------------------------------------------------- */
 
-/* A reservation of `data` bytes may grow to this size. */
+/* Returns the size to which a reservation of `data` bytes may grow. */
 static size_t most_of(size_t data) {
   return round_down(min_size(3 * data + data / 2, LARGEST_RESERVATION), GRANULE);
 }
 
-/* A part of the address space that nothing else seeks, so that the reservation can grow at its end. On some machines
- * shadows of sanitizers lie there, never where the kernel maps. */
+/* Returns an address in a part of the address space that nothing else seeks, so that the reservation can grow at its
+ * end. On some machines sanitizers have their shadows there, but never where the kernel maps by itself. */
 static void *hint(void) {
   if (os_has_sanitizer()) return NULL;
   uintptr_t two_tebibytes = (uintptr_t)1 << 41;
   return (void *)(3 * two_tebibytes + round_down(os_random() % two_tebibytes, 2 * MiB));
 }
 
-/* Says where the tables for so many granules lie from `at` on. Returns where the last of them, the pagemap, begins. */
+/* Lays out the tables for so many granules from `at` on. Returns where the last of them, the pagemap, begins. */
 static uintptr_t lay_out(uintptr_t at, size_t granules) {
   state.coverage = granules;
   state.first = state.frozen = divide_up(PAGEMAP_OFFSET + granules * sizeof(pagemap_entry), GRANULE);
@@ -1058,13 +1093,13 @@ static uintptr_t lay_out(uintptr_t at, size_t granules) {
 }
 
 static void unreserve_all(void) {
-  size_t data = (state.reserved - state.first) << GRANULE_SHIFT; /* behind the last table */
+  size_t data = (state.reserved - state.first) << GRANULE_SHIFT; /* bytes behind the last table */
   trim(state.tables[PAGEMAP].start + state.tables[PAGEMAP].room, 0, &data);
   for (struct table *table = state.tables; table < state.tables + TABLES; table++)
     trim(table->start, 0, &table->reserved);
 }
 
-/* The base and the count come last: until then every other thread finds zeros, and every pointer is foreign. */
+/* Sets the base and the count last. Until then other threads read zeros, and every pointer is foreign. */
 static bool begin(void) {
   if (!tables_reach(state.first)) {
     unreserve_all();
@@ -1080,7 +1115,7 @@ static bool begin(void) {
   return true;
 }
 
-/* Under a limit: nothing is mapped that is not needed yet. */
+/* Starts under a limit of address space: maps nothing before it is needed. */
 static bool start_on_demand(size_t data) {
   void *at = hint();
   if (!at) return false;
@@ -1090,7 +1125,8 @@ static bool start_on_demand(size_t data) {
   return begin();
 }
 
-/* Without one, or where the place is the kernel's choice, behind which it maps other things next: all of it now. */
+/* Maps the whole reservation now: without a limit, or if the kernel chooses the place and may map other things behind
+ * it. */
 static bool start_at_once(size_t data, size_t coverage) {
   size_t granules = coverage >> GRANULE_SHIFT;
   size_t total = lay_out(0, granules) + data + GRANULE;
@@ -1103,7 +1139,7 @@ static bool start_at_once(size_t data, size_t coverage) {
   state.reserves_on_demand = false;
   state.reserved = min_size(((uintptr_t)start + total - base) >> GRANULE_SHIFT, granules);
   char *end = (char *)base + (state.reserved << GRANULE_SHIFT);
-  if (end < start + total) os_unreserve(end, (size_t)(start + total - end)); /* or it could never grow there */
+  if (end < start + total) os_unreserve(end, (size_t)(start + total - end)); /* it is in the way of growth */
   return begin();
 }
 
@@ -1134,7 +1170,7 @@ size_t pages_freeze(void) {
 }
 
 bool pages_is_frozen(const struct run *run) {
-  lock_look(); /* a child may find out here that it is one */
+  lock_look(); /* a fork child may find out here that it is one */
   size_t g = run_index(run);
   return (g < pages.first_quarter ? g : quarter_granule(run)) < state.frozen;
 }

@@ -1,20 +1,20 @@
-/* pages: address space in, runs of granules out; from a pointer to its descriptor.                  floor: pages
+/* pages: takes address space, hands out runs of granules, finds a pointer's run.                    floor: pages
  *
  *                                                        base                             frontier         reserved
  *   [ runs ........ | quarters ...... | dirty bits .... | chunk bits ..... | page | owners ..... | run | free run ... ]
  *     64 B a granule  256 B a granule   1 bit a granule   1.5 KiB a granule         8 B a granule
  *
- * A granule is 64 KiB; granule g lies at base + (g << 16), the pagemap included. pagemap[g] says which heap's list
- * takes a freed block of granule g (see heap/heap.h); 0 when none does. runs[g] describes the run that starts at g. The
- * chunk bits belong to slab/chunk.h and become writable with the first chunk that needs them. A granule of kind
- * RUN_SPLIT is lent in quarters, and each quarter has a descriptor of its own (slab/quarter.h). These descriptors lie
- * right behind the runs, so that one 32-bit index leads to either.
+ * A granule is 64 KiB; granule g lies at base + (g << 16), the pagemap included. pagemap[g] names the heap whose list
+ * takes a freed block of granule g (see heap/heap.h); 0: no heap's. runs[g] describes the run that starts at g. The
+ * chunk bits belong to slab/chunk.h. The first chunk that needs a page of them makes that page writable. A granule of
+ * kind RUN_SPLIT is lent in quarters, and each quarter has a descriptor of its own (slab/quarter.h). These descriptors
+ * lie right behind the runs, so that one 32-bit index leads to either.
  *
  * Invariant: kind != 0 only at the first granule of a run; a free run's last granule points back to its first; no two
  * free runs touch; a granule whose dirty bit is clear reads as zero or is in use.                 pages_check()
- * Threads: everything under pages_lock, but: owners (one store, relaxed; read by every free), pages.count (only grows,
- * release), and the descriptor of a run in use, which belongs to who took the run. Why one reservation:
- * docs/decisions/0002. */
+ * Threads: pages_lock protects everything but the owners (one relaxed store; every free reads them), pages.count (it
+ * only grows, by a release store), and the descriptor of a run in use, which belongs to the caller that took the run.
+ * docs/decisions/0002 says why there is one reservation. */
 #ifndef TSLAB_PAGES_PAGES_H
 #define TSLAB_PAGES_PAGES_H
 
@@ -23,7 +23,7 @@
 
 #define GRANULE_SHIFT 16
 #define GRANULE ((size_t)1 << GRANULE_SHIFT)
-#define PAGEMAP_OFFSET ((size_t)4096) /* the page at base is for what else malloc looks up: slab/classes.h */
+#define PAGEMAP_OFFSET ((size_t)4096) /* the page at base holds the other tables that malloc reads: slab/classes.h */
 
 #define QUARTERS 4 /* of a granule */
 #define QUARTER  (GRANULE / QUARTERS)
@@ -31,22 +31,25 @@
 struct heap;
 typedef uintptr_t pagemap_entry; /* a heap's address and a size class: heap/heap.h */
 
-enum run_kind { RUN_NONE, RUN_FREE, RUN_SLAB, RUN_LARGE, RUN_CHUNK, RUN_RESERVED, RUN_TRAP, RUN_META, RUN_SPLIT };
+enum run_kind {
+  RUN_NONE, RUN_FREE, RUN_SLAB, RUN_LARGE, RUN_CHUNK, RUN_RESERVED, RUN_TRAP, RUN_META, RUN_SPLIT,
+  RUN_GUARDED /* the pool of heap/guard.h */
+};
 
 /* 64 bytes, so that one run touches one line. */
 struct run {
   _Atomic uint64_t word;       /* slab: its free list, see slab/slab.h; chunk: its live blocks, see slab/chunk.h */
-  struct heap *_Atomic heap;   /* slab, chunk: whose owner it is; written under that heap's lock */
+  struct heap *_Atomic heap;   /* slab, chunk: the heap that owns it; written under that heap's lock */
   union {
-    uint64_t unlinked; /* slab: units whose blocks are on no list yet; under the heap's lock */
+    uint64_t unlinked; /* slab: units whose blocks are on no list yet; the heap's lock protects it */
     uint64_t gone;     /* chunk: blocks freed by its heap's thread before it was sealed */
     struct {
       uint32_t younger, older; /* dirty free run: neighbours in the ring of its age */
     };
   };
   union {
-    uint64_t seen; /* free run: the tick that it is dirty since; slab: see heap/bins.c */
-    size_t size;   /* large block: usable bytes; chunk: bytes handed out when it was sealed; guard: see pages.c */
+    uint64_t seen; /* free run: the tick at which it became dirty; slab: see heap/bins.c */
+    size_t size;   /* large block: usable bytes; chunk: bytes handed out until it was sealed; guard: see pages.c */
   };
   uint32_t next, previous; /* neighbours in the list that holds it, by granule; 0 = none; chunk: see heap/bump.c */
   uint32_t granules; /* 0: a quarter of one */
@@ -55,34 +58,34 @@ struct run {
     uint32_t previous_of_epoch; /* run in use of an epoch: neighbour in heap/arena.h's list */
   };
   union {
-    uint32_t dirty;         /* free run: how many of its granules are */
+    uint32_t dirty;         /* free run: how many of its granules are dirty */
     uint32_t next_of_epoch; /* run in use of an epoch */
   };
-  uint32_t epoch;     /* index of the arena it was born in, or SPLIT_EPOCH; never changes while the run is in use */
+  uint32_t epoch;     /* index of its arena, or SPLIT_EPOCH; never changes while the run is in use */
   uint16_t capacity;  /* slab, sealed chunk: blocks; large block: 1 if it is a sample of the heap profile */
   uint16_t threshold; /* slab: free blocks that make it worth listing; chunk: pages given back, one bit each; split:
                          quarters that are free, one bit each */
   uint8_t kind;       /* enum run_kind */
   uint8_t class;      /* slab: size class; chunk: CHUNK_HAS_GAPS or 0; RUN_META: enum guard; split: quarters that
                          may be resident, one bit each */
-  uint8_t was;        /* what lay here last, for a better word about a late free: class + 1, or LARGE_WAS, CHUNK_WAS */
-  uint8_t moved;      /* large block: has a mapping of its own since os_move; slab: what is unlinked holds no memory,
-                       * see enum slab_memory; chunk: has samples of the heap profile */
+  uint8_t was;        /* the last use, for the message about a late free: class + 1, or LARGE_WAS, CHUNK_WAS */
+  uint8_t moved;      /* large block: has a mapping of its own since os_move; slab: enum slab_memory; chunk: has samples
+                       * of the heap profile */
 };
 _Static_assert(sizeof(struct run) == CACHE_LINE, "one run, one line");
 
 #define LARGE_WAS UINT8_MAX
 #define CHUNK_WAS (UINT8_MAX - 1)
-#define SPLIT_EPOCH (UINT32_MAX - 1) /* no arena's: the quarters say which */
+#define SPLIT_EPOCH (UINT32_MAX - 1) /* no arena's index: each quarter has its own */
 
-/* Read by every free; written only when the frontier moves: on a line of its own, which the type's size makes sure. */
+/* Every free reads this, and it changes only when the frontier moves. So it has a cache line of its own. */
 struct pages {
   char *base;
-  /* Granules below the frontier: a pointer whose granule is not below it is foreign. Written and read by __atomic
-   * builtins but on the fast path, where a plain load folds into the compare. */
+  /* The number of granules below the frontier. A pointer to a granule beyond it is foreign. The fast path reads this by
+   * a plain load, which folds into the compare; all other accesses use __atomic builtins. */
   size_t count;
   struct run *runs;
-  size_t first_quarter; /* the index of granule 0's: those of granule g are QUARTERS * g behind it */
+  size_t first_quarter; /* the index of granule 0's first quarter; that of granule g is QUARTERS * g higher */
   char *chunk_starts, *chunk_freed; /* slab/chunk.h */
 } ALIGNED(CACHE_LINE);
 HIDDEN extern struct pages pages;
@@ -94,143 +97,165 @@ struct pages_totals {
   size_t populated; /* bytes, ahead of need */
   size_t held, hard_limit, soft_limit; /* bytes; see pages_set_limits */
   size_t limit_purged; /* bytes, by threads that asked for memory at a limit */
-  size_t looks; /* at free runs, to find one to cut or to purge; tests bound it */
+  size_t looks; /* how many free runs were looked at to cut or to purge one; tests bound it */
 };
 
-/* Reserves; once, before anything else here. Under RLIMIT_AS only what is needed at once, and more as it is needed.
- * False without address space. */
+/* Reserves address space; called once, before anything else here. Under RLIMIT_AS it reserves only what the start
+ * needs, and the rest follows on demand. Returns false without address space. */
 HIDDEN bool pages_start(void);
 
-/* Unmaps what is reserved and not writable yet, for RLIMIT_AS counts it; from now on address space is reserved as it is
- * needed, so that the limit holds for this heap, too, and the heap grows again when the limit is raised. Also done when
- * the kernel would map no page more. Returns how many bytes it was. */
+/* Unmaps the address space that is reserved and not writable yet, because RLIMIT_AS counts it. From then on the library
+ * reserves on demand. So the limit holds for this heap, too, and the heap grows again after someone raises the limit.
+ * pages also does this by itself when the kernel would map no further page. Returns the number of bytes. */
 HIDDEN size_t pages_trim_reservation(void);
 
-/* How memory was had, for callers that ask why a call was slow. */
+/* Says where the memory came from, for callers that report why a call was slow. */
 struct pages_how {
-  bool ready;      /* it came out of the reserve */
+  bool ready;      /* the reserve had it ready */
   bool mapped;     /* the frontier moved */
-  size_t moves_in; /* asked for: granules whose memory comes from another run by os_move, and counts there until then */
+  size_t moves_in; /* set by the caller: granules whose memory another run holds until os_move moves it here */
   uint64_t waited; /* ticks, for locks */
 };
 
-/* A run of `granules` whose first lies on a multiple of `alignment` (a power of two, at least GRANULE); contents are
- * arbitrary unless *zero. NULL when there is no memory. All fields but kind, granules, was and back are zero. Adds to
- * *how, which may be NULL. */
+/* Returns a run of `granules` that starts on a multiple of `alignment` (a power of two, at least GRANULE), or NULL
+ * without memory. Its contents are arbitrary unless *zero. All its fields but kind, granules, was and back are zero.
+ * Adds to *how, which may be NULL. */
 HIDDEN struct run *pages_alloc(size_t granules, size_t alignment, enum run_kind kind, bool *zero,
                                struct pages_how *how);
 
-/* The same at the start of a window: `window` granules (a power of two, at least `granules`) on a multiple of their
- * bytes. The rest of the window is the run's room, free memory that pages_resize alone takes, until the run has not
- * grown for a while, or memory is short. NULL where no window is free below the frontier, and much lies free there
- * already or there is a limit. */
+/* Returns such a run at the start of a window: `window` granules (a power of two, at least `granules`) on a multiple of
+ * their bytes. The rest of the window is the run's room. Only pages_resize takes memory from it, until the run has not
+ * grown for a while or memory is short. Returns NULL if no window is free below the frontier and the frontier may not
+ * move for one: much is free below it already, or address space is limited. */
 HIDDEN struct run *pages_alloc_in_window(size_t granules, size_t window, enum run_kind kind, bool *zero);
 
-/* Zeroed memory of our own, never given back: granules for it alone, or a piece of those that `from` remembers, which
- * the caller locks. NULL without memory. */
+/* Returns zeroed memory for the library's own use, which is never given back, or NULL without memory. pages_keep takes
+ * granules of its own; pages_cut takes a piece of the granule that `from` remembers, which the caller protects by a
+ * lock. */
 struct cuttings {
   char *next, *end;
 };
 HIDDEN void *pages_keep(size_t bytes);
 HIDDEN void *pages_cut(struct cuttings *from, size_t bytes); /* at most a granule */
 
-/* A run in use becomes one of another kind, its fields as pages_alloc leaves them. By who holds it. */
+/* Turns a run in use into one of another kind, with its fields as pages_alloc leaves them. The caller owns the run. */
 HIDDEN void pages_reuse(struct run *run, enum run_kind kind);
 
-/* Takes a run back. `clean`: every byte of it reads as zero. */
+/* Frees a run. `clean`: every byte of it reads as zero. */
 HIDDEN void pages_free(struct run *run, bool clean);
 
-/* Grows or shrinks a run in use where it lies; false when the neighbour is not free. New granules are arbitrary. */
+/* Grows or shrinks a run in use in place. Returns false if the granules behind it are not free, or a limit refuses
+ * them. The contents of new granules are arbitrary. */
 HIDDEN bool pages_resize(struct run *run, size_t granules);
 
-/* Rooms into which no run grew since before `tick` become free runs. Gives dirty free runs that became free before
- * `tick` back to the kernel, about `most` bytes: the largest first where all may go, else the oldest. `tick` is one of
- * the last three, or later. Each step finds its run at once, and the lock is released around the system calls. Returns
- * bytes given back. */
+/* Gives dirty free runs that became free before `tick` back to the kernel, about `most` bytes: the oldest first, or the
+ * largest first if `tick` lies in the future, so that all may go. Before that, it makes free runs of the rooms into
+ * which no run grew since before `tick`. `tick` is one of the last three, or later. Each step finds its run without a
+ * search, and no system call is made under the lock. Returns the bytes given back. */
 HIDDEN size_t pages_purge(uint64_t tick, size_t most);
 
 /* Memory ahead of need (docs/decisions/0041). A thread that fills one run after the other notes the granules of each.
  * pages_growth_is_foreseen returns true if the heap is large, has grown, and has little free memory that is resident.
  * It takes no lock and may err. pages_populate then makes clean memory next to the frontier resident, on huge pages
- * where the system has them, and returns how many bytes. These count as dirty: what nobody takes is purged. */
+ * where the system has them, and returns the number of bytes. These count as dirty, so the scavenger purges them if no
+ * thread takes them. */
 #define AHEAD_LEAST_HEAP (64 * MiB)
-#define AHEAD_SHARE      32 /* of what is in use, one heap in so many should be free and resident, */
+#define AHEAD_SHARE      32 /* as a share of the memory in use, so much should be free and resident, */
 #define AHEAD_MOST       (8 * MiB)
-#define AHEAD_PIECE      (2 * MiB) /* up to a multiple of a huge page */
+#define AHEAD_PIECE      (2 * MiB) /* pages_populate ends on a multiple of this, a huge page */
 HIDDEN void pages_note_growth(size_t granules);
 HIDDEN bool pages_growth_is_foreseen(void);
 HIDDEN size_t pages_populate(void);
 
-/* Limits, in bytes; SIZE_MAX: none. What is limited, `held`: granules in use or free and dirty, without what is absent,
- * and their share of the tables. Clean granules are taken, by pages_alloc and pages_resize, only within the hard limit;
- * at either limit both purge what is free first, and at the hard one they fail when nothing is. RUN_META is exempt. The
- * check is made under pages_lock, so threads do not pass it together: docs/decisions/0050. */
+/* Limits, in bytes; SIZE_MAX: none. They bound `held`: the granules that are in use, or free and dirty, less what is
+ * absent, and their share of the tables. At either limit, pages_alloc and pages_resize purge free memory before they
+ * take clean granules. At the hard limit they fail if there is nothing to purge. RUN_META is exempt. The check holds
+ * pages_lock, so two threads never pass it together: docs/decisions/0050. */
 HIDDEN void pages_set_limits(size_t hard, size_t soft);
-HIDDEN bool pages_limit_refuses(size_t bytes); /* the hard limit is why pages_alloc fails */
+HIDDEN bool pages_limit_refuses(size_t bytes); /* true if the hard limit is why pages_alloc fails */
 
-/* Memory of runs in use that went back is absent, until it is touched again, for which the caller asks first. */
+/* At the hard limit, a round over all heaps collects free memory before a call is refused, if enough came free since
+ * the last round. At first that is nothing. A round that brings too little raises it to a granule, and each further one
+ * doubles it, up to one part in LIMIT_REST of the limit. A round that brings enough halves it. So a program that lives
+ * at its limit does not make a round for each call. From the first round on, slow paths count what they free.
+ * pages_round() returns the number of rounds: a thread compares it to learn whether the last round saw its lists. */
+#define LIMIT_REST 64
+#define FREED_MUCH ((size_t)1 << 40) /* for a caller that does not know how much it freed */
+HIDDEN extern _Atomic bool pages_counts_freed;
+HIDDEN COLD void pages_count_freed(size_t bytes);
+INLINE void pages_note_freed(size_t bytes) {
+  if (UNLIKELY(atomic_load_explicit(&pages_counts_freed, memory_order_relaxed))) pages_count_freed(bytes);
+}
+HIDDEN bool pages_round_is_due(size_t bytes);
+HIDDEN uint32_t pages_round(void);
+HIDDEN void pages_begin_round(void);
+HIDDEN void pages_end_round(size_t bytes);
+
+/* Memory that runs in use gave back to the kernel is absent until someone touches it again. The caller asks by
+ * pages_may_be_present before it touches such memory. */
 HIDDEN void pages_count_absent(size_t bytes);
 HIDDEN void pages_count_present(size_t bytes);
 HIDDEN bool pages_may_be_present(size_t bytes);
 
-/* Memory was asked for beyond the soft limit, or pages_press was called, since the last pages_relieve. This purges free
- * memory until the heap is a little below the soft limit, or all of it after pages_press. Returns bytes. */
+/* pages_is_pressed returns true if a thread took memory beyond the soft limit, or called pages_press, since the last
+ * pages_relieve. pages_relieve purges free memory until the heap is a little below the soft limit, or all of it after
+ * pages_press, and returns the bytes. */
 HIDDEN void pages_press(void);
 HIDDEN extern _Atomic unsigned pages_pressure; /* 0: none */
 INLINE bool pages_is_pressed(void) { return atomic_load_explicit(&pages_pressure, memory_order_relaxed) != 0; }
 HIDDEN size_t pages_relieve(void);
-HIDDEN bool pages_is_far_beyond(void); /* the soft limit: by a part of 64 */
+HIDDEN bool pages_is_far_beyond(void); /* beyond the soft limit by a 64th of it */
 
-/* The scavenger's clock; a run that becomes free is stamped with it. */
+/* Sets the scavenger's clock. A run that becomes free keeps the tick of that moment. */
 HIDDEN void pages_set_tick(uint64_t tick);
-HIDDEN size_t pages_free_dirty(void); /* no lock: a hint */
+HIDDEN size_t pages_free_dirty(void); /* takes no lock: a hint */
 
 /* Returns true if pages may be moved into `run`, which then counts as having a mapping of its own. At most
  * MOVED_RUNS_MOST runs have one, so that the process keeps fewer than 64 mappings of ours. */
 #define MOVED_RUNS_MOST 16
 HIDDEN bool pages_may_move(struct run *run);
 
-/* The hardened build's: the last granule of a run in use becomes its guard and is no part of it any more. Nobody can
- * touch it, nor the run's own pages from `used` bytes on. Where the kernel guards pages without mappings for them
- * (Linux 6.13; not under mlockall) there may be any number of guards; else each takes two mappings, so only GUARDS_MOST
- * at a time cannot be touched, and the others only keep runs apart. */
+/* For the hardened build: makes the last granule of a run in use its guard, which is no part of the run any more. A
+ * touch of the guard faults, and so does one of the run's own pages from `used` bytes on. If the kernel guards pages
+ * without mappings for them (Linux 6.13; not under mlockall), there may be any number of guards. Otherwise each guard
+ * takes two mappings. Then at most GUARDS_MOST guards fault, and the others only keep runs apart. */
 #define GUARDS_MOST 256
 HIDDEN void pages_guard(struct run *run, size_t used);
-/* Returns true if a run should have one: not under RLIMIT_AS; not under RLIMIT_DATA, where the kernel may refuse to
- * make pages writable again that the run's next user needs; and for runs of which there are `many` not where it takes
- * mappings, as far as is known. */
+/* Returns true if a run should have a guard. No run should under RLIMIT_AS, nor under RLIMIT_DATA, where the kernel may
+ * refuse to make the pages writable again for the run's next user. Runs of which there are `many` should not if a guard
+ * is known to take mappings. */
 HIDDEN bool pages_wants_guard(bool many);
 
-/* The guard behind the run, which has one, is an ordinary granule of it again; or, if it has one, free. Where the
- * kernel refuses, it stays, for good: pages_unguard then says false. */
+/* pages_unguard makes the guard behind a run an ordinary granule of the run again. pages_free_guard frees the guard, if
+ * there is one. If the kernel refuses, the guard stays for good, and pages_unguard returns false. */
 HIDDEN bool pages_has_guard(const struct run *run);
 HIDDEN bool pages_unguard(struct run *run);
 HIDDEN void pages_free_guard(struct run *run);
 
-/* In a fork child whose parent's thread held pages_lock or another, so that these tables or what leads to them may be
- * half written: whatever lies below the frontier now stays as it is for ever. Its free runs serve nobody, and its runs
- * in use are never free. Returns how many bytes lie below. */
+/* For a fork child whose parent held pages_lock or another lock at the fork, so that these tables, or data that leads
+ * to them, may be half written. Everything below the frontier then stays as it is for ever: no free run there is taken,
+ * and no run in use there is freed. Returns how many bytes lie below. */
 HIDDEN size_t pages_freeze(void);
 HIDDEN bool pages_is_frozen(const struct run *run);
 
-/* All runs that are not frozen, free or in use, in the order of their addresses; while no other thread runs. NULL after
- * the last. */
+/* Walks over all runs that are not frozen, free or in use, by ascending address. No other thread may run meanwhile.
+ * NULL after the last. */
 HIDDEN struct run *pages_first_run(void);
 HIDDEN struct run *pages_next_run(struct run *run);
 
-/* The longest run that could ever be had, in bytes. */
+/* Returns the bytes of the longest run that pages_alloc could ever return. */
 HIDDEN size_t pages_most(void);
 
-/* Makes the run's chunk bits writable; they read as zero unless it was a chunk before that did not clear them. False
- * without memory. */
+/* Makes the run's chunk bits writable. They read as zero, unless an earlier chunk left them. Returns false without
+ * memory. */
 #define CHUNK_STARTS_BYTES 512
 #define CHUNK_FREED_BYTES  1024
 HIDDEN bool pages_reach_chunk_bits(const struct run *run);
 
-/* The same for the descriptors of its quarters. */
+/* Makes the descriptors of its quarters writable. Returns false without memory. */
 HIDDEN bool pages_reach_quarters(const struct run *run);
 
-/* Neighbouring runs in use, in the order of their addresses, become one, the first; `granules` in all. */
+/* Joins the neighbouring runs in use that fill `granules` from `first` on into that one run. */
 HIDDEN void pages_join(struct run *first, size_t granules);
 
 HIDDEN struct pages_totals pages_totals(void);
@@ -246,7 +271,7 @@ INLINE size_t run_bytes(const struct run *run) {
   return LIKELY(run->granules != 0) ? (size_t)run->granules << GRANULE_SHIFT : QUARTER;
 }
 
-/* The granule of a quarter, and which of the four it is. */
+/* Return the granule of a quarter, and which of the four it is. */
 INLINE size_t quarter_granule(const struct run *quarter) {
   return (run_index(quarter) - pages.first_quarter) / QUARTERS;
 }
@@ -256,16 +281,16 @@ INLINE unsigned quarter_number(const struct run *quarter) {
 INLINE struct run *quarter_at(size_t granule, unsigned number) {
   return pages.runs + pages.first_quarter + granule * QUARTERS + number;
 }
-/* The one that p lies in, which is a granule that is split. */
+/* Returns the quarter that p lies in; p's granule is split. */
 INLINE struct run *quarter_of(const void *p) {
   return quarter_at(granule_of(p), (unsigned)((uintptr_t)p / QUARTER % QUARTERS));
 }
 
-/* The run or quarter that p lies in, or NULL when p is not below the frontier. Walks back over the granules of a large
- * run: for slabs that is three steps at most. */
+/* Returns the run or quarter that p lies in, or NULL if p is not below the frontier. It walks back over the granules of
+ * a large run: for slabs at most three steps. */
 HIDDEN struct run *pages_run_of(const void *p);
 
-/* The same where p lies in a run that is in use; but of a granule that is split, the run. */
+/* Returns the run in use that p lies in; of a split granule, the run and not the quarter. */
 INLINE struct run *pages_run_holding(const void *p) {
   struct run *run = pages.runs + granule_of(p);
   while (run->kind == RUN_NONE) run--;

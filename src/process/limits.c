@@ -11,7 +11,7 @@
 #include "tslab/tslab.h"
 #include <errno.h>
 
-/* Of a group's limit one part in so many is left to what no heap holds: pages of the program's files, other growth. */
+/* The library leaves this share of a group's limit to other memory: pages of the program's files, other growth. */
 #define MARGIN_SHARE  16
 #define LEAST         MiB
 #define TICKS_A_LOOK  4
@@ -21,13 +21,13 @@ _Static_assert(TSLAB_LIMIT_AUTO == LIMIT_AUTO, "the setting and the call mean th
 
 const char *limits_self = CGROUP_SELF, *limits_root = CGROUP_ROOT;
 
-static struct lock limits_lock; /* alone, and outermost */
+static struct lock limits_lock; /* outermost: its holder takes other locks */
 static uint64_t wanted_hard, wanted_soft; /* bytes, 0: none, LIMIT_AUTO */
 static _Atomic uint64_t refusals;
 
 uint64_t limits_refusals(void) { return atomic_load_explicit(&refusals, memory_order_relaxed); }
 
-/* What this library may hold when the group's other memory stays as it is. */
+/* Returns what this library may hold if the group's other memory stays as it is. */
 static size_t share_of(const struct cgroup_limit *limit, size_t held) {
   if (limit->bytes >= PTRDIFF_MAX) return SIZE_MAX;
   uint64_t others = limit->in_use > held ? limit->in_use - held : 0;
@@ -35,7 +35,7 @@ static size_t share_of(const struct cgroup_limit *limit, size_t held) {
   return limit->bytes > others + margin + LEAST ? limit->bytes - others - margin : LEAST;
 }
 
-/* Without memory.high the soft limit keeps a margin from the hard one. */
+/* Returns the soft limit: that of memory.high, but at least a margin below the hard one. */
 static size_t soft_share_of(const struct cgroup_memory *group, size_t held) {
   size_t max = share_of(&group->max, held), high = share_of(&group->high, held);
   return min_size(high, max == SIZE_MAX ? SIZE_MAX : max - max / MARGIN_SHARE);
@@ -73,14 +73,14 @@ void limits_tick(uint64_t tick) {
 
 void limits_after_fork_child(void) { lock_reset(&limits_lock); }
 
-void limits_note_failure(size_t bytes) {
+void limits_note_failure(size_t size, size_t bytes) {
   static _Atomic bool is_told;
-  if (!pages_limit_refuses(bytes + (TSLAB_HARDENED ? GRANULE : 0))) return; /* a guard is asked for with it */
+  if (!pages_limit_refuses(bytes + (TSLAB_HARDENED ? GRANULE : 0))) return; /* a guard takes a granule more */
   atomic_fetch_add_explicit(&refusals, 1, memory_order_relaxed);
   if (atomic_exchange_explicit(&is_told, true, memory_order_relaxed)) return;
   struct pages_totals totals = pages_totals();
   log_line("no memory for %zu bytes: %zu are held and the limit is %zu (TSLAB_MEMORY_LIMIT or tslab_memory_limit, see "
-           "docs/limits.md); said once, counted as limit_refusals", bytes, totals.held, totals.hard_limit);
+           "docs/limits.md); said once, counted as limit_refusals", size, totals.held, totals.hard_limit);
 }
 
 static bool is_limit(uint64_t wanted) {

@@ -1,4 +1,4 @@
-/* process: the process's start, and what the kernel says of it and of its threads.                  floor: process */
+/* process: starts the process, and asks the kernel about it and its threads.                        floor: process */
 #include "process/process.h"
 
 #include "base/log.h"
@@ -6,7 +6,10 @@
 #include "os/ticks.h"
 #include "pages/pages.h"
 #include "slab/classes.h"
+#include <errno.h>
+#include <pthread.h>
 #include <string.h>
+#include <time.h>
 
 struct lock start_lock;
 static _Atomic bool started, ready;
@@ -16,7 +19,8 @@ bool process_has_started(void) { return atomic_load_explicit(&started, memory_or
 bool process_is_ready(void) { return atomic_load_explicit(&ready, memory_order_relaxed); }
 void process_set_ready(void) { atomic_store_explicit(&ready, true, memory_order_relaxed); }
 
-/* The first malloc of the process, perhaps from the dynamic loader: no libc function that may allocate. */
+/* The first malloc of the process calls this, perhaps from the dynamic loader. So it calls no function of libc that may
+ * allocate. */
 bool process_start(void) {
   if (LIKELY(process_has_started())) return true;
   lock_take(&start_lock);
@@ -34,13 +38,26 @@ bool process_start(void) {
 
 /* ---- the kernel's word ------------------------------------------------------------------------------------------- */
 
-static uint32_t process; /* whose memory this is */
+static uint32_t process; /* the process that owns this memory */
 
-void process_is_this(void) { process = os_process_id(); }
+static pthread_t first_thread;
+static bool knows_first_thread;
+
+void process_is_this(void) {
+  process = os_process_id();
+  first_thread = pthread_self();
+  knows_first_thread = process == os_thread_id();
+}
+
+/* The kernel clears a thread's id at its end, and glibc then gives no clock of the thread. */
+bool process_first_has_ended(void) {
+  clockid_t unused;
+  return knows_first_thread && pthread_getcpuclockid(first_thread, &unused) == ESRCH;
+}
 
 bool process_is_visitor(void) {
   uint32_t here = os_process_id();
-  return here != process && (int32_t)here > 0; /* a filter may refuse to tell */
+  return here != process && (int32_t)here > 0; /* a filter may refuse the call */
 }
 
 /* The letter follows the thread's name in parentheses; the status of a thread that has ended is the last number. */
@@ -60,7 +77,7 @@ char thread_state(uint32_t thread, int *ended_with) {
   return end[2];
 }
 
-/* The kernel counts them as links to a directory that has two more. */
+/* The directory of threads has a link for each, and two more. */
 unsigned process_threads(void) {
   struct os_file threads;
   return os_file_at("/proc/self/task", &threads) == 0 ? (unsigned)threads.links - 2 : 0;

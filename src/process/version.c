@@ -1,4 +1,4 @@
-/* version: what the library calls itself.                                                           floor: process */
+/* version: the name and version of the library.                                                     floor: process */
 #include "base/attr.h"
 #include "tslab/tslab.h"
 

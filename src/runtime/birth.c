@@ -1,6 +1,6 @@
-/* birth: the heap of a thread, from its birth to its end.                                           floor: runtime
+/* birth: see birth.h.                                                                               floor: runtime
  *
- * A pthread key keeps the heap until the thread's death. See thread.c for who gets a heap when. */
+ * A pthread key keeps a thread's heap until the thread ends. thread.c says when a thread gets a heap. */
 #include "runtime/birth.h"
 
 #include "base/options.h"
@@ -13,7 +13,7 @@
 __thread uint8_t thread_heap_state;
 __thread uint8_t thread_frees_unborn;
 static pthread_key_t key;
-static _Atomic bool is_made; /* the key, or it was tried */
+static _Atomic bool is_made; /* the key is made, or the library failed to make it */
 static bool has_key;
 
 void birth_make_key(void (*thread_dies)(void *heap)) {
@@ -26,7 +26,7 @@ void birth_make_key(void (*thread_dies)(void *heap)) {
   lock_release(&start_lock);
 }
 
-/* No scavenger comes for what a heap leaves where there is none. */
+/* Without a scavenger this thread folds the dead heap itself. */
 static void give_up(struct heap *heap) {
   heap_release(heap);
   if (!options.scavenger) heaps_fold_dead(heap);
@@ -63,12 +63,12 @@ struct heap *birth_give_heap(void) {
   heap->thread = thread;
   bool is_second = atomic_load_explicit(&live_heaps, memory_order_relaxed) > 1 && thread_heap_state != HEAP_ENDED;
   if (is_second) atomic_store_explicit(&has_had_two_heaps, true, memory_order_relaxed);
-  current_heap = heap; /* before setspecific, which may allocate */
+  current_heap = heap; /* set before setspecific, which may allocate */
   bool is_kept = has_key && thread_heap_state != HEAP_ENDED;
   bool will_end = !is_kept || pthread_setspecific(key, heap) == 0;
-  current_thread = thread; /* after it, for birth_is_under_way */
+  current_thread = thread; /* set after it, for birth_is_under_way */
   if (LIKELY(will_end)) return heap;
-  birth_end_heap(heap); /* without memory; nobody would end it later */
+  birth_end_heap(heap); /* no memory for setspecific, so no destructor would end the heap */
   return NULL;
 }
 
@@ -76,7 +76,7 @@ bool birth_heap_will_end(void) { return has_key && current_thread; }
 
 bool birth_is_under_way(void) { return current_heap != &empty_heap && !current_thread; }
 
-/* A library that stands in for pthread_create may have allocated in the thread already. */
+/* A library that wraps pthread_create may have allocated in the thread already. */
 void birth_keep_no_heap(void) {
   thread_heap_state = HEAP_ENDED;
   if (!current_thread) return;

@@ -1,31 +1,32 @@
-/* birth: a thread gets its heap, and gives it up.                                                   floor: runtime */
+/* birth: gives a thread its heap, and ends it.                                                      floor: runtime */
 #ifndef TSLAB_RUNTIME_BIRTH_H
 #define TSLAB_RUNTIME_BIRTH_H
 
 #include "heap/heap.h"
 
-/* The state of this thread's heap; and how many blocks of others the thread freed before it had a heap. */
+/* The state of this thread's heap; and how many blocks of other threads it freed before it had a heap. */
 enum {
-  HEAP_IS_KEPT, /* until the key's destructor; or there is none yet */
-  HEAP_ENDED,   /* the destructor ran: a call that needs a heap has one for its time */
-  HEAP_REVIVED, /* a call of epochs came later: the heap is kept until the thread is in no scope */
+  HEAP_IS_KEPT, /* until the key's destructor, or the thread has no heap yet */
+  HEAP_ENDED,   /* the destructor ran: a call that needs a heap gets one until it returns */
+  HEAP_REVIVED, /* later a call of epochs got one, which stays until the thread is in no scope */
 };
 extern HIDDEN __thread uint8_t thread_heap_state __attribute__((tls_model("initial-exec")));
 extern HIDDEN __thread uint8_t thread_frees_unborn __attribute__((tls_model("initial-exec")));
 
-/* Makes the pthread key whose destructor is the thread's death. Again: nothing. After process_start. */
+/* Makes the pthread key whose destructor ends a thread's heap, at the first call. Called after process_start. */
 HIDDEN void birth_make_key(void (*thread_dies)(void *heap));
-HIDDEN struct heap *birth_give_heap(void); /* to this thread, which has none; NULL without memory */
-HIDDEN void birth_end_heap(struct heap *heap); /* of this thread */
-HIDDEN void birth_drop_key(void); /* this thread's heap ends before the thread does */
-/* Without a key a heap would stay for ever, and so would the scavenger: from now on it ends with the call. */
+HIDDEN struct heap *birth_give_heap(void); /* gives this thread, which has none, a heap; NULL without memory */
+HIDDEN void birth_end_heap(struct heap *heap); /* ends this thread's heap */
+HIDDEN void birth_drop_key(void); /* the caller ends this thread's heap before the thread ends */
+/* Without a key no destructor would end a heap, and the scavenger would never end either. So then a heap lives only for
+ * a call. */
 HIDDEN void birth_expect_no_end(void);
 
-/* Returns true while this thread's birth is under way. A free may have caused it, under a lock of libc's. */
+/* Returns true while this thread gets its heap. A free may have caused that, under a lock of libc's. */
 HIDDEN bool birth_is_under_way(void);
-HIDDEN bool birth_heap_will_end(void); /* this thread has a heap, which a destructor will end */
+HIDDEN bool birth_heap_will_end(void); /* this thread has a heap that a destructor will end */
 
-HIDDEN bool birth_had_two_heaps(void); /* at a time, the scavenger's not counted */
-HIDDEN void birth_keep_no_heap(void); /* by the scavenger's thread: what it allocates from now on ends with the call */
+HIDDEN bool birth_had_two_heaps(void); /* at the same time, without the scavenger's */
+HIDDEN void birth_keep_no_heap(void); /* called by the scavenger: from now on its heaps live only for a call */
 
 #endif

@@ -1,32 +1,33 @@
-/* fork: what a child has of its parent's heap.                                                      floor: runtime
+/* fork: makes a fork child's copy of the heap usable.                                               floor: runtime
  *
- * The kernel copies the address space at one moment: every other thread's writes are in the copy up to some instruction
- * of that thread, together with all that these writes rest on, and then the thread does not exist. So what a lock
- * protects is whole in a child in which the lock is free, and what is only a thread's own is whole but for the call
- * that the thread was in the middle of.
+ * The kernel copies the address space at one moment. The copy has every other thread's writes up to some instruction of
+ * that thread, with all writes that came before these, and in the child the thread does not exist. So the data that a
+ * lock protects are whole in a child in which the lock is free. A thread's own data are whole except for the call that
+ * the thread was in.
  *
- * fork():  the handlers take every lock, so the copy is whole. Three cases are left:
+ * fork():  the handlers take every lock, so the copy is whole, except in these cases:
  *   - This thread may hold a lock already, because a signal handler that interrupted malloc forks. The handlers then
- *     take no lock, and the child is treated like one of _Fork().
- *   - Another thread is in that case, and waits in its fork for a lock of libc's that this thread has. After
- *     LOCK_PATIENCE_MS this thread gives back what it took, and goes on in the same way. While no thread is known to
- *     be in that case, it waits longer for the gate of an epoch: the end of a large epoch keeps one for seconds.
+ *     take no lock, and the library treats the child like one of _Fork().
+ *   - Another thread may be in that case, and wait in its fork for a lock of libc's that this thread has. After
+ *     LOCK_PATIENCE_MS this thread releases the locks that it took, and goes on in the same way. While no thread is
+ *     known to be in that case, it waits longer for the gate of an epoch, because the end of a large epoch holds one
+ *     for seconds.
  *   - Between our handler and the copy, libc takes locks of its own: glibc's list of streams, of atfork handlers and of
  *     name services, musl's list of streams. A thread may hold one of them while it allocates, and so wait for a lock
- *     that we hold. The list of streams is taken before ours, which keeps the usual case in order. For the others, a
- *     thread that waited for LOCK_PATIENCE_MS releases our locks: the forking thread does nothing under them. The child
- *     then looks at every lock as after _Fork(). A forking thread that does not sleep is copying a large address space,
- *     and keeps our locks for up to COPY_MOST_MS.
- *   - A handler of the program's that was registered before ours runs between ours and the copy, and may allocate. The
- *     forking thread releases our locks itself when it finds that it waits for one of them. Such a handler in the child
- *     runs before ours, so the first slow path there does what ours would do.
- * _Fork(), clone() without CLONE_VM:  no handler runs, and nobody may have been asked to wait. The kernel wipes
- *   lock_witness in the child, so the first to take a lock there finds out. When every lock is free, or all are held by
- *   a thread that forks, the copy is whole too. Else what leads to free memory may be half written, and all that lies
- *   below the frontier freezes: live blocks stay as they are, free memory serves nobody, what is freed there serves
- *   nobody either, epochs are closing for ever; the thread keeps its lists, and new memory comes from beyond. What that
- *   loses is counted.
- * vfork(), posix_spawn(), clone() with CLONE_VM:  no copy. The child is its parent's heap's user like any thread.
+ *     that we hold. Our handler takes the list of streams before our locks, which keeps the usual case in order. For
+ *     the others, a thread that waited for LOCK_PATIENCE_MS releases our locks, because the forking thread changes
+ *     nothing under them. The child then looks at every lock as after _Fork(). A forking thread that does not sleep is
+ *     copying a large address space, and keeps our locks for up to COPY_MOST_MS.
+ *   - A handler that the program registered before ours runs between ours and the copy, and may allocate. The forking
+ *     thread releases our locks itself when it finds that it waits for one of them. In the child such a handler runs
+ *     before ours, so the first slow path there does the work of ours.
+ * _Fork(), clone() without CLONE_VM:  no handler runs, and no other thread waits. The kernel wipes lock_witness in the
+ *   child, so the first thread there that takes a lock notices. If every lock is free, or a thread that forks holds all
+ *   of them, the copy is whole, too. Otherwise the structures of free memory may be half written, and everything below
+ *   the frontier freezes. Live blocks stay as they are. Memory that is free there, or is freed later, is never reused,
+ *   and epochs are closing for ever. The thread keeps its lists, and new memory comes from beyond the frontier.
+ *   Statistics count the memory that this loses.
+ * vfork(), posix_spawn(), clone() with CLONE_VM:  no copy. The child uses its parent's heap like a thread.
  *
  * Invariant: in a child every lock is free, and no heap is live or entered but the forking thread's own. */
 #include "runtime/fork.h"
@@ -42,6 +43,7 @@
 #include "heap/arena.h"
 #include "heap/fork.h"
 #include "heap/label.h"
+#include "heap/guard.h"
 #include "heap/profile.h"
 #include "heap/span.h"
 #include "os/os.h"
@@ -56,22 +58,22 @@
 #endif
 
 #define NS_OF_MS     UINT64_C(1000000)
-#define COPY_MOST_MS 10000 /* a handler of the program's own may spin instead of sleep */
+#define COPY_MOST_MS 10000 /* a handler of the program may spin instead of sleep */
 
-enum { WIPED, REPAIRED, REPAIRING /* and more: this and the id of the thread that does it */ };
+enum { WIPED, REPAIRED, REPAIRING /* or more: REPAIRING plus the id of the thread that repairs */ };
 
-/* Every lock is held by a thread that forks, or was until a waiter released them all. */
+/* HELD: a thread that forks holds every lock. BREAKING, BROKEN: a waiter releases, or has released, all of them. */
 enum { NOT_HELD, HELD, BREAKING, BROKEN };
 static _Atomic uint32_t hold;
 static _Atomic uint64_t held_since_ns; /* on the coarse clock */
 static _Atomic uint32_t held_by;       /* the forking thread's id */
-static _Atomic uint32_t bare_waiters;  /* forks that take no lock of ours, and wait for glibc's list of streams */
+static _Atomic uint32_t bare_waiters;  /* forks that take no lock of ours and wait for glibc's list of streams */
 
-/* The forks that this thread is making: a signal handler that interrupts one may make another. Each has one bit, the
- * innermost the lowest. */
+/* The forks that this thread is making, one bit each; the lowest is the innermost. A signal handler that interrupts one
+ * fork may make another. */
 static __thread struct {
-  uint8_t are_bare;     /* its handlers took no lock */
-  uint8_t have_streams; /* they took the lock of glibc's list of streams */
+  uint8_t are_bare;     /* the handlers took no lock */
+  uint8_t have_streams; /* the handlers took the lock of glibc's list of streams */
 } forks_of_this_thread;
 
 static void begin_one(uint8_t *bits, bool value) { *bits = (uint8_t)(*bits << 1 | value); }
@@ -82,9 +84,8 @@ static bool end_one(uint8_t *bits) {
   return value;
 }
 
-/* Visits every lock of ours, outermost first, but those of publication, of rounds and of who reads, which guard no
- * memory. What a
- * visit to one lock finds behind it must not change any more: so heaps come after heaps_lock. */
+/* Visits every lock of ours, outermost first, except those of publication, of rounds and of readers, which protect no
+ * memory. Heaps come after heaps_lock, because the list of heaps must not change during the visits. */
 static void each_lock(void (*visit)(struct lock *)) {
   for (unsigned i = 0; i < EPOCH_GATES; i++) visit(&epoch_gates[i].lock);
   visit(&start_lock);
@@ -99,12 +100,13 @@ static void each_lock(void (*visit)(struct lock *)) {
   for (struct heap *p = heaps_first_of_epochs(); p; p = heaps_next_of_epochs(p)) visit(&p->lock);
   for (struct heap *p = atomic_load_explicit(&active_heaps, memory_order_acquire); p; p = p->next_active)
     if (p != &common_heap) visit(&p->lock);
-  if (common_begun) visit(&common_heap.lock); /* after every other heap's; it guards all folded heaps */
+  if (common_begun) visit(&common_heap.lock); /* after every other heap's; it protects all folded heaps */
   for (unsigned i = 0; i < ARENA_LOCKS; i++) visit(&arena_locks[i].lock);
   visit(&reserve_lock);
   visit(&quarter_lock);
   visit(&pages_lock);
   profile_visit_lock(visit);
+  guard_visit_lock(visit);
 }
 
 static bool found_held;
@@ -116,7 +118,7 @@ static void look_whether_held(struct lock *lock) {
 
 static void begin_anew(void) {
   process_is_this();
-  locks_held = 0; /* every lock was reset */
+  locks_held = 0; /* all locks have been reset */
   atomic_store_explicit(&bare_waiters, 0, memory_order_relaxed);
   atomic_store_explicit(&hold, NOT_HELD, memory_order_relaxed);
   publish_after_fork(true);
@@ -129,7 +131,7 @@ static void begin_anew(void) {
   options.stats_at_exit = NULL; /* the file is the parent's */
 }
 
-/* Makes a child right whose copy of memory is whole, every lock free. */
+/* Repairs a child whose copy of memory is whole. All locks are free. */
 static void repair(void) {
   arenas_after_fork();
   heap_retire_others();
@@ -150,10 +152,10 @@ static void freeze(bool knows_its_thread) {
   begin_anew();
 }
 
-static bool is_repairing; /* a signal handler that forks now has a child of a copy that is repaired in part */
+static bool is_repairing; /* the child of a signal handler that forks now has a copy that is repaired in part */
 
-/* The state of the locks tells whether the copy is whole; `forked_here`: this thread made the fork. A thread that forks
- * and holds every lock does nothing under them. */
+/* Repairs or freezes a child: the state of the locks tells if the copy is whole. A thread that forks and holds every
+ * lock changes nothing under them. `forked_here`: this thread made the fork. */
 static void repair_by_locks(bool forked_here) {
   uint32_t seen = atomic_load_explicit(&hold, memory_order_relaxed);
   found_held = !forked_here || is_repairing || seen == BREAKING;
@@ -165,10 +167,10 @@ static void repair_by_locks(bool forked_here) {
   is_repairing = false;
 }
 
-static _Atomic bool is_repaired; /* since this process began, and it has made no fork since then */
+static _Atomic bool is_repaired; /* this process has been repaired and has made no fork since then */
 
-/* Once in a child, by its first thread to come here. Others wait. Nobody can come first where the kernel does not wipe
- * the witness. */
+/* Repairs a child once. The first thread that comes here does it, and others wait. If the kernel does not wipe the
+ * witness, this does nothing. */
 static void repair_once(uint32_t self, bool forked_here) {
   uint32_t seen = WIPED;
   if (!atomic_compare_exchange_strong(lock_witness, &seen, REPAIRING + self)) {
@@ -181,8 +183,8 @@ static void repair_once(uint32_t self, bool forked_here) {
   atomic_store_explicit(lock_witness, REPAIRED, memory_order_release); /* pairs with lock_look */
 }
 
-/* The first thread of such a child to take a lock calls this, and holds none. It may be another than the one that
- * forked, which then is in none of our slow paths: whose the live heaps are is not known. */
+/* The first thread of such a child that takes a lock calls this, and holds none. It may be another thread than the one
+ * that forked. Then this cannot tell which heap belongs to the one that forked, which is in none of our slow paths. */
 static COLD void repair_unseen(void) {
   uint32_t self = os_thread_id();
   repair_once(self, self == os_process_id());
@@ -191,8 +193,8 @@ static COLD void repair_unseen(void) {
 /* ---- glibc's list of streams ------------------------------------------------------------------------------------- */
 
 /* fflush(NULL) holds the list's lock while it waits for a stream, getline holds a stream while it allocates, and glibc
- * takes the list's lock after our handler. glibc exports these for its own use; where one is missing, a waiter breaks
- * the deadlock. The lock may be taken twice by one thread. */
+ * takes the list's lock after our handler. glibc exports these functions for its own use. If one is missing, a waiter
+ * breaks the deadlock. A thread may take the lock twice. */
 extern void _IO_list_lock(void) __attribute__((weak));
 extern void _IO_list_unlock(void) __attribute__((weak));
 extern void _IO_list_resetlock(void) __attribute__((weak));
@@ -205,7 +207,7 @@ static bool has_list_lock(void) {
 static bool has_list_lock(void) { return false; }
 #endif
 
-/* The bit first: a fork in a signal handler that comes in between ends its own. */
+/* Sets the bit before it takes the lock: a fork in a signal handler in between ends its own bit. */
 static void take_streams(bool is_bare) {
   bool has = has_list_lock();
   begin_one(&forks_of_this_thread.have_streams, has);
@@ -219,7 +221,7 @@ static void release_streams(void) {
   if (end_one(&forks_of_this_thread.have_streams)) _IO_list_unlock();
 }
 
-/* glibc resets the lock only in children of a process that has several threads by its own count. */
+/* glibc resets the lock only in children of a process that it believes to have several threads. */
 static void reset_streams(void) {
   if (forks_of_this_thread.have_streams) _IO_list_resetlock();
   forks_of_this_thread.have_streams = 0;
@@ -227,7 +229,7 @@ static void reset_streams(void) {
 
 /* ---- the hold ---------------------------------------------------------------------------------------------------- */
 
-/* The list of heaps does not change as long as heaps_lock is held, so that one is released last. */
+/* Releases a lock. The list of heaps does not change under heaps_lock, so that one is released last. */
 static void release(struct lock *lock) {
   if (lock != &heaps_lock) lock_release(lock);
 }
@@ -236,7 +238,8 @@ static void release_for(struct lock *lock) {
   if (lock != &heaps_lock) lock_release_for(lock);
 }
 
-/* Under publication's lock: how many of the locks the forking thread has, and whether one could not be had. */
+/* The number of locks that the forking thread has, and true once it could not take one. Publication's lock protects
+ * these. */
 static unsigned taken;
 static bool has_given_up;
 
@@ -259,12 +262,12 @@ static void take(struct lock *lock) {
 static void release_taken(struct lock *lock) {
   if (taken == 0) return;
   taken--;
-  if (lock == &heaps_lock) has_given_up = false; /* it is to be released last */
+  if (lock == &heaps_lock) has_given_up = false; /* hold_all releases it last */
   else lock_release(lock);
 }
 
-/* False when a lock cannot be had: the thread that holds it may wait for glibc's list of streams, in a signal handler
- * that forks. */
+/* Takes every lock. Returns false, and holds none, if one stays taken: its holder may wait for glibc's list of streams,
+ * in a signal handler that forks. */
 static bool hold_all(void) {
   taken = 0;
   has_given_up = false;
@@ -280,7 +283,7 @@ static bool hold_all(void) {
   return true;
 }
 
-/* A waiter may be releasing the locks just now, or have released them. */
+/* Releases every lock. A waiter may be doing that just now, or have done it. */
 static void end_hold(unsigned held_before) {
   uint32_t seen = HELD;
   if (atomic_compare_exchange_strong(&hold, &seen, NOT_HELD)) {
@@ -293,7 +296,7 @@ static void end_hold(unsigned held_before) {
   locks_held = held_before;
 }
 
-/* Returns true if the kernel says that this thread is in a sleep that a signal would end, or says nothing. */
+/* Returns true if the thread sleeps in a way that a signal would end, or if the kernel does not say. */
 static bool is_asleep(uint32_t thread) {
   int unused;
   char state = thread_state(thread, &unused);
@@ -306,7 +309,8 @@ static bool is_stuck(void) {
   return now >= since + COPY_MOST_MS * NS_OF_MS || is_asleep(atomic_load_explicit(&held_by, memory_order_relaxed));
 }
 
-/* Without signals: the forking thread waits for the end of this, and a handler that forks would wait for it. */
+/* Releases every lock for the forking thread. Blocks signals meanwhile: the forking thread waits for the end of this,
+ * and a handler that forks would wait for the forking thread. */
 static void release_all_for_it(void) {
   uint32_t held = HELD;
   sigset_t before = os_block_signals();
@@ -320,8 +324,8 @@ static void release_all_for_it(void) {
 
 static bool is_own(void) { return atomic_load_explicit(&held_by, memory_order_relaxed) == os_thread_id(); }
 
-/* Releases what a forking thread holds that has slept for long, or that waits for itself. Called by a thread that waits
- * for a lock. */
+/* Releases the locks of a forking thread that has slept for long, or that waits for itself. A thread that waits for a
+ * lock calls this. */
 static void break_hold(void) {
   if (atomic_load_explicit(&hold, memory_order_acquire) != HELD) return;
   if (is_own() || is_stuck()) release_all_for_it();
@@ -330,10 +334,10 @@ static void break_hold(void) {
 /* ---- handlers ---------------------------------------------------------------------------------------------------- */
 
 static void before_fork(void) {
-  lock_look(); /* from here on only a child can set what follows */
+  lock_look(); /* from here on only a child sets is_repaired */
   atomic_store_explicit(&is_repaired, false, memory_order_relaxed);
   bool is_bare = locks_held != 0;
-  take_streams(is_bare); /* by every fork before libc's other locks, or two forks would wait for each other */
+  take_streams(is_bare); /* before libc's other locks, or two forks would wait for each other */
   if (!is_bare) is_bare = !publish_before_fork();
   if (!is_bare) {
     is_bare = !hold_all();
@@ -344,13 +348,14 @@ static void before_fork(void) {
 
 static void after_fork_parent(void) {
   if (!end_one(&forks_of_this_thread.are_bare)) {
-    end_hold(1); /* publication's lock is not among them */
+    end_hold(1); /* publication's lock, which each_lock does not visit */
     publish_after_fork(false);
   }
   release_streams();
 }
 
-/* Handlers that ran before this one may have taken locks, or started threads that did: then the child is repaired. */
+/* Handlers that ran before this one may have taken locks, or started threads that did. Then the child is repaired
+ * already. */
 static void after_fork_child(void) {
   end_one(&forks_of_this_thread.are_bare);
   reset_streams();

@@ -1,9 +1,9 @@
-/* fork: a child of any kind of fork is right from its first call.                                   floor: runtime */
+/* fork: makes the heap of a fork child right before the child's first call.                         floor: runtime */
 #ifndef TSLAB_RUNTIME_FORK_H
 #define TSLAB_RUNTIME_FORK_H
 
 #include "base/attr.h"
 
-HIDDEN void fork_start(void); /* once, by the library's constructor: children are right from then on */
+HIDDEN void fork_start(void); /* the library's constructor calls it once */
 
 #endif

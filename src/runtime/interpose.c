@@ -1,11 +1,16 @@
-/* interpose: calls of libc whose memory outlives every scope are made in epoch 0; limits of address space and of locked
- * memory find nothing reserved that is not used; calls for a process of one thread do not find the scavenger; nobody is
- * bound to libc's own malloc, by another of its names or by a way of loading libraries.             floor: runtime
+/* interpose: replaces functions of libc, so that programs run with this library as without it.      floor: runtime
  *
- * A thread's stack and its thread-local storage are kept for later threads, a loaded library and a list of exit
- * handlers for the process: in a request's epoch they would pin it, or dangle after its destroy. Outside a scope these
- * jump straight to libc's own, so that dlopen sees its true caller. In the shared library only: a static program has no
- * next definition to find. */
+ *   pthread_create, dlopen, __cxa_atexit    allocate in epoch 0, inside a scope too
+ *   fork                                    blocks signals in a program of one thread
+ *   setrlimit, prlimit, mlockall            give back the unused reservation before they limit or lock addresses
+ *   capset, unshare, setns                  end the scavenger in a program of one thread
+ *   __libc_malloc and its kin, cfree        lead to this library's malloc and free
+ *
+ * The first three allocate memory that outlives every scope: libc keeps a thread's stack and its thread-local storage
+ * for later threads, and a loaded library and a list of exit handlers for the process. In a request's epoch this memory
+ * would pin the epoch, or dangle after its destroy. Outside a scope these calls jump straight to libc's function, so
+ * that dlopen sees its true caller. Only the shared library has all these: a static program has no next definition to
+ * find. */
 #include "runtime/interpose.h"
 
 #include "epoch/scope.h"
@@ -30,15 +35,16 @@ typedef void *open_function(const char *, int);
 typedef int exit_function(void (*)(void *), void *, void *);
 typedef pid_t fork_function(void);
 exit_function __cxa_atexit; /* no header of libc declares it */
-int capset(void *header, const void *data); /* libcap's does */
+int capset(void *header, const void *data); /* libcap's header declares it */
 
 static create_function *_Atomic next_create;
 static open_function *_Atomic next_open;
 static exit_function *_Atomic next_exit;
 static fork_function *_Atomic next_fork;
 
-/* Libc's definition: the next one after ours. dlsym waits for a thread that is loading a library, and that thread may
- * be waiting for this one: a constructor in the library joins it. So find_next looks before there are threads. */
+/* Libc's definition: the next one after ours. dlsym waits for a thread that is loading a library. That thread may
+ * itself wait for this one, if a constructor in the library joins it. So find_next looks names up before there are
+ * threads. */
 #define NEXT(place, name) \
   (atomic_load_explicit(&(place), memory_order_relaxed) ? atomic_load_explicit(&(place), memory_order_relaxed) \
                                                         : (place = (__typeof__(place))dlsym(RTLD_NEXT, name)))
@@ -51,23 +57,26 @@ __attribute__((constructor(101))) static void find_next(void) {
 
 static bool is_in_scope(void) { return current_heap->arena != NULL; }
 
-/* Past TSLAB_SCOPES the call is made in the scope's epoch after all. */
+/* Enters epoch 0. In a thread that already is in TSLAB_SCOPES scopes this fails, and the call allocates in the scope's
+ * epoch. */
 static bool enter_default(void) { return scope_enter(current_thread, 0) == 0; }
 static void leave_default(bool entered) {
   if (entered) scope_leave(current_thread, 0);
 }
 
-/* Where another process set a limit of address space, our reservation is what the thread's stack has no room for. */
+/* Another process may have set a limit of address space. Then our reservation may leave no room for a thread's
+ * stack. */
 static COLD bool make_room(void) {
   return process_has_started() && os_address_space_limit() != SIZE_MAX && pages_trim_reservation() != 0;
 }
 
-/* While a program of one thread is in fork, where signals wait: which were blocked before. NULL: it is not. */
+/* While a program of one thread is in fork and its signals wait: the signals that were blocked before. NULL
+ * otherwise. */
 static const sigset_t *_Atomic before_lone_fork;
-static pthread_t lone_thread; /* written before that */
+static pthread_t lone_thread; /* written before before_lone_fork */
 static _Atomic bool has_made_threads;
 
-/* libc makes threads by other names, too: most of these have heaps. */
+/* libc also makes threads by other names than pthread_create. Most of these have heaps, so a second heap tells. */
 bool interpose_had_threads(void) {
   return atomic_load_explicit(&has_made_threads, memory_order_relaxed) || birth_had_two_heaps();
 }
@@ -78,8 +87,8 @@ static int create(pthread_t *thread, const pthread_attr_t *attributes, void *(*s
   return UNLIKELY(error == EAGAIN) && make_room() ? next(thread, attributes, start, argument) : error;
 }
 
-/* A handler of fork may start a thread, which inherits the caller's signals: these are as they were before the fork,
- * unless the handler blocked all of them for the thread's sake. */
+/* A handler of fork may start a thread, which inherits the caller's signal mask. This gives it the mask from before the
+ * fork, unless the handler itself blocked all signals for the thread. */
 static COLD int create_in_fork(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
                                void *argument, const sigset_t *signals) {
   sigset_t here;
@@ -110,8 +119,8 @@ SHOWN int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, vo
   return error;
 }
 
-/* A library loaded with RTLD_DEEPBIND finds libc's malloc and free before ours, while libc itself calls ours: the first
- * block that crosses, a strdup or one of the program's own, is freed by the wrong one. PHP loads all its modules so. */
+/* A library loaded with RTLD_DEEPBIND finds libc's malloc and free before ours, while libc itself calls ours. So the
+ * wrong free gets the first block that crosses, for instance a strdup. PHP loads all its modules in this way. */
 #ifdef RTLD_DEEPBIND
 enum { UNSAFE_MODES = RTLD_DEEPBIND };
 #else
@@ -127,15 +136,16 @@ SHOWN void *dlopen(const char *file, int mode) {
   return library;
 }
 
-/* A signal handler may call fork. In a process of several threads glibc takes locks of its own in fork, which a fork in
- * a handler that interrupted the first would wait for, and this library has a thread. So in a program of one thread
- * signals wait until fork is done. A program of several gets libc's own fork, for one of its threads may wait for a
- * handler in this one: a collector that stops threads by signals, whose lock a handler of fork wants. */
+/* A signal handler may call fork, and so interrupt a fork. In a process of several threads glibc's fork takes locks for
+ * which the inner fork would wait for ever, and the scavenger is a second thread. So in a program of one thread signals
+ * wait until fork is done. A program of several threads gets libc's own fork. One of its threads may wait for a signal
+ * handler in this one, as a collector that stops threads by signals does, while a handler of fork waits for that
+ * collector's lock. */
 SHOWN pid_t fork(void) {
   fork_function *next = NEXT(next_fork, "fork");
   if (interpose_had_threads()) return next();
   sigset_t before = os_block_signals();
-  const sigset_t *outer = atomic_load_explicit(&before_lone_fork, memory_order_relaxed); /* a fault's handler forks */
+  const sigset_t *outer = atomic_load_explicit(&before_lone_fork, memory_order_relaxed); /* set in a fault's handler */
   lone_thread = pthread_self();
   atomic_store_explicit(&before_lone_fork, &before, memory_order_relaxed);
   pid_t child = next();
@@ -157,10 +167,10 @@ SHOWN int __cxa_atexit(void (*handler)(void *), void *argument, void *library) {
 
 /* ---- limits ------------------------------------------------------------------------------------------------------ */
 
-/* RLIMIT_AS counts reserved addresses. So these give back all that no block can lie in yet before the limit falls; what
- * the heap needs later it maps then, as far as the limit lets it. A vfork child's limit is not its parent's, whose heap
- * it sees. They make libc's one system call themselves: a signal handler and a fork child call them, where dlsym could
- * wait for ever. */
+/* RLIMIT_AS counts reserved addresses. So before the limit falls these give back all addresses that no block uses yet.
+ * The heap later maps addresses on demand, as far as the limit lets it. A vfork child sees its parent's heap, but its
+ * limit is not its parent's. These functions make libc's one system call themselves, because signal handlers and fork
+ * children call them, where dlsym could wait for ever. */
 #if defined(__GLIBC__)
 typedef __rlimit_resource_t resource;
 #else
@@ -170,8 +180,8 @@ static int set_limit(pid_t process, resource what, const struct rlimit *limit, s
   return (int)syscall(SYS_prlimit64, process, what, limit, old);
 }
 
-/* A signal handler may have interrupted this thread where it holds the lock that this takes. Later slow paths find such
- * a limit as they find one that another process set. */
+/* Returns false in a signal handler that interrupted this thread while it holds a lock, perhaps the one that a trim
+ * takes. Later slow paths then notice the limit, as they notice one that another process set. */
 static bool may_trim(void) { return process_has_started() && locks_held == 0; }
 
 static void notice_limit(resource what, const struct rlimit *limit) {
@@ -189,14 +199,14 @@ SHOWN int prlimit(pid_t process, resource what, const struct rlimit *limit, stru
   return set_limit(process, what, limit, old);
 }
 
-/* The same functions under the names that programs call which were compiled for large files. */
+/* The same functions under the names that programs compiled for large files call. */
 #if defined(__GLIBC__)
 SHOWN int setrlimit64(resource, const struct rlimit64 *) __attribute__((alias("setrlimit")));
 SHOWN int prlimit64(pid_t, resource, const struct rlimit64 *, struct rlimit64 *) __attribute__((alias("prlimit")));
 #endif
 
-/* The kernel counts reserved addresses as locked memory, too. It would refuse to lock them all, or, where a superuser
- * did that and then becomes another user, refuse that user every mapping. */
+/* The kernel counts reserved addresses as locked memory, too. It would refuse to lock them all. If a superuser locks
+ * them and then becomes another user, the kernel would refuse that user every mapping. */
 SHOWN int mlockall(int flags) {
   if ((flags & MCL_CURRENT) && may_trim() && os_locking_is_limited()) pages_trim_reservation();
   return (int)syscall(SYS_mlockall, flags);
@@ -204,26 +214,25 @@ SHOWN int mlockall(int flags) {
 
 /* ---- calls for a process of one thread --------------------------------------------------------------------------- */
 
-/* A later slow path makes a new one. A vfork child has no scavenger, and a signal handler that interrupted malloc must
- * not wait for one. */
+/* Ends the scavenger; a later slow path makes a new one. A vfork child has no scavenger, and a signal handler that
+ * interrupted malloc must not wait for one. */
 static COLD bool end_scavenger(void) {
-  if (locks_held != 0 || !scavenger_is_there() || process_is_visitor()) return false;
-  scavenger_stop();
-  return true;
+  return locks_held == 0 && scavenger_is_there() && !process_is_visitor() && scavenger_dismiss();
 }
 
-/* Capabilities are a thread's own. glibc's setuid and its kin ask the kernel for each thread, and abort where one may
- * and another may not. So in a program of one thread the scavenger ends here, and the next one has the capabilities of
- * the thread that makes it. A program of several minds this for its own threads, and may call capset often. One that
- * had several has one again after it joined them, and in a fork child. */
+/* Each thread has capabilities of its own. glibc's setuid and similar calls ask the kernel for each thread, and abort
+ * if the kernel allows one thread and refuses another. So in a program of one thread capset ends the scavenger, and the
+ * next scavenger inherits the capabilities of the thread that makes it. A program of several threads takes care of its
+ * own threads, and may call capset often. A program that had several threads may have one again: after it joined them,
+ * or in a fork child. */
 SHOWN int capset(void *header, const void *data) {
   if (!interpose_had_threads() || process_threads() == 2) end_scavenger();
   return (int)syscall(SYS_capset, header, data);
 }
 
-/* The kernel lets a process into some namespaces only while it has a single thread. Where it refuses, the scavenger may
- * be why. So these end it and ask again. */
-#define ALONE_TRIES 100 /* of a millisecond: a thread that was joined is gone a moment later */
+/* The kernel lets a process into some namespaces only while it has a single thread. If the kernel refuses, the
+ * scavenger may be the cause. So these calls end it and ask again. */
+#define ALONE_TRIES 100 /* a millisecond each: the kernel drops a joined thread a moment later */
 
 static COLD bool may_succeed_alone(int tries) {
   if (errno != EINVAL && errno != EUSERS) return false;
@@ -244,17 +253,17 @@ SHOWN int setns(int file, int kind) {
   return done;
 }
 
-/* ---- whose malloc it is ------------------------------------------------------------------------------------------ */
+/* ---- the program's malloc ---------------------------------------------------------------------------------------- */
 
-HIDDEN extern const char __ehdr_start[], _end[]; /* this library's first byte and last, from the linker */
+HIDDEN extern const char __ehdr_start[], _end[]; /* the bounds of this library, from the linker */
 
-/* A malloc in the program itself, a sanitizer's for one, comes before that of a preloaded library. */
+/* A malloc in the program itself, such as a sanitizer's, comes before that of a preloaded library. */
 bool libc_is_malloc(void) { return (uintptr_t)malloc - (uintptr_t)__ehdr_start < (uintptr_t)(_end - __ehdr_start); }
 
 /* ---- libc's own malloc ------------------------------------------------------------------------------------------- */
 
-/* glibc's second names of its malloc. Wrappers of malloc call them, and their blocks go to everybody's free. glibc
- * keeps cfree for programs from before 2.26. No header declares these. They call our own names, because malloc itself
+/* glibc's second names of its malloc. Wrappers of malloc call them, and any free may get their blocks. glibc keeps
+ * cfree for programs from before 2.26. No header declares these names. They call our own names, because malloc itself
  * may be the wrapper. */
 #if defined(__GLIBC__)
 #define NAME(type, name, parameters) \

@@ -1,15 +1,15 @@
-/* interpose: what only the shared library knows of its process.                                     floor: runtime */
+/* interpose: facts that only the shared library knows of its process.                               floor: runtime */
 #ifndef TSLAB_RUNTIME_INTERPOSE_H
 #define TSLAB_RUNTIME_INTERPOSE_H
 
 #include "base/attr.h"
 #include <stdbool.h>
 
-/* In the shared library only: returns true if the program's calls of malloc come to it. Not HIDDEN, for compilers take
- * a hidden function to be there. */
+/* Only the shared library has this. Returns true if the program's calls of malloc come to the library. It is not
+ * HIDDEN, because compilers assume that a hidden function exists. */
 bool libc_is_malloc(void) WEAK;
 
-/* The same: returns true if the program ever had a thread beside its first. */
+/* Only the shared library has this. Returns true if the program ever had a second thread. */
 bool interpose_had_threads(void) WEAK;
 
 #endif

@@ -1,24 +1,25 @@
 /* scavenger: gives memory back without waiting for the next malloc.                                 floor: runtime
  *
- * A thread of its own, born when more than NOTICE bytes lie free for the first time, or, in a process of several
- * threads, when it holds more than HELD_NOTICE; asleep when a second long nothing was to do. Every tick, for each heap
- * that did something or has something to give (heap_notice): what its magazines held all the time since the last tick
- * goes to the slabs, slabs that stood still are retired or their holes purged, and what a dead thread left is folded;
- * then free runs older than AGE go back to the kernel. So what is not used again within about a second is returned, and
- * threads at rest, dead threads and blank heaps of epochs cost nothing, however many they are. It takes the locks that
- * slow paths take, one at a time and for a moment, and through a whole round one that only those take who collect all
- * there is. Where no thread can be made, slow paths purge when more than INLINE_NOTICE lies free, and one of them tries
- * again a minute later.
+ * A slow path starts the scavenger's thread once more than NOTICE bytes are free, or, in a process of several threads,
+ * once the process holds more than HELD_NOTICE. The thread sleeps after a second with nothing to do. At every tick it
+ * visits each heap that did something or has something to give back (heap_notice). Blocks that stayed in its magazines
+ * since the last tick go to the slabs. Slabs that stood still are retired, or their holes are purged. The heap of a
+ * dead thread is folded. Then free runs older than AGE go back to the kernel. So memory that no thread uses again
+ * within about a second goes back. Threads at rest, dead threads and blank heaps of epochs cost nothing, however many
+ * there are. The scavenger takes the locks of slow paths, one at a time and for a moment. Through a whole round it also
+ * holds round_lock, which only calls that collect all free memory take. If the library cannot make a thread, slow paths
+ * purge when more than INLINE_NOTICE is free, and one of them tries again a minute later.
  *
- * It also publishes (stats/publish.h). Three rules make sure that a reader outside finds a heap of PUBLISH_LEAST bytes
- * or more, whatever the program does next:
+ * The scavenger also publishes (stats/publish.h). Three rules make sure that a reader outside the process finds every
+ * heap of PUBLISH_LEAST bytes or more, whatever the program does next:
  *   - The slow path that brings the heap to that size makes the thread, which publishes at its first tick. A smaller
  *     program gets its thread from the first slow path after `due`, a second later: most programs have ended by then.
  *     A heap that grew before the library's constructor is looked at there.
  *   - While the thread is awake it publishes at every tick, and stays awake as long as slow paths run.
  *   - Before it sleeps it says so (ASLEEP) and then publishes once more. A slow path that did not see ASLEEP is in
  *     those statistics; one that sees it wakes the thread.
- * For `due` slow paths read the time stamp counter, not libc's clocks, whose pages a small process has not touched. */
+ * For `due` slow paths read the time stamp counter and not libc's clocks, whose pages a small process has not
+ * touched. */
 #include "runtime/scavenger.h"
 
 #include "base/options.h"
@@ -51,36 +52,37 @@
 
 #define NOTICE        (512 * KiB)
 #define MAGAZINE_NOTICE  (256 * KiB)
-#define DEAD_NOTICE   16        /* dead threads' heaps that wait for it, or */
-#define SLABS_NOTICE  (4 * MiB) /* what one has in slabs */
+#define DEAD_NOTICE   16        /* heaps of dead threads that wait for it, or */
+#define SLABS_NOTICE  (4 * MiB) /* bytes of slabs of one such heap */
 #define INLINE_NOTICE (32 * MiB)
-#define HELD_NOTICE   (2 * MiB) /* what frees may leave behind where they start no scavenger */
-#define TICK_MS       250
+#define HELD_NOTICE   (2 * MiB) /* the most that frees may leave free while they start no scavenger */
 #define AGE           2 /* ticks */
 #define IDLE_TICKS    4
-#define PUBLISH_S     1  /* a smaller heap is published by the first slow path after so many seconds */
+#define WAITING_TICKS 16 /* while memory lies free that the kernel does not take back */
+#define PUBLISH_S     1  /* the first slow path after so many seconds publishes a smaller heap */
 #define PUBLISH_LEAST (1 * MiB)
-#define PUBLISH_SHARE 50 /* so many times as long as collecting took, nothing is collected: two parts of a hundred */
+#define PUBLISH_SHARE 50 /* the scavenger collects for at most two hundredths of the time */
 #define RELIEF_SHARE  20
 #define RELIEF_LEAST  (1 * MiB)
-#define RETRY_S       60 /* where it is not possible; for making the thread, too */
-#define STACK_BYTES   (256 * KiB) /* static TLS of every loaded library lies in it too */
-#define STACK_LEAST   (32 * KiB)  /* without it; some four times what was ever seen in use */
+#define RETRY_S       60 /* seconds after a failure to publish, or to make the thread */
+#define STACK_BYTES   (256 * KiB) /* the static TLS of every loaded library lies in it, too */
+#define STACK_LEAST   (32 * KiB)  /* without static TLS; about four times the most that was ever seen in use */
 
-/* ASKED: as BUSY, and a slow path wants memory ahead of need. */
-enum state { UNBORN, STARTING, BUSY, ASKED, ASLEEP, LEAVING, IMPOSSIBLE };
+/* ASKED: busy, and a slow path wants memory ahead of need. LEAVING: another thread waits for the scavenger's end.
+ * DISMISSED: it ends by itself. */
+enum state { UNBORN, STARTING, BUSY, ASKED, ASLEEP, IMPOSSIBLE, LEAVING, DISMISSED };
 static _Atomic uint32_t state;
 static pthread_t scavenger; /* written while STARTING */
-static _Atomic uint32_t maker; /* the id of the thread that is making it; 0: none */
-static bool is_left_alone;  /* the scavenger's: it leaves by itself */
+static _Atomic uint32_t maker; /* the id of the thread that makes it now; 0: none */
+static _Atomic uint32_t scavenger_id;
 static uint64_t tick = 1;
-static bool visited; /* a thread came by a slow path since the last tick */
+static bool visited; /* a thread took a slow path since the last tick */
 static _Atomic uint64_t due; /* ticks; 0: not known yet; UINT64_MAX: never */
-static _Atomic uint64_t inherited; /* in a fork child: heap_bytes() at its birth, or less if it was less since */
-static _Atomic uint64_t try_again_ns; /* when IMPOSSIBLE, on the coarse clock; 0: never */
+static _Atomic uint64_t inherited; /* in a fork child: the least heap_bytes() since the fork */
+static _Atomic uint64_t try_again_ns; /* of IMPOSSIBLE, on the coarse clock; 0: never */
 
-/* Outermost of all. A round over all heaps has a slab, or blocks of a magazine, in its hands for moments, which
- * another round at that time would miss: what is free would stay, or a call be refused. A fork does not wait for it. */
+/* The outermost lock. A round over all heaps holds a slab, or blocks of a magazine, for moments. A second round at that
+ * time would miss these, and so leave free memory or refuse a call. A fork does not wait for this lock. */
 static struct lock round_lock;
 
 static void look_for_visits(struct heap *heap) {
@@ -114,9 +116,9 @@ static void notice_again(struct heap *heap) {
   lock_release(&heap->lock);
 }
 
-/* Tidies a heap of an epoch. The caller becomes the epoch's owner for that: a thread that counts its blocks, or
- * destroys it, must find each on a list or in its slab, and the block that comes free last here ends the epoch. The
- * heap, which had a store, may serve another epoch or none before this thread is the owner. */
+/* Tidies a heap of an epoch. The caller becomes the epoch's owner for that, because a thread that counts the epoch's
+ * blocks, or destroys it, must find each on a list or in its slab. The last block that comes free here ends the epoch.
+ * Before this thread is the owner, the heap may come to serve another epoch or none. */
 static size_t tidy_of_epoch(struct heap *heap, bool now) {
   struct arena *arena = __atomic_load_n(&heap->arena, __ATOMIC_ACQUIRE); /* pairs with heap_take_blank */
   struct epoch *e = (struct epoch *)(void *)arena;
@@ -144,7 +146,7 @@ static size_t tidy_of_thread(struct heap *heap, bool now) {
   if (heap_is_nobodys(heap)) freed += heap_flush_dead(heap);
   freed += now ? heap_flush_magazines(heap, SIZE_MAX) : heap_flush_stale(heap);
   freed += heap_trim(heap, now) + large_cache_flush(heap, now);
-  if (!options.scavenger && is_dead(heap)) freed += heaps_fold_dead(heap); /* which its thread could not beside us */
+  if (!options.scavenger && is_dead(heap)) freed += heaps_fold_dead(heap); /* its thread could not fold it meanwhile */
   return freed;
 }
 
@@ -155,7 +157,7 @@ static size_t tidy_noticed_one(struct heap *heap) {
   return freed;
 }
 
-/* Only the heaps that were noticed since the last round. */
+/* Tidies the heaps that were noticed since the last round. */
 static size_t tidy_noticed(void) {
   size_t freed = 0;
   struct notice *notice = atomic_exchange_explicit(&notices, NULL, memory_order_acquire), *next;
@@ -168,7 +170,7 @@ static size_t tidy_noticed(void) {
   return freed;
 }
 
-/* Every heap that may hold something. */
+/* Tidies every heap that may hold something. */
 static size_t tidy_all(void) {
   heap_begin_common();
   size_t freed = tidy_of_thread(&common_heap, true);
@@ -182,9 +184,9 @@ static size_t tidy_all(void) {
   return freed + tidy_of_thread(&common_heap, true);
 }
 
-#define CHUNKS_A_TICK 64 /* of an epoch, whose lock is held meanwhile */
+#define CHUNKS_A_TICK 64 /* of one epoch, under its arena's lock */
 
-/* An epoch owns nothing, or is at its place in the table: so this needs no lock of the epoch's. */
+/* Takes no lock of an epoch, because its slot stays in the table for ever. */
 static size_t purge_dead_pages(void) {
   size_t freed = 0;
   for (uint32_t i = 1, made = arenas_made(); i <= made; i++) {
@@ -209,7 +211,8 @@ static size_t tick_once(void) {
   return freed;
 }
 
-/* A malloc that makes a system call for those that come after it, once for each mebibyte or more, or at a limit. */
+/* Wakes the scavenger for memory ahead of need. A malloc makes this system call at most once for each mebibyte, or at a
+ * limit. */
 static COLD void ask(void) {
   uint32_t busy = BUSY;
   if (atomic_compare_exchange_strong(&state, &busy, ASKED)) os_wake(&state, 1);
@@ -217,8 +220,8 @@ static COLD void ask(void) {
 
 static void collect_free(void);
 
-/* At the soft limit, or when the control group is short of memory: takes back what threads keep that is free. Where
- * that is little, a program stays beyond its limit, and this takes one part of RELIEF_SHARE of the time. */
+/* At the soft limit, or when the control group is short of memory: takes back the free memory that threads keep. If
+ * that is little, the program stays beyond its limit. Then this takes at most one part of RELIEF_SHARE of the time. */
 static void relieve(void) {
   static uint64_t not_before;
   lock_take(&round_lock);
@@ -234,95 +237,95 @@ static void relieve(void) {
   lock_release(&round_lock);
 }
 
-/* Where the scavenger does not keep up, the threads that take memory beyond the soft limit wait for a round, or make
+/* If the scavenger does not keep up, a thread that takes memory beyond the soft limit waits for a round, or makes
  * it. */
 static COLD void press(void) {
   ask();
   if (pages_is_far_beyond() && process_is_ready()) relieve();
 }
 
-/* In so many seconds; 0 as long as nobody knows how fast ticks are. */
+/* Returns the tick in so many seconds; 0 until the length of a tick is known. */
 static uint64_t ticks_after(uint64_t now, uint64_t seconds) {
   uint64_t scale = atomic_load_explicit(&ticks_scale, memory_order_relaxed);
   return scale ? now + seconds * ((UINT64_C(1000000000) << 32) / scale) : 0;
 }
 
-/* Returns true if statistics were published. */
+/* Publishes. Returns true if that succeeded. */
 static bool publish_and_time(uint64_t *not_before) {
   uint64_t start = ticks_now();
   bool done = publish_now();
   uint64_t end = ticks_now();
-  *not_before = end + (end - start) * PUBLISH_SHARE; /* where there is much to collect */
+  *not_before = end + (end - start) * PUBLISH_SHARE; /* collecting may take long */
   atomic_store_explicit(&due, ticks_after(end, done ? PUBLISH_S : RETRY_S), memory_order_relaxed);
   return done;
 }
 
-/* Returns true if a slow path may bring news before the next tick. */
+/* Publishes unless it is too early. Returns true if a slow path may bring news before the next tick. */
 static bool publish(void) {
   static uint64_t not_before;
-  static bool is_told; /* what was published last is of a quiet time */
-  if (ticks_now() < not_before && (visited || is_told)) return visited; /* the last look before a quiet time counts */
+  static bool is_told; /* the last publication came after a quiet tick */
+  if (ticks_now() < not_before && (visited || is_told)) return visited; /* the first quiet tick publishes */
   is_told = !visited;
   return publish_and_time(&not_before) && visited;
 }
 
-/* A thread that ends by the system call alone runs no destructor, so nobody stops the scavenger when it was the last of
- * the program's. A program under seccomp's strict mode can end in no other way. The kernel keeps the first thread as a
- * zombie (Z) as long as the process has another. */
-static bool is_alone(int *ended_with) {
-  char first = thread_state(os_process_id(), ended_with);
-  return first == 'Z' && process_threads() == 2;
-}
+static bool is_leaving(void) { return atomic_load(&state) >= LEAVING; }
 
-/* The process's status is that of its last thread, on newer kernels also where the first had another. */
-static void end_process_if_alone(void) {
+/* Ends the process, with the exit status of its first thread, if the scavenger is the last thread. A thread that ends
+ * by the bare system call runs no destructor, so it does not stop the scavenger even as the program's last thread. A
+ * program under seccomp's strict mode can only end like this. The kernel keeps the first thread as a zombie (Z) as long
+ * as the process has another thread. Without /proc, libc may know that the first thread has ended, but not if the
+ * program has other threads. Then the scavenger ends, and such threads make a new one when they need it. */
+static void end_with_the_last(void) {
   int ended_with;
-  if (!is_alone(&ended_with)) return;
-  publish_end();
-  syscall(SYS_exit_group, ended_with >> 8 & 0xff);
+  uint32_t asleep = ASLEEP;
+  char first = thread_state(os_process_id(), &ended_with);
+  unsigned threads = process_threads();
+  if (first == 'Z' && threads == 2) {
+    publish_end();
+    /* The process's status is that of its last thread, on newer kernels even if the first thread had another one. */
+    syscall(SYS_exit_group, ended_with >> 8 & 0xff);
+  }
+  if ((first == 0 || threads == 0) && process_first_has_ended())
+    atomic_compare_exchange_strong(&state, &asleep, DISMISSED);
 }
 
-/* Ends the scavenger from its own thread: nobody else stops it, or waits for its end. */
-static void leave(void) {
-  is_left_alone = true;
-  pthread_detach(scavenger);
-  atomic_store(&state, LEAVING);
-}
+#define LONGEST_PAUSE_MS 64000 /* a process that rested for days must not take days to end */
 
-#define LONGEST_PAUSE_MS (1u << 30)
-
-/* Each look comes after twice the time of the one before, so that a process at rest is as good as never woken. */
+/* Looks if the process should end. The pause doubles after each look, so that a process at rest hardly ever wakes
+ * up. */
 static void wait_while_asleep(void) {
-  end_process_if_alone();
-  for (unsigned pause = IDLE_TICKS * TICK_MS; atomic_load(&state) == ASLEEP;) {
+  end_with_the_last();
+  for (unsigned pause = IDLE_TICKS * (unsigned)options.tick_ms; atomic_load(&state) == ASLEEP;) {
     if (os_wait(&state, ASLEEP, pause)) continue;
     if (pause < LONGEST_PAUSE_MS) pause *= 2;
-    end_process_if_alone();
+    end_with_the_last();
   }
 }
 
 static void sleep_until_woken(void) {
   uint32_t busy = BUSY;
   if (!atomic_compare_exchange_strong(&state, &busy, ASLEEP)) return;
-  if (publish_now()) atomic_store_explicit(&due, 1, memory_order_relaxed); /* any slow path from now on brings news */
+  if (publish_now()) atomic_store_explicit(&due, 1, memory_order_relaxed); /* any slow path from now on has news */
   publish_rest();
-  uint32_t asleep = ASLEEP; /* a notice given between the last look and the exchange was lost */
+  uint32_t asleep = ASLEEP; /* a notice between the last tick and the exchange was lost */
   if (pages_free_dirty() + large_cache_total() > NOTICE) atomic_compare_exchange_strong(&state, &asleep, BUSY);
   wait_while_asleep();
 }
 
-/* Until the next tick. Each time that a slow path asks, it makes memory resident ahead of need. */
+/* Waits until the next tick. Whenever a slow path asks, it relieves the limit and makes memory resident ahead of
+ * need. */
 static void wait_for_tick(void) {
-  uint64_t now = os_now_coarse_ns(), end = now + TICK_MS * UINT64_C(1000000);
-  for (; now < end && atomic_load(&state) != LEAVING; now = os_now_coarse_ns()) {
+  uint64_t now = os_now_coarse_ns(), end = now + options.tick_ms * UINT64_C(1000000);
+  for (; now < end && !is_leaving(); now = os_now_coarse_ns()) {
     uint32_t asked = ASKED;
     if (atomic_compare_exchange_strong(&state, &asked, BUSY)) relieve(), pages_populate();
     else os_wait(&state, BUSY, (unsigned)divide_up(end - now, 1000000));
   }
 }
 
-/* libc makes a thread also where static TLS leaves two kilobytes of its stack to it. Below the stack lies a guard, a
- * page or more. */
+/* Returns false if the stack is too short: libc makes a thread even if static TLS leaves only two kilobytes of its
+ * stack. Below the stack lies a guard of a page or more. */
 static bool has_stack(void) {
   uintptr_t here = (uintptr_t)__builtin_frame_address(0);
   for (size_t depth = os_page_size; depth < STACK_LEAST + os_page_size; depth += os_page_size)
@@ -330,16 +333,20 @@ static bool has_stack(void) {
   return true;
 }
 
-/* A thread that stops the scavenger at this time waits for its end. */
+/* Ends the scavenger from its own thread, unless another thread stops it just now and waits for its end. */
 static void give_up(void) {
   uint32_t seen = atomic_load(&state);
-  while (seen != LEAVING) {
-    if (!atomic_compare_exchange_weak(&state, &seen, LEAVING)) continue;
-    pthread_detach(scavenger);
-    atomic_store(&try_again_ns, 0);
-    atomic_store(&state, IMPOSSIBLE);
-    return;
-  }
+  while (seen < LEAVING && !atomic_compare_exchange_weak(&state, &seen, DISMISSED)) {}
+  if (seen == LEAVING) return;
+  pthread_detach(scavenger);
+  atomic_store(&try_again_ns, 0);
+  atomic_store(&state, IMPOSSIBLE);
+}
+
+static void leave(void) {
+  pthread_detach(scavenger);
+  publish_end();
+  atomic_store(&state, UNBORN);
 }
 
 static void *run(void *unused) {
@@ -348,41 +355,38 @@ static void *run(void *unused) {
     give_up();
     return unused;
   }
-  birth_keep_no_heap(); /* or the program's last heap would not be the process's last */
-  if (atomic_load_explicit(&live_heaps, memory_order_relaxed) == 0) scavenger_stop(); /* it was */
-  for (int idle = 0; atomic_load(&state) != LEAVING;) {
+  atomic_store_explicit(&scavenger_id, os_thread_id(), memory_order_relaxed);
+  birth_keep_no_heap(); /* a heap here would hide the end of the program's last */
+  if (atomic_load_explicit(&live_heaps, memory_order_relaxed) == 0) scavenger_stop(); /* it has ended */
+  for (unsigned idle = 0; !is_leaving();) {
     wait_for_tick();
     limits_tick(tick);
     if (pages_is_pressed()) relieve();
     bool freed = tick_once() != 0, seen = publish();
     bool waits = pages_free_dirty() + large_cache_total() + reserve_bytes() != 0;
-    if (freed || seen || waits) idle = 0;
+    if (freed || seen) idle = 0;
     else idle++;
-    if (idle < IDLE_TICKS) continue;
+    if (idle < (waits ? WAITING_TICKS : IDLE_TICKS)) continue;
     sleep_until_woken();
     idle = 0;
   }
-  if (is_left_alone) {
-    is_left_alone = false;
-    publish_end();
-    atomic_store(&state, UNBORN);
-  }
+  if (atomic_load(&state) == DISMISSED) leave();
   return unused;
 }
 
-static bool had_sequences; /* as the process began */
+static bool had_sequences; /* at the start of the process */
 
-/* glibc registers the process's first thread for restartable sequences, where it may, and then ends the process when
- * another thread may not: a seccomp filter forbids it since then. So we ask first. */
+/* If glibc could register the process's first thread for restartable sequences, it ends the process if another thread
+ * may not register. A seccomp filter may forbid that in between, so this asks first. */
 static bool may_create_thread(void) { return !had_sequences || os_has_sequences(); }
 
-/* Without signals, which are for the process's own threads. */
+/* Makes the thread. Caller blocks signals, which are for the program's own threads. */
 static bool create_thread(void) {
   if (!may_create_thread()) return false;
   pthread_attr_t attributes;
   if (pthread_attr_init(&attributes) != 0) return false;
   pthread_attr_setstacksize(&attributes, STACK_BYTES);
-  struct counters *counters = counters_here(); /* a slow call is under way, and making a thread calls malloc, too */
+  struct counters *counters = counters_here(); /* making a thread calls malloc inside a slow call */
   uint32_t stages = counters->stages;
   uint64_t waited = counters->waited;
   atomic_store_explicit(&maker, os_thread_id(), memory_order_relaxed);
@@ -399,7 +403,7 @@ bool scavenger_is_made_here(void) {
   return UNLIKELY(by != 0) && by == os_thread_id();
 }
 
-/* A process that does little comes by here, too, so nothing else is touched. */
+/* Returns true if it is time to publish. Small processes call this, too, so it touches no other memory. */
 static bool is_due(void) {
   uint64_t when = atomic_load_explicit(&due, memory_order_relaxed);
   if (when == UINT64_MAX) return false;
@@ -412,8 +416,9 @@ static size_t slab_bytes_of(const struct heap *heap) {
   return (size_t)atomic_load_explicit(&heap->slab_granules, memory_order_relaxed) << GRANULE_SHIFT;
 }
 
-/* Bytes that the program has, or could take without a slow path: of slabs, the blocks that ever left them. The granules
- * of slabs alone say little: a program with one block of each of 20 sizes has 20 granules and uses 20 pages. */
+/* Returns the bytes that the program has or could take without a slow path. Of slabs it counts the blocks that ever
+ * left them, because granules say little: a program with one block of each of 20 sizes has 20 granules and uses 20
+ * pages. */
 static size_t heap_bytes(void) {
   struct pages_totals totals = pages_totals();
   size_t bytes = totals.committed - totals.free_clean - totals.free_dirty;
@@ -430,8 +435,8 @@ static size_t heap_bytes(void) {
   return bytes - min_size(slabs, bytes) + min_size(used, slabs);
 }
 
-/* Returns true once the heap is large enough to be published at once. A fork child counts only its own growth: most
- * children execute another program soon, and should not make a thread for what their parent held. */
+/* Returns true once the heap is so large that the library publishes it at once. A fork child counts only its own
+ * growth, because most children soon execute another program and should not make a thread for their parent's memory. */
 static bool has_grown(void) {
   if (atomic_load_explicit(&due, memory_order_relaxed) == UINT64_MAX) return false;
   size_t bytes = heap_bytes(), before = atomic_load_explicit(&inherited, memory_order_relaxed);
@@ -452,11 +457,11 @@ static void purge_inline(void) {
   pages_relieve();
 }
 
-/* STARTING before the thread exists: the creation itself allocates, and so comes to notice(). */
+/* Makes the thread. Sets STARTING before, because the creation itself allocates, and so calls notice(). */
 static void start_now(uint32_t seen) {
   struct heap *heap = current_heap;
   if (!atomic_compare_exchange_strong(&state, &seen, STARTING)) return;
-  current_heap = current_thread->plain; /* the thread outlives every scope */
+  current_heap = current_thread->plain; /* libc's memory for the thread outlives every scope */
   if (create_thread()) {
     atomic_store(&state, BUSY);
   } else {
@@ -466,8 +471,9 @@ static void start_now(uint32_t seen) {
   current_heap = heap;
 }
 
-/* Without signals: the child of a signal handler that forks is UNBORN, and goes on here when the handler returns. By a
- * thread whose heap will end: that end, or a later one, stops the scavenger. */
+/* Starts the scavenger, with signals blocked: a signal handler could fork in between, and its child, which is UNBORN,
+ * would go on here when the handler returns. Only a thread whose heap will end starts it, so that this end, or a later
+ * one, stops it. */
 static void start(uint32_t seen) {
   if (!birth_heap_will_end()) return;
   if (!options.scavenger) {
@@ -479,12 +485,13 @@ static void start(uint32_t seen) {
   os_restore_signals(&before);
 }
 
-/* Where no thread could be made. Tries again after a while, unless the program's user wants none. */
+/* Does the work of a slow path if the library could make no thread. Tries again after a while, unless the user wants no
+ * thread. */
 static void do_without(void) {
   uint64_t now = ticks_now(), when = atomic_load_explicit(&try_again_ns, memory_order_relaxed);
   atomic_store_explicit(&due, when ? ticks_after(now, RETRY_S) : UINT64_MAX, memory_order_relaxed);
   if (atomic_load_explicit(&unfolded_heaps, memory_order_relaxed) >= DEAD_NOTICE && lock_try(&round_lock)) {
-    tidy_noticed(); /* else nobody would find what all but the last dead thread left */
+    tidy_noticed(); /* no other thread would find the heaps of dead threads */
     lock_release(&round_lock);
   }
   if (pages_free_dirty() + large_cache_total() > INLINE_NOTICE || pages_is_pressed()) purge_inline();
@@ -506,10 +513,10 @@ static COLD void start_or_wake(uint32_t seen) {
   errno = kept;
 }
 
-/* glibc frees what a thread that ended had for its thread-local storage under a lock that making a thread takes too; so
- * a free makes one only while the process has but one thread, which cannot be joining another; nor does what libc
- * allocates while a thread is being born, perhaps by a free. With more threads, malloc's slow paths make it as soon as
- * there is much to free. */
+/* glibc frees the thread-local storage of an ended thread under a lock that the creation of a thread takes, too. So a
+ * free makes the scavenger only in a process of one thread, which cannot be joining another one. Nor do mallocs of libc
+ * make it while a thread gets its heap, perhaps by a free. With more threads, malloc's slow paths make it as soon as
+ * much memory is free. */
 #if defined(__GLIBC__)
 static bool may_be_under_stack_lock(void) { return !__libc_single_threaded; }
 static bool has_one_thread(void) { return __libc_single_threaded; }
@@ -518,8 +525,8 @@ static bool may_be_under_stack_lock(void) { return false; }
 static bool has_one_thread(void) { return false; }
 #endif
 
-/* In a child: a thread of its parent's may have held that lock at the copy. The scavenger holds it only beside a thread
- * that makes it or waits for its end. */
+/* Returns true if a thread of the parent may have held that lock at the fork. The scavenger holds it only while another
+ * thread makes it or waits for its end. */
 static bool may_find_lock_held(void) {
   return !has_one_thread() && (!interpose_had_threads || interpose_had_threads());
 }
@@ -554,7 +561,7 @@ void scavenger_notice(const struct heap *heap) { notice(magazine_bytes_of(heap),
 
 void scavenger_notice_malloc(const struct heap *heap) { notice(magazine_bytes_of(heap), BY_MALLOC); }
 
-/* Not where the heap is small: its second begins with its first slow path. */
+/* Does nothing for a small heap, whose second begins with its first slow path. */
 void scavenger_notice_start(void) {
   if (options.scavenger) had_sequences = os_has_sequences();
   if (has_grown()) notice(0, BY_MALLOC);
@@ -574,19 +581,19 @@ void scavenger_notice_thread(void) {
 static void stop(void) {
   uint32_t seen = atomic_load(&state);
   do {
-    while (seen == STARTING) { /* by a thread that was born meanwhile */
+    while (seen == STARTING) { /* a thread that got a heap meanwhile starts it */
       os_rest();
       seen = atomic_load(&state);
     }
     if (seen != BUSY && seen != ASKED && seen != ASLEEP) return;
   } while (!atomic_compare_exchange_weak(&state, &seen, LEAVING));
-  if (pthread_equal(scavenger, pthread_self())) { /* the heap that it gave up was the last */
-    leave();
+  if (pthread_equal(scavenger, pthread_self())) { /* its own heap was the last */
+    atomic_store(&state, DISMISSED);
     return;
   }
   os_wake(&state, 1);
   int before;
-  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before); /* a birth that failed ends here, too, inside malloc */
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before); /* malloc may have come here */
   pthread_join(scavenger, NULL);
   pthread_setcancelstate(before, &before);
   publish_end();
@@ -598,12 +605,34 @@ bool scavenger_is_there(void) {
   return seen != UNBORN && seen != IMPOSSIBLE;
 }
 
-/* Without signals: the child of a signal handler that forks has no thread to join. */
+/* Blocks signals, because the child of a signal handler that forks has no thread to join. */
 void scavenger_stop(void) {
   if (!scavenger_is_there()) return;
   sigset_t before = os_block_signals();
   stop();
   os_restore_signals(&before);
+}
+
+static bool dismiss(void) {
+  uint32_t seen = atomic_load(&state);
+  while (seen == BUSY || seen == ASKED || seen == ASLEEP)
+    if (atomic_compare_exchange_weak(&state, &seen, DISMISSED)) {
+      os_wake(&state, 1);
+      return true;
+    }
+  return seen == DISMISSED;
+}
+
+#define GONE_TRIES 100 /* a millisecond each */
+
+bool scavenger_dismiss(void) {
+  sigset_t before = os_block_signals();
+  bool done = dismiss();
+  while (atomic_load(&state) == DISMISSED) os_rest();
+  uint32_t thread = atomic_load_explicit(&scavenger_id, memory_order_relaxed);
+  for (int i = 0; done && i < GONE_TRIES && os_process_exists(thread); i++) os_rest();
+  os_restore_signals(&before);
+  return done;
 }
 
 void scavenger_after_fork_child(void) {
@@ -622,21 +651,45 @@ void scavenger_may_start(void) {
   atomic_compare_exchange_strong(&state, &impossible, UNBORN);
 }
 
-/* Under round_lock. */
+/* Caller holds round_lock. */
 static void collect_free(void) {
   if (current_heap != &empty_heap) heap_flush_lists(current_heap);
-  for (int turn = 0; turn < 2; turn++) tidy_all(); /* what one heap held may be the last of another's slab */
+  if (tidy_all() != 0) tidy_all(); /* a heap may hold the last block of another heap's slab */
   epoch_caches_age(true);
   reserve_empty();
   heaps_trim(true);
   stores_trim(true);
 }
 
-void scavenger_reclaim(size_t wanted) {
-  if (wanted <= large_cache_total()) large_cache_suspend(); /* else they are not why */
+/* Counts what this thread freed since its last visit. Returns true if the thread has lists that the last round did not
+ * see, because another thread made that round. */
+static bool has_unseen(struct heap *heap) {
+  if (heap == &empty_heap || !heap_has_store(heap)) return false;
+  if (heap->opened) tcache_sums(heap);
+  return heap->store->flushed_round != pages_round();
+}
+
+bool scavenger_reclaim(size_t wanted) {
+  size_t bytes = wanted == SIZE_MAX ? GRANULE : wanted;
+  struct heap *heap = current_heap;
+  if (wanted <= large_cache_total()) large_cache_suspend(); /* larger calls do not fail because of these */
+  bool unseen = has_unseen(heap);
+  bool is_needed = unseen || pages_round_is_due(bytes);
+  if (!is_needed && lock_try(&round_lock)) { /* and no round holds free memory just now */
+    lock_release(&round_lock);
+    return false;
+  }
   lock_take(&round_lock);
-  collect_free();
+  if (pages_round_is_due(bytes)) {
+    pages_begin_round();
+    collect_free();
+    pages_end_round(bytes);
+  } else if (unseen) {
+    heap_flush_lists(heap);
+  }
+  if (heap != &empty_heap && heap_has_store(heap)) heap->store->flushed_round = pages_round();
   lock_release(&round_lock);
+  return true;
 }
 
 size_t scavenger_purge(void) {
@@ -644,7 +697,7 @@ size_t scavenger_purge(void) {
   lock_take(&round_lock);
   size_t before = pages_totals().returned;
   collect_free();
-  pages_purge(UINT64_MAX, pages_free_dirty()); /* what others free meanwhile is theirs: they may go on for ever */
+  pages_purge(UINT64_MAX, pages_free_dirty()); /* not what others free meanwhile: they may go on for ever */
   if (TSLAB_CHECK_LEVEL >= 2) pages_check(), quarters_check();
   size_t returned = pages_totals().returned - before;
   lock_release(&round_lock);

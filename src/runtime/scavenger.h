@@ -4,31 +4,37 @@
 
 #include "heap/heap.h"
 
-/* At the end of a slow path, no lock held: starts or wakes the scavenger when enough lies free. */
+/* Called at the end of a slow path, without a lock. Starts or wakes the scavenger if enough memory is free. */
 HIDDEN void scavenger_notice(const struct heap *heap);
 HIDDEN void scavenger_notice_malloc(const struct heap *heap); /* may also start it to publish */
-HIDDEN void scavenger_notice_thread(void); /* another thread is about to be made, and no lock of libc's held */
-HIDDEN bool scavenger_is_made_here(void); /* this thread makes the scavenger's just now, not one of the program's */
-HIDDEN void scavenger_notice_start(void); /* a heap that grew before threads could be made may never call again */
-HIDDEN void scavenger_notice_death(const struct heap *heap); /* the lists, too, lie free then */
+HIDDEN void scavenger_notice_thread(void); /* called before the program makes a thread, without a lock of libc's */
+HIDDEN bool scavenger_is_made_here(void); /* true while this thread makes the scavenger's thread */
+HIDDEN void scavenger_notice_start(void); /* for a heap that grew before the library could make a thread */
+HIDDEN void scavenger_notice_death(const struct heap *heap); /* counts the lists as free, too */
 
-/* When the last thread that allocated ends: waits until the scavenger is gone, for a process whose main thread left by
- * pthread_exit ends with its last thread, and the scavenger must not be it. */
+/* Called when the last thread with a heap ends. Waits until the scavenger has ended. After pthread_exit in its main
+ * thread a process ends with its last thread, which must not be the scavenger. */
 HIDDEN void scavenger_stop(void);
 HIDDEN bool scavenger_is_there(void);
 
-/* After the first, a child in which libc may hold the lock of its threads' stacks, of a thread that is not there, makes
- * no scavenger. It does after the second: libc's fork, whose handler calls it, released that lock. */
+/* Lets the scavenger end by itself, and waits until it has. Returns false if there is none. Caller holds no lock of
+ * ours. It may be a signal handler that interrupted a holder of one of libc's locks, which the end of a thread and
+ * pthread_join take. So this waits at most a tenth of a second for the last part of the scavenger's end. */
+HIDDEN bool scavenger_dismiss(void);
+
+/* In a fork child a thread that does not exist there may hold libc's lock of thread stacks. After
+ * scavenger_after_fork_child such a child makes no scavenger. libc's fork releases that lock, and its handler then
+ * calls scavenger_may_start. */
 HIDDEN void scavenger_after_fork_child(void);
 HIDDEN void scavenger_may_start(void);
 
-/* Whatever any thread, epoch or size keeps that is free, this thread's lists included, becomes free pages, for a call
- * that found none. These stay as they are: to give them back to the system takes them from other calls meanwhile, and
- * no limit that refuses memory counts what is resident. `wanted` is how many bytes it was, SIZE_MAX where a budget may
- * have refused them. */
-HIDDEN void scavenger_reclaim(size_t wanted);
+/* For a call that found no memory: makes free runs of all free memory that threads, epochs and size classes keep, with
+ * this thread's lists. It purges nothing: a purge would take the memory from other calls meanwhile, and no limit that
+ * refuses memory counts resident pages. `wanted` is the bytes of the call, SIZE_MAX if a budget may have refused them.
+ * Returns false, and has done nothing, if too little came free since the last time. */
+HIDDEN bool scavenger_reclaim(size_t wanted);
 
-/* Gives back everything that is free, this thread's lists included. Returns bytes. */
+/* Gives all free memory back to the kernel, with this thread's lists. Returns the bytes. */
 HIDDEN size_t scavenger_purge(void);
 
 #endif

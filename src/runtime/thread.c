@@ -1,15 +1,17 @@
-/* thread: when a thread gets a heap and gives it up; the process's start and end.                   floor: runtime
+/* thread: decides when a thread gets a heap and gives it up; starts and ends the process.           floor: runtime
  *
- * A thread gets its heap at its first malloc or at its FREES_BEFORE_BIRTH-th free, both of which take a slow path in a
- * thread without one, and gives it up in the destructor of a pthread key. Destructors of other keys may run later, and
- * allocate. libc calls destructors again for keys that were set again, but only in so many rounds: a heap that a thread
- * got after the last round would stay for ever. So from then on a thread has a heap only as long as each malloc takes,
- * and none for a free. A call of epochs gives it one that stays until the thread is in no scope, because a scope
- * outlasts the call. The same where the program took the last pthread key before its first malloc. */
+ * A thread gets its heap at its first malloc or at its FREES_BEFORE_BIRTH-th free; without a heap both take a slow
+ * path. The destructor of a pthread key ends the heap. Destructors of other keys may run later, and allocate. libc
+ * calls destructors again for keys that were set again, but only for a few rounds, and no destructor would end a heap
+ * that a thread got after the last round. So from then on a thread has a heap only during each malloc, and none for a
+ * free. A call of epochs gives it one that stays until the thread is in no scope, because a scope outlasts the call.
+ * The same holds if the program took the last pthread key before its first malloc. */
 #include "runtime/thread.h"
 
+#include "base/log.h"
 #include "base/options.h"
 #include "heap/check.h"
+#include "heap/guard.h"
 #include "heap/profile.h"
 #include "heap/sampled.h"
 #include "os/os.h"
@@ -27,12 +29,12 @@
 #include <pthread.h>
 #include <unistd.h>
 
-/* A thread whose only free is that of its argument is not worth a heap. A consumer, which goes on freeing, is: without
- * a heap each of its frees is an atomic operation on a slab that other threads use. */
+/* A thread that only frees its argument is not worth a heap. A consumer, which goes on freeing, is: without a heap each
+ * of its frees is an atomic operation on a slab that other threads use. */
 #define FREES_BEFORE_BIRTH 16
 
-/* The last heap of the process ends here, and the scavenger with it: that may be the heap of one malloc in a
- * destructor, for while it lives, no other thread's heap is the last. */
+/* Ends a heap. If it was the process's last one, the scavenger ends with it. That may be the heap of one malloc in a
+ * destructor, because while it lives, no other thread's heap is the last. */
 static void end_heap(struct heap *heap) {
   birth_end_heap(heap);
   if (atomic_load_explicit(&live_heaps, memory_order_relaxed) == 0) scavenger_stop();
@@ -50,7 +52,7 @@ void thread_end_epoch_call(void) {
 }
 
 static void thread_dies(void *heap) {
-  lock_look(); /* what follows waits for the scavenger, which a child may not have */
+  lock_look(); /* the rest waits for the scavenger, which a fork child may not have */
   scavenger_notice_death(heap);
   if (UNLIKELY(current_thread && current_thread->depth != 0)) scope_misused_at_exit();
   thread_heap_state = HEAP_ENDED;
@@ -58,7 +60,7 @@ static void thread_dies(void *heap) {
 }
 
 struct heap *thread_heap_to_free(void) {
-  if (current_heap != &empty_heap) return current_heap; /* setspecific came here */
+  if (current_heap != &empty_heap) return current_heap; /* setspecific of this thread frees */
   birth_expect_no_end();
   if (thread_heap_state != HEAP_IS_KEPT) return &empty_heap;
   if (thread_frees_unborn < FREES_BEFORE_BIRTH - 1) {
@@ -77,7 +79,7 @@ struct heap *thread_own_heap(void) {
   birth_expect_no_end();
   heap = birth_give_heap();
   if (LIKELY(heap != NULL)) return heap;
-  scavenger_reclaim(GRANULE); /* what others keep free may be all that is missing */
+  scavenger_reclaim(GRANULE); /* other threads may keep enough free memory */
   return birth_give_heap();
 }
 
@@ -92,22 +94,34 @@ struct heap *thread_heap_to_keep(void) {
 
 /* ---- the start and the end of the process ------------------------------------------------------------------------ */
 
-/* The process's, as a constructor finds it. glibc hands it to each, to ours before it knows of it itself; musl hands
- * nothing to constructors, but has set environ before the first. */
+/* The process's environment, as a constructor finds it. glibc passes it to each constructor, to ours before it sets
+ * environ. musl passes nothing, but sets environ before the first constructor. */
 #if defined(__GLIBC__)
 #define ENVIRONMENT(given) (given)
 #else
 #define ENVIRONMENT(given) ((void)(given), environ)
 #endif
 
-/* A preloaded library may find that the program has a malloc of its own. It then reserves nothing unless an epoch is
- * opened: a sanitizer's runtime, which starts after this constructor, needs the addresses for its shadow. */
+/* A preloaded library may find that the program has a malloc of its own. It then reserves nothing until the program
+ * opens an epoch, because a sanitizer's runtime, which starts after this constructor, needs the addresses for its
+ * shadow. */
 static void start_if_needed(void) {
   if (!libc_is_malloc || libc_is_malloc()) thread_own_heap();
 }
 
-/* Runs before other libraries' constructors (-z initfirst), and those of the program that has us linked in (101, the
- * first that it may have itself): fork handlers that were registered later run outside ours, and may allocate. */
+/* Starts the heap profile and guards. Guards are drawn from its samples, so it draws at least as many of these. */
+static void start_sampling(void) {
+  size_t profile = options.profile_bytes ? options.profile_bytes : SIZE_MAX;
+  size_t guard = options.guard_bytes ? options.guard_bytes : SIZE_MAX;
+  size_t interval = max_size(min_size(profile, guard), PROFILE_LEAST_BYTES);
+  if (interval > PROFILE_MOST_BYTES || !process_start() || !sampled_start((uint32_t)interval)) return;
+  if (options.guard_bytes && !guard_start((uint32_t)max_size(guard, PROFILE_LEAST_BYTES)))
+    log_line("TSLAB_GUARD: there is no memory that can be guarded here; going on without");
+}
+
+/* Runs before the constructors of other libraries (-z initfirst) and of a program that links this library in (101 is
+ * the first priority that it may use). So fork handlers that the program registers later run outside ours, and may
+ * allocate. */
 __attribute__((constructor(101))) static void process_starts(int count, char **arguments, char **environment) {
   (void)count, (void)arguments;
   if (!os_secure_mode()) options_read(ENVIRONMENT(environment));
@@ -115,8 +129,7 @@ __attribute__((constructor(101))) static void process_starts(int count, char **a
   int kept = errno;
   start_if_needed();
   limits_start();
-  if (options.profile_bytes && process_start())
-    sampled_start((uint32_t)max_size(options.profile_bytes, PROFILE_LEAST_BYTES));
+  start_sampling();
   fork_start();
   ticks_compare_at_start();
   process_set_ready();
@@ -124,12 +137,12 @@ __attribute__((constructor(101))) static void process_starts(int count, char **a
   errno = kept;
 }
 
-/* A thread whose cancellation is pending may call exit, and must not end here. */
+/* Disables cancellation, because a thread whose cancellation is pending may call exit and must not end here. */
 __attribute__((destructor)) static void process_ends(void) {
   int before;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
-  lock_look(); /* a child that took no lock does not know yet that it is one */
-  bool is_interrupted = locks_held != 0; /* a signal handler calls exit, and this thread has a lock itself */
+  lock_look(); /* a fork child that took no lock does not know yet that it is one */
+  bool is_interrupted = locks_held != 0; /* a signal handler calls exit while this thread holds a lock */
   publish_at_exit();
   if (!is_interrupted && current_heap != &empty_heap) heap_tell_double(current_heap);
   if (!is_interrupted && options.stats_at_exit) stats_write_file(options.stats_at_exit);

@@ -17,11 +17,11 @@ struct run *chunk_new(uint32_t epoch, struct pages_how *how) {
   }
   run->epoch = epoch;
   chunk_begin(chunk_starts(run));
-  __atomic_store_n(&run->kind, RUN_CHUNK, __ATOMIC_RELEASE); /* whoever sees it may read its bits: malloc/occupancy.c */
+  __atomic_store_n(&run->kind, RUN_CHUNK, __ATOMIC_RELEASE); /* its bits can be read now: malloc/occupancy.c */
   return run;
 }
 
-/* Bits are read this way because any thread may read them at any time. */
+/* Atomic, because any thread may read the bits at any time. */
 INLINE uint64_t load(const uint64_t *bits) { return __atomic_load_n(bits, __ATOMIC_RELAXED); }
 
 INLINE bool starts(const struct run *run, size_t offset) {
@@ -33,7 +33,7 @@ INLINE bool is_freed(const struct run *run, size_t offset) {
   return (load(&freed->local) | load(&freed->remote)) & chunk_bit(offset);
 }
 
-/* Offset of the first start bit at or after `from`; the chunk's bytes when there is none. */
+/* Returns the offset of the first start bit at or after `from`, or the chunk's bytes if there is none. */
 INLINE size_t next_start(const struct run *run, size_t from) {
   size_t end = run_bytes(run);
   if (from >= end) return end;
@@ -96,7 +96,7 @@ static void count_one(void *block, size_t size, void *argument) {
 
 struct chunk_live chunk_live(const struct run *run) { return chunk_live_of_first(run, UINT_MAX); }
 
-/* A chunk of an epoch that never frees costs one look. */
+/* A chunk of which nothing was freed takes one load. */
 struct chunk_live chunk_live_of_first(const struct run *run, unsigned most) {
   struct chunk_live live = {0, 0};
   if (chunk_is_full_of_live(run)) return (struct chunk_live){LOAD_RACING(run->capacity), LOAD_RACING(run->size)};

@@ -1,33 +1,33 @@
-/* classes: which size class serves a request.                                                       floor: slab
+/* classes: finds the size class that serves a request.                                              floor: slab
  *
- * Steps of 16 bytes to 256, then eight for each doubling to 1,024 (at most an eighth is waste), then four to 32 KiB,
- * where a block's unused tail is mostly pages that nobody touches. All blocks of a class lie on multiples of its size,
- * so a class whose size is a multiple of an alignment serves that alignment, and whether a pointer starts a block is
- * one multiplication: p * inverse < inverse, for p below 2^48, which is what arm64 gives who does not ask for more, and
- * inverse = 2^64 / size rounded up (Lemire, Kaser, Kurz 2019). */
+ * Sizes rise by 16 bytes up to 256, then in eight steps for each doubling up to 1,024 (so at most an eighth is waste),
+ * then in four steps up to 32 KiB, where the unused tail of a block is mostly untouched pages. All blocks of a class
+ * lie on multiples of its size. So a class whose size is a multiple of an alignment serves that alignment, and one
+ * multiplication tells if a pointer starts a block: p * inverse < inverse, where inverse = 2^64 / size rounded up, for
+ * p below 2^48 (Lemire, Kaser, Kurz 2019). arm64 gives larger addresses only to programs that ask for them. */
 #ifndef TSLAB_SLAB_CLASSES_H
 #define TSLAB_SLAB_CLASSES_H
 
 #include "pages/pages.h"
 
 #define CLASSES 52
-#define SMALL_MAX (32 * KiB) /* larger requests get granules of their own */
+#define SMALL_MAX (32 * KiB) /* a larger request gets granules of its own */
 
-/* Below this, one byte per size gives the class: a shift and an addition less on the fast path. 1,280 is the first
- * class border above 1 KiB plus a header, which programs ask for often. */
+/* Up to this size a table has one byte per size. This saves the fast path a shift and an addition. Programs often ask
+ * for 1 KiB plus a header, and 1,280 is the first class above that. */
 #define DIRECT_MAX 1280
 
 HIDDEN extern const uint16_t class_sizes[CLASSES];
 
-/* In the page at pages.base, whose address malloc and free need in a register anyway. */
+/* These lie in the page at pages.base, because malloc and free need that address in a register anyway. */
 struct class_tables {
   uint8_t direct[DIRECT_MAX + 1];       /* by size */
   uint8_t coarse[(SMALL_MAX >> 8) + 1]; /* by (size + 255) / 256, from DIRECT_MAX + 1 on */
   uint64_t inverse[CLASSES];
 };
-_Static_assert(sizeof(struct class_tables) <= PAGEMAP_OFFSET, "in the page before the pagemap");
+_Static_assert(sizeof(struct class_tables) <= PAGEMAP_OFFSET, "the tables fit into the page before the pagemap");
 
-/* After pages_start. */
+/* Fills the tables; called after pages_start. */
 HIDDEN void classes_start(void);
 
 INLINE size_t class_size(unsigned class) { return class_sizes[class]; }
@@ -38,8 +38,8 @@ INLINE unsigned class_of(size_t size) {
   return size <= DIRECT_MAX ? class_tables()->direct[size] : class_tables()->coarse[(size + 255) >> 8];
 }
 
-/* The smallest class of at least `size` bytes whose blocks lie on multiples of `alignment`; CLASSES when there is
- * none. */
+/* Returns the smallest class of at least `size` bytes whose blocks lie on multiples of `alignment`, or CLASSES if there
+ * is none. */
 HIDDEN unsigned class_of_aligned(size_t size, size_t alignment);
 
 INLINE uint64_t class_inverse(unsigned class) { return class_tables()->inverse[class]; }

@@ -6,16 +6,16 @@
 
 /* Below this, copying costs less than the kernel's page table work and its TLB shoot-down. */
 #define MOVE_LEAST (256 * KiB)
-/* Below this a copy into memory that is resident costs less than pages that are lost there, and those that moved away
- * taken anew, a fault each, by whoever is next to have the source. */
+/* Below this a copy into resident memory costs less than a move. A move loses the target's resident pages, and the next
+ * user of the source takes a fault for each page that moved away. */
 #define MOVE_ALWAYS (8 * MiB)
-/* A block above this gets no room beyond: its window would be 128 MiB. */
+/* A larger block gets no room behind it, because its window would be 128 MiB. */
 #define ROOM_MOST ((16 * MiB) >> GRANULE_SHIFT)
 
 size_t large_granules(size_t size) { return divide_up(size, GRANULE); }
 static size_t usable(size_t size) { return round_up(size, os_page_size); }
 
-/* Release: what is freed was counted as allocated, by whoever did that, before anyone can see this. */
+/* Release: a reader that sees the free also sees the allocation, which was counted earlier. */
 static void count(const struct large_counts *counts, uint64_t *counter, uint64_t by) {
   if (UNLIKELY(!counts->is_own)) __atomic_fetch_add(counter, by, __ATOMIC_RELEASE);
   else __atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + by, __ATOMIC_RELEASE);
@@ -40,8 +40,8 @@ static struct run *alloc_run(size_t size, size_t alignment, bool *zero, struct p
   return run;
 }
 
-/* For a block that grows: a window of four to eight times what it needs, so that it can grow on in place. NULL: none;
- * hardened, a guard stands where the room would be. */
+/* Returns a run for a block that grows, in a window of four to eight times its granules, so that it can go on growing
+ * in place. NULL: no window; in a hardened build a guard stands where the room would be. */
 static struct run *alloc_with_room(size_t size, bool *zero) {
   size_t granules = large_granules(size);
   if (TSLAB_HARDENED || granules > ROOM_MOST) return NULL;
@@ -70,13 +70,14 @@ void large_retire(struct run *run, struct large_counts *counts) {
   if (TSLAB_HARDENED) pages_free_guard(run);
 }
 
-/* A block without room may move again soon, so what is resident of its target is worth keeping; one with room will not
- * move soon. */
+/* A block without room may move again soon, so the resident memory of its target is worth keeping. A block with room
+ * will not move soon. */
 static bool is_copied(size_t bytes, bool target_is_resident, bool has_room) {
   return bytes < MOVE_LEAST || (target_is_resident && !has_room && bytes < MOVE_ALWAYS);
 }
 
-/* At the memory limit there may be no place for both, but for one whose pages come from the other. */
+/* At the memory limit there may be no place for both blocks. There is one for a target that gets its pages from the
+ * source. */
 static struct run *alloc_to_move_in(const struct run *run, size_t size, bool *zero) {
   struct pages_how how = {.moves_in = run->granules};
   if (TSLAB_HARDENED || run->size < MOVE_LEAST || size < run->size) return NULL;
@@ -94,11 +95,11 @@ static void *move(struct run *run, size_t size, struct large_counts *counts) {
   }
   if (!target) return NULL;
   size_t used = min_size(run->size, target->size);
-  size_t all = TSLAB_HARDENED ? used : min_size(run_bytes(run), run_bytes(target)); /* hardened, the rest is guarded */
+  size_t all = TSLAB_HARDENED ? used : min_size(run_bytes(run), run_bytes(target)); /* hardened: the rest is guarded */
   enum os_moved how = NOT_MOVED;
   if ((must_move || !is_copied(used, !zero, has_room)) && !os_is_locked(run_start(target)) && pages_may_move(target))
-    how = os_move(run_start(run), run_start(target), all); /* what is behind the block, too: the run is clean then */
-  if (how == LOST) { /* the target's granules stay in use for ever, by nobody */
+    how = os_move(run_start(run), run_start(target), all); /* with the rest of its run, which is then clean */
+  if (how == LOST) { /* give up the target's granules for ever */
     target->kind = RUN_META;
     return NULL;
   }

@@ -28,8 +28,8 @@ static void unlink_run(struct run *split) {
 
 bool quarters_are_allowed(void) { return os_page_size <= QUARTER && options.on_destroy != DESTROY_TRAPS; }
 
-/* Makes a quarter's descriptor as pages_alloc leaves a run's. Neighbours may be looking at `previous_of_epoch` of a
- * run, never of a quarter. */
+/* Sets a quarter's descriptor as pages_alloc sets a run's. This needs no lock: other threads may read `back` of a
+ * neighbouring run, never of a quarter. */
 static struct run *begin(struct run *quarter) {
   uint8_t was = quarter->was;
   *quarter = (struct run){.kind = RUN_RESERVED, .was = was};

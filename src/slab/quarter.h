@@ -1,14 +1,15 @@
-/* quarter: granules that are lent to epochs in quarters of 16 KiB.                                  floor: slab
+/* quarter: lends granules to epochs in quarters of 16 KiB.                                          floor: slab
  *
  *   run, RUN_SPLIT:  which quarters are free      descriptors of the quarters:  [ chunk | free | chunk | chunk ]
  *
- * A thread that has many epochs open at once fills chunks of a quarter (heap/bump.c), for each of them may end with one
- * that is nearly empty. The quarters of a granule belong to different epochs, as they need them; each is purged by
- * itself. What is free here is not resident, unless the kernel refused to purge it. A granule whose quarters are all
- * free is an ordinary run again.
+ * A thread that has many epochs open at once fills chunks of a quarter (heap/bump.c), because each epoch may end with a
+ * chunk that is nearly empty. The quarters of a granule may belong to different epochs, and each is purged by itself. A
+ * free quarter here is not resident, unless the kernel refused to purge it. A granule whose quarters are all free
+ * becomes an ordinary run again.
  *
- * Invariant: a split granule hangs in the list exactly if some of its quarters are free, and never all of them.
- * Threads:   everything under quarter_lock, which is taken last. A quarter in use belongs to who took it. */
+ * Invariant: a split granule is in the list if and only if some of its quarters, but not all, are free.
+ * Threads:   quarter_lock protects everything; a thread that holds it takes no other lock. A quarter in use belongs to
+ *            the thread that took it. */
 #ifndef TSLAB_SLAB_QUARTER_H
 #define TSLAB_SLAB_QUARTER_H
 
@@ -16,18 +17,19 @@
 
 HIDDEN extern struct lock quarter_lock;
 
-/* Returns true if granules may be split: not where a page is larger than a quarter, nor in trap mode, which forbids
- * whole runs. */
+/* Returns true if granules may be split. They may not if a page is larger than a quarter, nor in trap mode, which
+ * forbids whole runs. */
 HIDDEN bool quarters_are_allowed(void);
 
-/* Splits a run of one granule that the caller has and whose chunk bits are writable. Its four quarters are the caller's
- * from then on: RUN_RESERVED, of no epoch. Returns the first; NULL without memory: then the run is as it was. */
+/* Splits a run of one granule that the caller owns and whose chunk bits are writable. The caller then owns its four
+ * quarters: RUN_RESERVED, of no epoch. Returns the first. Without memory it returns NULL and leaves the run as it
+ * was. */
 HIDDEN struct run *quarter_split(struct run *run);
 
-/* Returns a quarter in use that was free here, RUN_RESERVED, of no epoch; NULL when there is none. */
+/* Takes a free quarter, RUN_RESERVED, of no epoch. Returns NULL if there is none. */
 HIDDEN struct run *quarter_take(void);
 
-/* Takes back quarters of one granule, one bit each; of these `dirty` may be resident. */
+/* Takes back quarters of one granule, one bit each. Those in `dirty` may be resident. */
 HIDDEN void quarters_give(size_t granule, unsigned quarters, unsigned dirty);
 
 /* See pages_freeze. */

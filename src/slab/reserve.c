@@ -38,12 +38,13 @@ static void link_newest(struct run *run) {
   state.count++;
 }
 
-/* At the end of each change: a reader without the lock sees the state before or after it, never one in between. */
+/* Called at the end of each change, so a reader without the lock sees the state before or after it, never one in
+ * between. */
 static void show_held(void) { __atomic_store_n(&state.held, state.count + state.claims, __ATOMIC_RELAXED); }
 
 size_t reserve_most(void) { return options.reserve_bytes / GRANULE; }
 
-/* Returns how many granules may lie here, ready for every thread. */
+/* Returns how many granules the list may hold. */
 static size_t limit(void) {
   size_t most = reserve_most(), in_all = most * max_size(state.claimants, 1);
   return min_size(most, in_all - min_size(state.claims, in_all));
@@ -69,6 +70,7 @@ bool reserve_put(struct run *run) {
     pages_reuse(run, RUN_RESERVED);
     run->seen = state.tick;
     link_newest(run);
+    pages_note_freed(GRANULE);
   }
   show_held();
   lock_release(&reserve_lock);
@@ -85,7 +87,7 @@ void reserve_freeze(void) {
 static struct run *unlink_oldest(void) {
   struct run *run = run_at(state.oldest);
   unlink_run(run);
-  pages_reuse(run, RUN_META); /* in use, for everyone else */
+  pages_reuse(run, RUN_META); /* a run in use, for other threads */
   return run;
 }
 
@@ -141,7 +143,7 @@ size_t reserve_ready_bytes(void) {
 
 /* ---- giving back ------------------------------------------------------------------------------------------------- */
 
-#define PIECE ((16 * MiB) >> GRANULE_SHIFT) /* one system call's: what close_step may have to wait for is less */
+#define PIECE ((16 * MiB) >> GRANULE_SHIFT) /* the most for one system call, which close_step may have to wait for */
 
 static void flush_quarters(struct returning *r) {
   char *start = pages.base + (r->split << GRANULE_SHIFT);

@@ -11,7 +11,7 @@ static struct {
   _Atomic uint64_t drawn;
 } state;
 
-/* splitmix64 (Steele, Lea, Flood 2014): numbers that a counter numbers. */
+/* splitmix64 (Steele, Lea, Flood 2014) turns a counter into random numbers. */
 static uint64_t scatter(uint64_t number) {
   uint64_t x = state.seed + number * SECRET_ODD;
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
@@ -21,7 +21,7 @@ static uint64_t scatter(uint64_t number) {
 
 uint64_t secret_draw(void) { return scatter(atomic_fetch_add_explicit(&state.drawn, 1, memory_order_relaxed) + 1); }
 
-/* Where the kernel draws nothing, what it gave the process at its start must do. */
+/* If the kernel draws nothing, the random bytes that it gave the process at its start seed the numbers. */
 void secret_start(void) {
   uint64_t drawn[3] = {0};
   if (!os_draw(drawn, sizeof drawn)) {

@@ -7,7 +7,7 @@
 
 const struct chain_end chain_end;
 
-/* 64 KiB holds eight or more blocks up to 8 KiB; above, four granules keep that so. */
+/* 64 KiB holds eight or more blocks of up to 8 KiB. Larger classes need four granules for eight blocks. */
 static size_t granules_for(unsigned class) { return class_size(class) <= 8 * KiB ? 1 : 4; }
 
 #define LARGEST_SLAB (4 * GRANULE)
@@ -19,13 +19,13 @@ static char *first_block(const struct run *slab) {
   return (char *)(start + (size - start % size) % size);
 }
 
-static uint16_t head_of(const struct run *slab, const void *block) {
-  return (uint16_t)((size_t)((const char *)block - run_start(slab)) / 16 + 1);
+static uint16_t head_of(const char *start, const void *block) {
+  return (uint16_t)((size_t)((const char *)block - start) / 16 + 1);
 }
 
-static void *block_at_head(const struct run *slab, uint64_t word) {
-  uint16_t head = (uint16_t)word;
-  return head ? run_start(slab) + (size_t)(head - 1) * 16 : CHAIN_END;
+static void *block_at_head(char *start, uint64_t word) {
+  size_t head = (uint16_t)word;
+  return head ? start + head * 16 - 16 : CHAIN_END;
 }
 _Static_assert(LARGEST_SLAB / 16 < UINT16_MAX, "a head is an offset in units of 16 bytes");
 
@@ -45,7 +45,7 @@ struct run *slab_new(unsigned class, uint32_t epoch, struct pages_how *how) {
   size_t size = class_size(class);
   char *first = first_block(slab), *end = run_start(slab) + run_bytes(slab);
   slab->capacity = (uint16_t)((size_t)(end - first) / size);
-  slab->threshold = (uint16_t)max_size(slab->capacity / 8u, 1); /* an eighth may wait: none is listed for one block */
+  slab->threshold = (uint16_t)max_size(slab->capacity / 8u, 1); /* no slab is listed for one block */
   if (size >= slab_unit_bytes(slab)) {
     for (unsigned i = 0; i < slab->capacity; i++) slab->unlinked |= 1ull << slab_unit_of(slab, first + i * size);
   } else {
@@ -60,19 +60,22 @@ void slab_set_owner(struct run *slab, pagemap_entry to) {
   for (size_t i = 0; i < slab->granules; i++) __atomic_store_n(&entry[i], to, __ATOMIC_RELAXED);
 }
 
+/* Returns true if the slab should be listed or retired once it has `total` free blocks, and its word was `old`. */
+INLINE bool is_worth_a_look(const struct run *slab, uint64_t old, unsigned total) {
+  if (UNLIKELY(total == slab_linked(old) || (old & SLAB_QUIET))) return true;
+  return UNLIKELY(!(old & SLAB_LISTED)) && total >= slab->threshold;
+}
+
 bool slab_push(struct run *slab, void *head, void *tail, unsigned count, struct slab_how *how) {
   uint64_t old = atomic_load_explicit(&slab->word, memory_order_relaxed), new;
-  bool relist;
+  char *start = run_start(slab);
+  uint64_t more = (uint64_t)count << 16 | head_of(start, head), remote = how->remote ? SLAB_REMOTE : 0;
   for (;; how->retries++) {
-    block_link(tail, block_at_head(slab, old));
-    unsigned total = slab_count(old) + count;
-    bool worth = total == slab_linked(old) || (total >= slab->threshold && !(old & SLAB_LISTED)) || (old & SLAB_QUIET);
-    relist = worth && !(old & SLAB_PENDING);
-    new = (old & ~(SLAB_QUIET | 0xffff)) + ((uint64_t)count << 16) + head_of(slab, head);
-    if (relist) new |= SLAB_PENDING;
-    if (how->remote) new |= SLAB_REMOTE;
+    block_link(tail, block_at_head(start, old));
+    new = ((old & ~(uint64_t)0xffff) + more) | remote;
+    if (is_worth_a_look(slab, old, slab_count(new))) new = (new & ~SLAB_QUIET) | SLAB_PENDING;
     if (atomic_compare_exchange_weak_explicit(&slab->word, &old, new, memory_order_release, memory_order_relaxed))
-      return relist;
+      return (new & ~old & SLAB_PENDING) != 0;
   }
 }
 
@@ -85,10 +88,10 @@ struct chain slab_take(struct run *slab, bool stays_listed, struct slab_how *how
       break;
   }
   how->remote = old & SLAB_REMOTE;
-  return (struct chain){block_at_head(slab, old), slab_count(old)};
+  return (struct chain){block_at_head(run_start(slab), old), slab_count(old)};
 }
 
-/* The first block that starts at or after the unit's start. */
+/* Returns the first block that starts at or after the unit's start. */
 static char *first_in_unit(const struct run *slab, unsigned unit) {
   char *first = first_block(slab), *start = run_start(slab) + unit * slab_unit_bytes(slab);
   if (start <= first) return first;
@@ -98,7 +101,7 @@ static char *first_in_unit(const struct run *slab, unsigned unit) {
 
 struct growing {
   struct chain chain;
-  void *tail; /* when there is a head */
+  void *tail; /* valid if there is a head */
 };
 
 static void append(struct growing *growing, void *block) {
@@ -108,14 +111,14 @@ static void append(struct growing *growing, void *block) {
   block_mark_free(block);
 }
 
-/* In random order, as many at a time as the stack of any thread has room for: a page has no more. */
+/* Appends in random order, so many blocks at a time that the array fits on any thread's stack. A page has no more. */
 #define SHUFFLED 256
 
 static void append_shuffled(struct growing *growing, char *first, unsigned count, size_t size, uint64_t *sequence) {
   uint16_t order[SHUFFLED];
   for (; count > 0; first += SHUFFLED * size) {
     unsigned here = (unsigned)min_size(count, SHUFFLED);
-    for (unsigned i = 0; i < here; i++) { /* inside out: what lies at a random place before i moves to i */
+    for (unsigned i = 0; i < here; i++) { /* inside-out shuffle: the entry at a random place before i moves to i */
       unsigned j = secret_below(sequence, i + 1);
       order[i] = order[j];
       order[j] = (uint16_t)i;
@@ -132,7 +135,8 @@ static unsigned pick_unit(uint64_t unlinked, uint64_t *sequence) {
   return lowest_bit(unlinked);
 }
 
-/* Units that a linked block touches. Of a block that is longer than a unit, only the unit where it starts has a bit. */
+/* Returns the units that linked blocks touch. Of a block that is longer than a unit, only the unit where it starts has
+ * a bit in `unlinked`. */
 static uint64_t units_of_linked(const struct run *slab) {
   size_t size = class_size(slab->class);
   uint64_t linked = ~slab->unlinked, touched = 0;
@@ -201,7 +205,7 @@ bool slab_retire(struct run *slab) {
   bool clean = slab_linked(atomic_load_explicit(&slab->word, memory_order_relaxed)) == 0 && slab->moved;
   size_t absent = absent_bytes(slab);
   if (absent) pages_count_present(absent);
-  slab->moved = false; /* for a run that is freed it would mean a mapping of its own */
+  slab->moved = false; /* pages_free would take it for a mapping of the run's own */
   return clean;
 }
 
@@ -221,7 +225,7 @@ void slab_each_used(const struct run *slab, void (*visit)(void *, size_t, void *
   uint64_t word = atomic_load_explicit(&slab->word, memory_order_acquire);
   size_t size = class_size(slab->class);
   char *first = first_block(slab);
-  mark_free(slab, (struct chain){block_at_head(slab, word), slab_count(word)}, is_free);
+  mark_free(slab, (struct chain){block_at_head(run_start(slab), word), slab_count(word)}, is_free);
   for (size_t i = 0; i < slab->capacity; i++) {
     char *block = first + i * size;
     bool linked = !(slab->unlinked >> slab_unit_of(slab, block) & 1);
@@ -231,7 +235,7 @@ void slab_each_used(const struct run *slab, void (*visit)(void *, size_t, void *
 
 /* ---- purging what lies between live blocks ----------------------------------------------------------------------- */
 
-/* Units that a block in use touches: neither on `chain` nor in an unlinked unit. */
+/* Returns the units that blocks in use touch: blocks that are neither on `chain` nor in an unlinked unit. */
 static uint64_t units_in_use(const struct run *slab, struct chain chain) {
   uint64_t is_free[BLOCKS_MOST / 64] = {0}, in_use = 0;
   size_t size = class_size(slab->class);
@@ -245,7 +249,8 @@ static uint64_t units_in_use(const struct run *slab, struct chain chain) {
   return in_use;
 }
 
-/* Units that may hold memory: where blocks are linked, or reach into from the unit before. */
+/* Returns the units that may hold memory: those with linked blocks, and those into which such a block of the unit
+ * before reaches. */
 static uint64_t units_touched(const struct run *slab) {
   uint64_t linked = ~slab->unlinked;
   return slab->moved ? linked | linked << 1 : ~0ull;
@@ -253,10 +258,10 @@ static uint64_t units_touched(const struct run *slab) {
 
 static size_t purge_units(struct run *slab, uint64_t units) {
   size_t size = slab_unit_bytes(slab), purged = 0;
-  slab->moved = true; /* unless one fails */
+  slab->moved = true; /* until a purge fails */
   while (units) {
     unsigned from = lowest_bit(units);
-    uint64_t gap = ~(units >> from); /* its lowest bit ends the stretch; without one the stretch is all 64 */
+    uint64_t gap = ~(units >> from); /* its lowest bit ends the stretch; 0: the stretch is all 64 */
     unsigned length = gap ? lowest_bit(gap) : SLAB_UNITS;
     bool done = os_purge(run_start(slab) + from * size, length * size);
     pages_count_purge(length * size, done);
@@ -296,6 +301,6 @@ struct slab_purge slab_purge_holes(struct run *slab) {
   purge.bytes = purge_units(slab, holes & touched);
   if (slab->moved) slab->moved = SLAB_HAS_HOLES;
   count_absent(slab, absent);
-  if (kept) slab_push(slab, kept, kept_tail, purge.kept, &how); /* PENDING is set: this never asks to relist */
+  if (kept) slab_push(slab, kept, kept_tail, purge.kept, &how); /* PENDING is set, so this never asks to relist */
   return purge;
 }

@@ -2,20 +2,19 @@
  *
  *   [ gap | block | block | ... | block | rest ]      block i lies on a multiple of the class's size
  *
- * A free block is on exactly one list: a thread's (heap/heap.h), a magazine, or its slab's. Its first word
- * links to the next one, its second holds block_key(block), by which a second free of it is known. The slab's own list
- * lives in one atomic word, to which any thread pushes; blocks are only ever taken all together, so the list cannot
- * suffer from ABA:
+ * A free block is on exactly one list: a thread's (heap/heap.h), a magazine, or its slab's. Its first word links to the
+ * next block. Its second word holds block_key(block), which shows a second free. The slab's own list lives in one
+ * atomic word. Any thread pushes to it, but a thread takes the list only as a whole, so it has no ABA problem:
  *
  *   word = head 16 | count 16 | linked 16 | flags        head: offset in units of 16 bytes, plus 1; 0 = none
  *
- * A unit is a page (or more, so that 64 suffice); blocks of a unit are linked when they are first needed, and dropped
- * from the lists again when the unit is purged.
+ * A unit is a page, or more, so that a slab has at most 64 units. The blocks of a unit are linked when a thread first
+ * needs them, and leave the lists again when the unit is purged.
  *
  * Invariant: count <= linked <= capacity; linked - count blocks are live or cached; epoch never changes.
- * Threads:   push: anyone (release). take, link, flags: under the lock of run->heap, acquire on take, which pairs with
- * push. Who sets PENDING must relist the slab (heap/bins.c), and until then the slab cannot be retired. Why not a
- * bitmap, why one word: docs/decisions/0003. */
+ * Threads:   any thread pushes (release). The lock of run->heap protects take, link and flags; take acquires, which
+ * pairs with push. The thread that sets PENDING must relist the slab (heap/bins.c); until then no thread can retire it.
+ * docs/decisions/0003 says why this is one word and not a bitmap. */
 #ifndef TSLAB_SLAB_SLAB_H
 #define TSLAB_SLAB_SLAB_H
 
@@ -25,12 +24,12 @@
 #include "slab/secret.h"
 
 #define SLAB_PENDING ((uint64_t)1 << 48) /* a thread is on its way to relist it */
-#define SLAB_LISTED  ((uint64_t)1 << 49) /* in its heap's list for the class */
+#define SLAB_LISTED  ((uint64_t)1 << 49) /* its heap lists it for the class */
 #define SLAB_REMOTE  ((uint64_t)1 << 50) /* some of its free blocks were freed by other heaps' threads */
-#define SLAB_QUIET   ((uint64_t)1 << 51) /* the scavenger looks at it no more: the next push relists it */
+#define SLAB_QUIET   ((uint64_t)1 << 51) /* the scavenger no longer looks at it: the next push relists it */
 
-/* A chain of free blocks. The last one links to CHAIN_END, which can be read like a block and holds no key: so malloc
- * learns from one compare that a list is empty or bad. */
+/* A chain of free blocks. The last one links to CHAIN_END, which reads like a block without a key. So one compare of
+ * malloc finds an empty list as well as a damaged block. */
 struct chain {
   void *head;
   unsigned count;
@@ -46,8 +45,8 @@ INLINE unsigned slab_count(uint64_t word) { return (word >> 16) & 0xffff; }
 INLINE unsigned slab_linked(uint64_t word) { return (word >> 32) & 0xffff; }
 INLINE bool slab_all_free(uint64_t word) { return slab_count(word) == slab_linked(word); }
 
-/* Depends on the address, so that a stale copy of it elsewhere means nothing; no valid pointer, size or small
- * number. */
+/* The key depends on the address, so that a stale copy in another block means nothing. It is no valid pointer, size or
+ * small number. */
 INLINE uintptr_t block_key(const void *block) {
   return TSLAB_HARDENED ? secret_mix(block, secret.key) : (uintptr_t)block + (uintptr_t)pages.base;
 }
@@ -56,17 +55,19 @@ INLINE void block_mark(void *block, uintptr_t key) { block_words(block)[1] = (vo
 INLINE void block_mark_free(void *block) { block_mark(block, block_key(block)); }
 INLINE bool block_has_key(void *block) { return (uintptr_t)block_words(block)[1] == block_key(block); }
 
-/* Marks a block as met, while the blocks of a chain are looked at one after the other. */
+/* Marks a block as met, for walks over a chain. */
 INLINE void block_mark_met(void *block) { block_mark(block, block_key(block) + 1); }
 
-/* Marks a block of a list at which the heap profile stops a malloc (heap/cut.h): for the fast path it has no key. */
+/* Marks a block of a list at which the heap profile stops a malloc (heap/cut.h). For the fast path the block has no
+ * key. */
 INLINE void block_mark_drawn(void *block) { block_mark(block, block_key(block) + 2); }
 INLINE bool block_is_drawn(void *block) { return (uintptr_t)block_words(block)[1] == block_key(block) + 2; }
 
 /* Returns the key of a block in quarantine (heap/quarantine.h), which is on no chain. */
 INLINE uintptr_t block_waiting_key(const void *block) { return ~block_key(block); }
 
-/* Returns the next block of a chain, or CHAIN_END, also when the link was written over, so that nobody follows it. */
+/* Returns the next block of a chain, or CHAIN_END. Hardened, it also returns CHAIN_END for a damaged link, so that no
+ * thread follows it. */
 INLINE void *block_next(void *block) {
   if (!TSLAB_HARDENED) return block_words(block)[0];
   void *next = link_decode(block, (uintptr_t)block_words(block)[0]);
@@ -76,16 +77,17 @@ INLINE void block_link(void *block, void *next) {
   block_words(block)[0] = TSLAB_HARDENED ? (void *)(uintptr_t)link_encode(block, next) : next;
 }
 
-/* Returns true if a block of a chain is as it was left, as far as that can be told. */
+/* Returns true if a block of a chain shows no damage. */
 INLINE bool block_is_intact(void *block) {
   if (!TSLAB_HARDENED) return block_has_key(block);
   return block_has_key(block) && link_decode(block, (uintptr_t)block_words(block)[0]) != NULL;
 }
 
-/* Bytes of a unit, a power of two, and the number of the one that p lies in. */
+/* slab_unit_bytes returns the bytes of a unit, a power of two; slab_unit_of returns the number of the unit that p lies
+ * in. */
 #define SLAB_UNITS 64
 INLINE size_t slab_unit_bytes(const struct run *slab) { return max_size(os_page_size, run_bytes(slab) / SLAB_UNITS); }
-INLINE unsigned slab_unit_of(const struct run *slab, const void *p) { /* no division: each remote free comes here */
+INLINE unsigned slab_unit_of(const struct run *slab, const void *p) { /* each remote free calls it: no division */
   return (unsigned)((size_t)((const char *)p - run_start(slab)) >> log2_floor(slab_unit_bytes(slab)));
 }
 
@@ -95,55 +97,58 @@ INLINE bool slab_starts_block(const struct run *slab, const void *p) {
   return fits && class_starts_block((uintptr_t)p, class_inverse(slab->class));
 }
 
-/* Returns true if p, anywhere in a slab, is no block in use: it starts none, holds its key, or lies in a unit that is
- * not linked, because nothing there was handed out yet, or everything is free and went to the kernel, keys and all. */
+/* Returns true if p, any address in a slab, is no block in use. Then p does not start a block, or holds its key, or
+ * lies in an unlinked unit: one whose blocks were never handed out, or were all free and went to the kernel with their
+ * keys. */
 HIDDEN bool slab_refuses(void *p);
 INLINE bool block_is_free(void *p) { return TSLAB_HARDENED ? slab_refuses(p) : block_has_key(p); }
 
-/* A new slab with every unit unlinked, whose granules still lead to no owner. NULL without memory. */
+/* Returns a new slab with every unit unlinked and no owner in the pagemap yet, or NULL without memory. */
 HIDDEN struct run *slab_new(unsigned class, uint32_t epoch, struct pages_how *how);
-HIDDEN size_t slab_bytes(unsigned class); /* of such a slab */
+HIDDEN size_t slab_bytes(unsigned class); /* bytes of a slab of this class */
 
-/* Its granules lead to `to`; 0 for nowhere. */
+/* Sets the pagemap's entries of its granules to `to`; 0: no owner. */
 HIDDEN void slab_set_owner(struct run *slab, pagemap_entry to);
 
-/* How a change of a slab's word went. */
+/* Details of a change to a slab's word. */
 struct slab_how {
   unsigned retries; /* of the compare-and-swap */
-  bool remote;      /* push: said by the caller, whose heap the slab is not; take: some of the blocks were */
+  bool remote;      /* push: the caller's heap does not own the slab; take: some of the blocks were remote frees */
 };
 
-/* Puts blocks head..tail (linked, marked free) on the slab's list. True: the caller has set PENDING and must relist. */
+/* Puts blocks head..tail (linked, marked free) on the slab's list. Returns true if it set PENDING, so the caller must
+ * relist. */
 HIDDEN bool slab_push(struct run *slab, void *head, void *tail, unsigned count, struct slab_how *how);
 
-/* All blocks of the slab's list; count 0 when it is empty. Sets or clears LISTED in the same step. */
+/* Takes all blocks of the slab's list; count 0 if it is empty. Sets or clears LISTED in the same step. */
 HIDDEN struct chain slab_take(struct run *slab, bool stays_listed, struct slab_how *how);
 
-/* Links the lowest unlinked units, at least one, in address order until there are `wanted` blocks. unlinked != 0. */
+/* Links the lowest unlinked units (random ones in a hardened build), at least one, until there are `wanted` blocks.
+ * unlinked != 0. */
 HIDDEN struct chain slab_link(struct run *slab, unsigned wanted);
 
-/* Gives the pages that hold no block in use back to the kernel and drops their free blocks from the list. The caller
+/* Gives the pages that hold no block in use back to the kernel, and drops their free blocks from the list. The caller
  * has set PENDING and taken the slab off its heap's list. */
 struct slab_purge {
   size_t bytes;
   unsigned kept; /* free blocks on other pages */
-  void *damaged; /* hardened: one of the list that is not intact, lost with what follows it; NULL: none */
+  void *damaged; /* hardened: a damaged block of the list, lost with all that follow it, or NULL */
 };
 HIDDEN struct slab_purge slab_purge_holes(struct run *slab);
 
-/* The start of the block that p lies in, or NULL when p lies in none. */
+/* Returns the start of the block that p lies in, or NULL if p lies in none. */
 HIDDEN void *slab_block_of(const struct run *slab, const void *p);
 
-/* Calls `visit` for every block that is neither on the slab's list nor unlinked: in use, or on a thread's list. Nobody
- * else may take from the slab or link units meanwhile; what is freed meanwhile may be visited. */
+/* Calls `visit` for every block that is neither on the slab's list nor unlinked: it is in use, or on a thread's list.
+ * No other thread may take from the slab or link units meanwhile. A block that is freed meanwhile may be visited. */
 HIDDEN void slab_each_used(const struct run *slab, void (*visit)(void *block, size_t size, void *arg), void *arg);
 
-/* A slab in which no block is in use leads nowhere any more; its run is the caller's. Whether every byte of it reads as
- * zero. */
+/* Retires a slab in which no block is in use: clears its entries in the pagemap and leaves its run to the caller.
+ * Returns true if every byte of the run reads as zero. */
 HIDDEN bool slab_retire(struct run *slab);
 
-/* What a slab's `moved` says of its unlinked units: they may hold memory; they hold none; they hold none, and count as
- * absent, since holes were purged. */
+/* A slab's `moved` describes its unlinked units: they may hold memory; they hold none; they hold none and count as
+ * absent, because holes were purged. */
 enum slab_memory { SLAB_MAY_HOLD, SLAB_HOLDS_NONE, SLAB_HAS_HOLES };
 
 #endif

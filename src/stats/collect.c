@@ -1,4 +1,4 @@
-/* collect: the statistics, put together when they are read; see collect.h.                          floor: stats */
+/* collect: see collect.h.                                                                           floor: stats */
 #include "stats/collect.h"
 
 #include "epoch/cache.h"
@@ -31,19 +31,20 @@ static uint64_t of_atomic(const _Atomic uint64_t *counter) {
   return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-/* A counter that is pieced together while it moves may miss what moves. It never goes back all the same: what was read
- * once is its least. */
+/* Returns a counter that a reader adds up from parts. Counts that move between the parts meanwhile may be missed, so
+ * the result is at least the largest one that was read before. */
 static uint64_t at_least(_Atomic uint64_t *once, uint64_t now) {
   shared_max(once, now);
   return of_atomic(once);
 }
 
-/* The same for a part of a counter that was read before: another reader may have seen more of it since. */
+/* Does the same for a part of a counter whose whole was read before. The part never exceeds the whole, even if another
+ * reader has seen more of it since. */
 static uint64_t heap_at_least(_Atomic uint64_t *once, uint64_t now, uint64_t whole) {
   return min_size(at_least(once, now), whole);
 }
 
-/* A thread that asks for statistics finds all its own samples in them. */
+/* Counts the calling thread's pending samples, so that its statistics have all of them. */
 static void count_own(void) {
   if (current_thread) timing_flush(current_thread->plain);
 }
@@ -63,7 +64,7 @@ static void sum_counters(unsigned class, struct refill_counters *refills, struct
   }
 }
 
-/* Frees of all threads are read before the allocations of any: a block may be freed by another thread than its own. */
+/* Reads the frees of all threads before the allocations of any, because any thread may free a block. */
 static uint64_t frees_of(unsigned class) {
   uint64_t frees = unowned_frees_of(class);
   for (struct heap *p = atomic_load_explicit(&active_heaps, memory_order_acquire); p; p = p->next_active)
@@ -74,7 +75,7 @@ static uint64_t frees_of(unsigned class) {
   return frees;
 }
 
-/* Returns the frees, which are counted before the allocations: never too many. */
+/* Returns the frees. It reads them before the allocations, so they are never too many. */
 static uint64_t sum_class(unsigned class, struct class_totals *totals, struct refill_counters *refills,
                           struct class_counters *counters) {
   lock_take(&walk_lock);
@@ -82,7 +83,7 @@ static uint64_t sum_class(unsigned class, struct class_totals *totals, struct re
   for (struct heap *p = atomic_load_explicit(&active_heaps, memory_order_acquire); p; p = p->next_active)
     heap_totals(p, class, totals);
   heap_epoch_totals(class, totals);
-  sum_counters(class, refills, counters); /* after the allocations, of which these are a heap: never too many */
+  sum_counters(class, refills, counters); /* a part of the allocations, read after them */
   lock_release(&walk_lock);
   return frees;
 }
@@ -96,7 +97,7 @@ void collect_class(unsigned class, tslab_class_stats *out) {
   uint64_t slow = 0, frees = sum_class(class, &totals, &refills, &counters);
   for (unsigned i = 0; i < PATHS_OF_CLASSES; i++) slow += refills.served[i];
   uint64_t size = class_size(class);
-  uint64_t live = totals.allocations - min_size(frees, totals.allocations); /* fewer after double frees were survived */
+  uint64_t live = totals.allocations - min_size(frees, totals.allocations); /* a survived double free counts too many */
   *out = (tslab_class_stats){
       .object_size = size,
       .allocations = totals.allocations,
@@ -142,8 +143,8 @@ static uint64_t root_of(unsigned __int128 square) {
   return root;
 }
 
-/* The mean request of the class's samples, for all its live blocks; of a class without a sample, anything that it
- * serves is as likely. Returns the square of the estimate's standard error. */
+/* Estimates the requested bytes of the class's live blocks by the mean request of its samples. In a class without a
+ * sample all sizes that it serves count as equally likely. Returns the square of the estimate's standard error. */
 static unsigned __int128 add_requested(tslab_stats_global *to, const tslab_class_stats *class, uint64_t below) {
   uint64_t n = class->samples, sum = class->sampled_requested_bytes;
   if (n == 0) {
@@ -154,7 +155,7 @@ static unsigned __int128 add_requested(tslab_stats_global *to, const tslab_class
   to->requested_bytes += (uint64_t)((unsigned __int128)class->live_blocks * sum / n);
   unsigned __int128 square = (unsigned __int128)sum * sum;
   unsigned __int128 squares = (unsigned __int128)class->sampled_requested_squares * n;
-  unsigned __int128 variance = squares > square ? (squares - square) / n / n : 0; /* of one request */
+  unsigned __int128 variance = squares > square ? (squares - square) / n / n : 0; /* of a single request */
   return variance * class->live_blocks / n * class->live_blocks;
 }
 
@@ -168,7 +169,8 @@ static void add_class(tslab_stats_global *to, const tslab_class_stats *from) {
   to->slabs_retired += from->slabs_retired;
 }
 
-/* Blocks in the chunks of epochs, which are of no class. Allocations first: so what was freed is never too much. */
+/* Counts blocks in the chunks of epochs, which have no class. It reads the allocations first, so that frees are never
+ * too many. */
 static void collect_bumped(uint64_t *allocations, uint64_t *frees, uint64_t *live_bytes) {
   static _Atomic uint64_t least_frees;
   struct chunk_live live = {0, 0};
@@ -197,7 +199,7 @@ static void add_paths(tslab_stats_global *out) {
     uint64_t entries = 0;
     for (unsigned i = 0; i < BUCKETS; i++) entries += times.buckets[i];
     out->samples += times.samples;
-    if (path == PATH_FAST || path == PATH_DIVERTED) continue; /* the latter: counted by what served them */
+    if (path == PATH_FAST || path == PATH_DIVERTED) continue; /* diverted calls count in the path that served them */
     if (path < PATHS_OF_MALLOC) out->slow_allocations += entries;
     else out->slow_frees += entries;
   }
@@ -232,7 +234,8 @@ size_t collect_paths(void *rows, size_t most) {
 
 uint64_t tslab_bucket_ns(unsigned bucket) { return bucket_bound(bucket); }
 
-/* A number that moves from an epoch to its label is taken away before it is added, and read the other way round. */
+/* A thread that moves a count from an epoch to its label subtracts it first and adds it then. A reader reads the label
+ * first. */
 static struct least {
   _Atomic uint64_t opened, ended, allocations, recycled, returned;
 } leasts[LABELS + 1];
@@ -245,7 +248,7 @@ static void add_epochs(tslab_stats_global *out) {
   }
   for (uint32_t i = 1; i <= arenas_made(); i++) {
     const struct epoch *e = epoch_at(i);
-    out->epochs_opened += LOAD_RACING(e->opened_here); /* before the state: none has ended that was not opened */
+    out->epochs_opened += LOAD_RACING(e->opened_here); /* before the state, so that no epoch ends that was not opened */
     out->bytes_recycled += LOAD_RACING(e->recycled_here);
     enum epoch_state state = epoch_state(e);
     out->epochs_open += state == EPOCH_OPEN;
@@ -369,7 +372,8 @@ static void add_thread_totals(tslab_thread_stats *to, const struct thread_totals
   to->repair_reason_other += of(&from->repair_other);
 }
 
-/* `since`: the counters of the heap's thread, without what earlier threads did with the heap; NULL: with that. */
+/* `since`: the counters of the heap's thread, which leave out the calls of the heap's earlier threads; NULL counts
+ * those, too. */
 static void add_thread(tslab_thread_stats *to, struct heap *heap, const struct counters *since) {
   uint64_t allocations = 0, frees = 0;
   for (unsigned class = 0; class < CLASSES; class++) {
@@ -383,7 +387,8 @@ static void add_thread(tslab_thread_stats *to, struct heap *heap, const struct c
   to->frees += frees - (since ? since->frees_before : 0);
 }
 
-/* Live threads, and in the last row those that are gone, or too many. Under heaps_lock, so that nobody is born. */
+/* A row for each live thread; the last row has the threads that have ended or have no row. heaps_lock keeps threads
+ * from getting a heap meanwhile. */
 size_t collect_threads(void *rows, size_t most) {
   tslab_thread_stats *row = rows;
   size_t count = 0;
@@ -397,7 +402,7 @@ size_t collect_threads(void *rows, size_t most) {
     lock_release(&p->lock);
     if (!of_thread) continue;
     if (!live || count + 1 == most) {
-      add_thread(&rest, p, NULL); /* common_heap's counters is that of the thread which takes from it at the time */
+      add_thread(&rest, p, NULL); /* common_heap has the counters of the thread that takes from it just now */
       if (!heap_is_nobodys(p)) add_thread_totals(&rest, &p->counters->thread_totals);
       rest.alive += live;
       continue;
@@ -448,7 +453,7 @@ static void add_label(tslab_label_stats *to, const struct label *from) {
   to->slab_push_cas_retries = of_atomic(&from->push_retries);
 }
 
-/* An idle epoch has nothing to ask for. */
+/* Returns true if the epoch has no memory and no heap, so its status needs no lock. */
 static bool is_idle(const struct epoch *e) {
   return atomic_load_explicit(&e->arena.own, memory_order_relaxed) == 0 && !LOAD_RACING(e->heaps);
 }
@@ -477,7 +482,7 @@ static void add_epoch(tslab_label_stats *to, const struct epoch *e) {
   to->diverted += status.diverted;
 }
 
-/* Which label of heap/label.h the row is of, when `made` have one of their own. */
+/* Returns the label of heap/label.h for the row, if `made` labels have a row of their own. */
 static unsigned label_of_row(size_t row, size_t made) { return row < made ? (unsigned)row : LABEL_OTHERS; }
 
 static void begin_label(tslab_label_stats *row, unsigned label) {
@@ -508,7 +513,7 @@ bool collect_label(unsigned index, tslab_label_stats *out) {
   return true;
 }
 
-/* Those that were ever used. */
+/* A row for each label that was ever used. */
 size_t collect_labels(void *rows, size_t most) {
   tslab_label_stats *row = rows;
   size_t made = min_size(labels_made(), most), count = made;
@@ -523,7 +528,7 @@ size_t collect_labels(void *rows, size_t most) {
   return count;
 }
 
-/* ---- the epochs that are worth a row: the oldest, and the largest ------------------------------------------------ */
+/* ---- the epochs that get a row: the oldest, and the largest ------------------------------------------------------ */
 
 #define OLDEST (TABLE_EPOCHS_MOST / 2)
 
@@ -533,7 +538,7 @@ struct choice {
   unsigned count;
 };
 
-/* Keeps the `most` of the highest rank. */
+/* Keeps the `most` epochs of the highest rank. */
 static void choose(struct choice *c, unsigned most, uint32_t index, uint64_t rank) {
   unsigned at = c->count;
   if (at == most && rank <= c->rank[most - 1]) return;
@@ -646,7 +651,7 @@ size_t collect_samples(void *rows, size_t most) {
   return count;
 }
 
-/* Takes away what another epoch holds. */
+/* Subtracts the memory of another epoch. */
 static void subtract(const tslab_epoch_status *other, tslab_epoch_status *status) {
   status->live_blocks -= other->live_blocks;
   status->live_bytes -= other->live_bytes;

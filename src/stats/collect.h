@@ -1,22 +1,21 @@
-/* collect: the statistics, put together when they are read.                                         floor: stats
+/* collect: adds the statistics up when someone reads them.                                          floor: stats
  *
- * Each value by itself is as its owner left it; those of one row may be of moments some microseconds apart. No
- * counter goes back from one reading to the next, and all are exact when nobody allocates meanwhile. From any thread,
- * no lock held. */
+ * Each value is as its owner left it; the values of one row may come from moments some microseconds apart. No counter
+ * falls from one reading to the next. All are exact if no thread allocates meanwhile. Thread: any, without a lock. */
 #ifndef TSLAB_STATS_COLLECT_H
 #define TSLAB_STATS_COLLECT_H
 
 #include "base/attr.h"
 #include "tslab/tslab.h"
 
-/* All but resident_bytes, which takes a descriptor for a moment. */
+/* Fills all fields but resident_bytes, which would take a descriptor for a moment. */
 HIDDEN void collect_global(tslab_stats_global *out);
 HIDDEN void collect_class(unsigned class, tslab_class_stats *out);
-HIDDEN bool collect_path(unsigned path, tslab_path_stats *out); /* false: there is none of that number */
+HIDDEN bool collect_path(unsigned path, tslab_path_stats *out); /* false: no path has that number */
 HIDDEN bool collect_label(unsigned index, tslab_label_stats *out);
-HIDDEN void collect_this_thread(tslab_thread_stats *out); /* zeros when it never allocated */
+HIDDEN void collect_this_thread(tslab_thread_stats *out); /* zeros if the thread never allocated */
 
-/* Rows of stats/tables.h. Each fills at most `most` and returns how many. */
+/* Fill rows of stats/tables.h, at most `most`, and return how many. */
 HIDDEN size_t collect_process(void *rows, size_t most);
 HIDDEN size_t collect_classes(void *rows, size_t most);
 HIDDEN size_t collect_paths(void *rows, size_t most);
@@ -26,8 +25,8 @@ HIDDEN size_t collect_epochs(void *rows, size_t most);
 HIDDEN size_t collect_locks(void *rows, size_t most);
 HIDDEN size_t collect_samples(void *rows, size_t most);
 
-/* Fills *out with what an epoch holds; epoch 0 has all that no other one has. Returns 0, or ESTALE if no epoch has that
- * id. */
+/* Fills *out with the status of an epoch; epoch 0 has all memory that no other epoch has. Returns 0, or ESTALE if no
+ * epoch has that id. */
 HIDDEN int collect_epoch(uint64_t id, tslab_epoch_status *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* json: all statistics as one JSON object; docs/observability.md has the schema.                    floor: stats */
+/* json: writes all statistics as one JSON object; docs/observability.md has the schema.             floor: stats */
 #include "base/log.h"
 #include "heap/profile.h"
 #include "heap/timing.h"
@@ -13,7 +13,7 @@
 struct json {
   int (*write)(const char *, size_t, void *);
   void *arg;
-  int error; /* the first that it returned */
+  int error; /* the first error that it returned */
   size_t length;
   char piece[1024];
 };
@@ -34,18 +34,18 @@ static __attribute__((format(printf, 2, 3))) void put(struct json *to, const cha
   to->length += length;
 }
 
-/* Bytes of the UTF-8 character that starts there; 0 when it is none. */
+/* Returns the bytes of the UTF-8 character that starts there; 0 if there is none. */
 static unsigned utf8_length(const unsigned char *text) {
   unsigned length = text[0] >= 0xf0 && text[0] < 0xf5 ? 4 : text[0] >= 0xe0 ? 3 : 2;
   if (text[0] < 0xc2 || text[0] >= 0xf5) return 0;
   for (unsigned i = 1; i < length; i++)
-    if ((text[i] & 0xc0) != 0x80) return 0; /* the end of the text, too */
+    if ((text[i] & 0xc0) != 0x80) return 0; /* also at the end of the text */
   bool overlong = (text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xf0 && text[1] < 0x90);
   bool surrogate = text[0] == 0xed && text[1] >= 0xa0, beyond = text[0] == 0xf4 && text[1] >= 0x90;
   return overlong || surrogate || beyond ? 0 : length;
 }
 
-/* A label may be anything: what is not UTF-8 becomes the replacement character. */
+/* A label may hold any bytes. Those that are not UTF-8 become the replacement character. */
 static void put_string(struct json *to, const char *text, size_t most) {
   static const char digits[] = "0123456789abcdef";
   put(to, "\"");
@@ -108,7 +108,7 @@ static int put_table(struct json *to, const struct statistics *table) {
   return 0;
 }
 
-/* The tables whose bits are set in `which`. */
+/* Writes the tables whose bits are set in `which`. */
 static int write_tables(uint32_t which, int (*write)(const char *, size_t, void *), void *arg) {
   struct json to = {.write = write, .arg = arg};
   put(&to, "{\"schema_version\":1,\"pid\":%d,\"timestamp_ns\":%zu,\"library\":", (int)getpid(), os_now_real_ns());

@@ -2,6 +2,7 @@
 #include "stats/profile.h"
 
 #include "epoch/epoch.h"
+#include "heap/guard.h"
 #include "heap/label.h"
 #include "heap/profile.h"
 #include "heap/sampled.h"
@@ -18,11 +19,11 @@ struct lock profile_reading;
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
-/* Sums over live samples. Each stands for `weight` blocks; the square of its error is weight * (weight - 1) *
+/* Sums over live samples. A sample stands for `weight` blocks; the square of its error is weight * (weight - 1) *
  * size^2. */
 struct sums {
-  uint64_t samples, blocks, bytes; /* the last two in heaps of PROFILE_WEIGHT_ONE */
-  unsigned __int128 squares;       /* and these in heaps of its square */
+  uint64_t samples, blocks, bytes; /* blocks and bytes in units of 1 / PROFILE_WEIGHT_ONE */
+  unsigned __int128 squares;       /* in units of its square */
 };
 
 static void add(struct sums *to, const struct profile_sample *sample) {
@@ -48,7 +49,7 @@ static uint64_t error_of(const struct sums *sums) { return whole(root_of(sums->s
 
 #define SAMPLES_A_HOLD 64
 
-/* Calls `visit` for each live sample, profile_lock held. */
+/* Calls `visit` for each live sample, under profile_lock. */
 static void each_sample(void (*visit)(uint32_t index, const struct profile_sample *sample)) {
   lock_take(&profile_lock);
   uint32_t most = profile_samples_most();
@@ -82,15 +83,20 @@ size_t profile_collect(void *rows, size_t most) {
   row->live_samples = totals.live;
   row->sites = totals.sites;
   row->memory_bytes = totals.bytes;
+  struct guard_totals guards = guard_totals();
+  row->guards = guards.placed;
+  row->guards_live = guards.live;
+  row->guards_refused = guards.refused;
+  row->guard_bytes = guards.bytes;
   return 1;
 }
 
 /* ---- sites ------------------------------------------------------------------------------------------------------- */
 
-/* Under profile_reading. */
+/* profile_reading protects this. */
 static struct site_sums {
   struct sums live;
-  uint64_t rank; /* by which the sites are chosen; 0: of nothing */
+  uint64_t rank; /* the sites of the highest rank get rows; 0: none */
 } sums_of_sites[PROFILE_SITES + 1];
 
 static void add_to_site(uint32_t index, const struct profile_sample *sample) {
@@ -98,7 +104,7 @@ static void add_to_site(uint32_t index, const struct profile_sample *sample) {
   add(&sums_of_sites[sample->site].live, sample);
 }
 
-/* Under profile_reading. */
+/* profile_reading protects this. */
 static void sum_sites(void) {
   memset(sums_of_sites, 0, sizeof sums_of_sites);
   each_sample(add_to_site);
@@ -114,7 +120,7 @@ static void write_stack(char *to, const struct profile_site *site) {
   }
 }
 
-/* A site that holds nothing comes after all that hold something. Returns how many sites there are. */
+/* Ranks the sites: those that hold nothing come last. Returns how many sites there are. */
 static uint32_t rank_sites(void) {
   lock_take(&profile_lock);
   uint32_t sites = profile_sites();
@@ -126,7 +132,7 @@ static uint32_t rank_sites(void) {
   return sites;
 }
 
-/* The rank that at most `most` sites reach or exceed, to a factor of two. */
+/* Returns a rank that at most `most` sites reach or exceed, to a factor of two. */
 static uint64_t least_rank(uint32_t sites, size_t most) {
   uint32_t of_log[64] = {0};
   for (uint32_t i = 1; i <= sites; i++) of_log[log2_floor(sums_of_sites[i].rank | 1)]++;
@@ -156,7 +162,7 @@ static size_t fill_sites(struct site_row *rows, size_t most) {
   size_t count = 0;
   uint32_t sites = rank_sites();
   uint64_t least = least_rank(sites, most);
-  for (int round = 0; round < 2; round++) /* the rows that are left go to some that are half as large */
+  for (int round = 0; round < 2; round++) /* round 1 gives the rows that are left to sites of half that rank */
     for (uint32_t i = 1; i <= sites && count < most; i++) {
       uint64_t rank = sums_of_sites[i].rank;
       if (rank == 0 || (rank >= least) != (round == 0) || rank < least / 2) continue;
@@ -179,17 +185,17 @@ size_t profile_collect_sites(void *rows, size_t most) {
 /* ---- holders ----------------------------------------------------------------------------------------------------- */
 
 #define SLOTS (4 * TABLE_HOLDERS_MOST)
-#define ROWS_ALONE (TABLE_HOLDERS_MOST / 2) /* not of the room: who gets fewer rows than there are asks with more */
-#define CLOSING_TOGETHER ((uint32_t)1 << 31) /* with a label: its closing epochs beyond the rows for single ones */
+#define ROWS_ALONE (TABLE_HOLDERS_MOST / 2) /* fixed: a table that fills its room is collected again with more */
+#define CLOSING_TOGETHER ((uint32_t)1 << 31) /* with a label: all its closing epochs that have no row of their own */
 
-/* Under profile_reading. A closing epoch is by itself, while there is room; those of one label that are open are
- * together. */
+/* profile_reading protects this. A closing epoch has a row of its own while there is room. All open epochs of a label
+ * share a row. */
 static struct {
   struct holder_row *rows;
-  size_t most, count, alone; /* rows of one closing epoch: at most ROWS_ALONE */
+  size_t most, count, alone; /* rows of single closing epochs: at most ROWS_ALONE */
   struct sums sums[TABLE_HOLDERS_MOST];
-  uint32_t epochs[TABLE_HOLDERS_MOST]; /* index of the closing epoch, or the label, perhaps CLOSING_TOGETHER */
-  uint16_t slots[SLOTS];               /* by hash: a row, from 1 on */
+  uint32_t epochs[TABLE_HOLDERS_MOST]; /* index of the closing epoch, or the label, perhaps with CLOSING_TOGETHER */
+  uint16_t slots[SLOTS];               /* by hash: number of a row, from 1 */
 } holders;
 
 static enum holder_state state_of(const struct profile_sample *sample) {
@@ -197,7 +203,7 @@ static enum holder_state state_of(const struct profile_sample *sample) {
   return arena_is_closing(arena_at(sample->epoch)) ? HOLDER_CLOSING : HOLDER_OPEN;
 }
 
-/* The slot where the row of that site and these epochs is, or would be. */
+/* Returns the slot for the row of that site and these epochs, used or not. */
 static uint16_t *slot_of(uint32_t site, enum holder_state state, uint32_t epochs) {
   uint64_t hash = (((uint64_t)site << 32 | epochs) * 4 + state) * UINT64_C(0x9e3779b97f4a7c15);
   for (size_t slot = hash >> 53;; slot = (slot + 1) % SLOTS) {
@@ -218,7 +224,7 @@ static size_t begin_row(uint16_t *slot, const struct profile_sample *sample, enu
   return holders.count - 1;
 }
 
-/* The row of the sample's site and epochs. When all are in use the last one is for all others. */
+/* Returns the row of the sample's site and epochs. If all rows are in use, the last one serves all other samples. */
 static size_t row_of(const struct profile_sample *sample) {
   enum holder_state state = state_of(sample);
   bool alone = state == HOLDER_CLOSING;
@@ -282,7 +288,7 @@ int tslab_profile_interval(size_t bytes, size_t *before) {
 
 _Static_assert(sizeof(tslab_profile_site) % 128 == 0 && TSLAB_STACK == STACK_MOST, "a fixed multiple, and all of it");
 
-/* Under profile_lock. */
+/* Caller holds profile_lock. */
 static void fill_visited(tslab_profile_site *row, uint32_t index) {
   const struct profile_site *site = profile_site_at(index);
   const struct sums *sums = &sums_of_sites[index].live;
@@ -299,7 +305,7 @@ static void fill_visited(tslab_profile_site *row, uint32_t index) {
   for (uint32_t i = 0; i < site->depth; i++) row->stack[i] = profile_frames(site)[i];
 }
 
-/* Pages for rows of all sites, which become resident as they are written. */
+/* Returns the bytes of rows for all sites, in pages. These become resident as rows are written. */
 static size_t rows_bytes(void) { return round_up(PROFILE_SITES * sizeof(tslab_profile_site), os_page_size); }
 
 static size_t copy_sites(tslab_profile_site *rows) {

@@ -1,6 +1,6 @@
 /* publish: see publish.h; stats/segment.h has the layout.                                           floor: stats
  *
- * Threads: the scavenger writes everything here but `ended`; whoever ends the process reads `published_by`. */
+ * Threads: the scavenger writes everything here but `ended`; the thread that ends the process reads `published_by`. */
 #include "stats/publish.h"
 
 #include "base/bits.h"
@@ -18,19 +18,19 @@
 #include <string.h>
 
 #define SECOND_NS      UINT64_C(1000000000)
-#define STALE_NS       (60 * SECOND_NS) /* so long can a process be read that was killed */
+#define STALE_NS       (60 * SECOND_NS) /* how long tools can still read a killed process */
 #define PAGES_MOST     256
-#define WHOLE_ROWS     64   /* a table of fewer rows has the pages for all of them, from the start */
-#define FIRST_BYTES    2048 /* of a longer one */
-#define NAMES_A_LOOK   4096 /* in the directory */
-#define FILES_A_LOOK   64   /* of processes that are gone */
+#define WHOLE_ROWS     64   /* a table of fewer rows gets the pages for all of them at once */
+#define FIRST_BYTES    2048 /* the first pages of a longer table */
+#define NAMES_A_LOOK   4096 /* of the directory */
+#define FILES_A_LOOK   64   /* of ended processes */
 #define PATH_BYTES     (sizeof SEGMENT_NAME + 10)
 #define DIRECTORY      "/dev/shm/." /* not "/dev/shm", which may be a link */
 #define PREFIX         (&SEGMENT_NAME[sizeof "/dev/shm/" - 1])
 
 _Static_assert(TABLES <= SEGMENT_TABLES, "a snapshot counts rows of SEGMENT_TABLES tables");
 
-/* Where everything lies. What the segment itself says about that is for readers: others may have written there. */
+/* The layout. The writer never reads it from the segment, because other processes may have written there. */
 struct layout {
   size_t tables, fields, bounds, strings, strings_bytes;
   size_t table[TABLES]; /* from the start of a snapshot */
@@ -43,7 +43,7 @@ static struct {
   uint64_t inode; /* of the file */
   uint64_t number;
   uint64_t try_again_ns;
-  uint32_t rows[TABLES]; /* for which pages were had when it was last published */
+  uint32_t rows[TABLES]; /* rows for which the last publication had pages */
   uint64_t had[PAGES_MOST / 64];
   struct layout layout;
 } segment;
@@ -51,12 +51,12 @@ static struct {
 static char path[PATH_BYTES];
 static _Atomic uint32_t published_by; /* the process whose file `path` is; 0: none */
 static _Atomic bool ended;
-/* Held while a descriptor is open, which no child may inherit, and until no file needs removing. */
+/* Held while a descriptor is open, which no child may inherit, and by publish_at_exit. */
 static struct lock descriptors;
 
 /* ---- pages ------------------------------------------------------------------------------------------------------- */
 
-/* From then on these may be touched. */
+/* Gets the pages of a range, so that the scavenger may touch them. Returns false without memory. */
 static bool have(size_t from, size_t bytes) {
   for (size_t page = from / os_page_size; page * os_page_size < from + bytes; page++) {
     uint64_t bit = UINT64_C(1) << page % 64;
@@ -156,19 +156,20 @@ static void describe(uint32_t process, uint64_t namespace) {
   header->snapshot_bytes = layout->snapshot_bytes;
   const char *library = tslab_version();
   memcpy(header->library, library, min_size(strlen(library), sizeof header->library - 1));
-  /* Last: who finds the magic finds the rest. */
+  /* The magic comes last: a reader that finds it finds the rest. */
   FENCE_STORES();
   memcpy(header->magic, SEGMENT_MAGIC, sizeof header->magic);
 }
 
-/* ---- files that nobody writes any more --------------------------------------------------------------------------- */
+/* ---- files of ended processes ------------------------------------------------------------------------------------ */
 
 static bool read_header(int file, struct segment_header *out) {
   return os_read_at(file, out, sizeof *out, 0) == sizeof *out &&
          memcmp(out->magic, SEGMENT_MAGIC, sizeof out->magic) == 0 && out->version == SEGMENT_VERSION;
 }
 
-/* When it was published last. Writing to shared pages does not change a file's time. */
+/* Returns the time of the last publication. The file's own time does not tell it, because writes to shared pages do not
+ * change that. */
 static uint64_t last_change(int file, const struct segment_header *header) {
   struct segment_snapshot head;
   uint64_t latest = atomic_load_explicit(&header->latest, memory_order_relaxed);
@@ -177,8 +178,8 @@ static uint64_t last_change(int file, const struct segment_header *header) {
   return head.realtime_ns;
 }
 
-/* Returns true if the file is this user's and nobody needs it: its process has this id in this namespace and exists no
- * more, or is this one before it executed another program. A header that was never finished counts after a while. */
+/* Returns true if the file is this user's and no process needs it: its process has this id in this namespace, and has
+ * ended or is this process before an exec. A file whose header was never finished counts after STALE_NS. */
 static bool is_left_over(int file, uint32_t process) {
   struct os_file status;
   struct segment_header header;
@@ -199,7 +200,7 @@ static bool remove_left_over(const char *name, uint32_t process) {
   return done;
 }
 
-/* The process id in "tslab.4711"; 0: no such name. */
+/* Returns the process id in "tslab.4711"; 0 for other names. */
 static uint32_t process_of(const char *name) {
   const char *at = name;
   uint64_t process = 0;
@@ -236,8 +237,8 @@ static void clean_up(void) {
 
 /* ---- making it --------------------------------------------------------------------------------------------------- */
 
-/* Other threads may close every descriptor that they find, this one too, and open a file of their own that then has its
- * number: so what was shared is looked at again, and the length is set by name. */
+/* Another thread may close every descriptor that it finds, even this one, and open another file that then has its
+ * number. So this checks what it mapped, and sets the length by the file's name. */
 static bool share(int file) {
   struct os_file shared, named;
   segment.base = os_share(file, segment.layout.total);
@@ -260,7 +261,7 @@ static bool make_file(uint32_t process) {
   bool known = os_file_of(file, &made) == 0;
   atomic_store_explicit(&published_by, process, memory_order_relaxed);
   bool done = share(file);
-  /* A program that closes whatever is open may have closed it, and opened another in its place. */
+  /* A program that closes all descriptors may have closed this one, and opened another file under its number. */
   if (known && os_file_of(file, &now) == 0 && now.inode == made.inode && now.device == made.device) os_close(file);
   return done;
 }
@@ -300,11 +301,12 @@ static bool make(void) {
   return done;
 }
 
-/* Somebody removed the file, or cut it short: what is written there is lost, or fatal. */
+/* Returns false if another process removed the file or cut it short. A write to it would be lost, or end the
+ * process. */
 static bool is_intact(void) {
   struct os_file named;
   int error = os_file_at(path, &named);
-  if (error != 0) return error != ENOENT; /* a filter may not like the question */
+  if (error != 0) return error != ENOENT; /* a filter may forbid the call */
   return named.inode == segment.inode && named.length >= segment.layout.total;
 }
 
@@ -328,10 +330,11 @@ static uint32_t first_rows(const struct statistics *table) {
   return table->most < WHOLE_ROWS ? table->most : (uint32_t)max_size(FIRST_BYTES / table->row_bytes, 1);
 }
 
-/* Straight into the segment. A table that is filled up may have more to say. False without pages. */
+/* Collects rows straight into the segment. If they fill the room, it collects again with more room. Returns false
+ * without pages. */
 static bool publish_table(unsigned index, char *snapshot) {
   const struct statistics *table = &tables[index];
-  if (index >= TABLE_PROFILE && !profile_is_on()) return true; /* no rows, and no pages for them */
+  if (index >= TABLE_PROFILE && !profile_is_on()) return true; /* it has no rows, and needs no pages */
   uint32_t room = segment.rows[index] ? segment.rows[index] : first_rows(table);
   char *rows = snapshot + segment.layout.table[index];
   size_t offset = (size_t)(rows - segment.base), count;
@@ -351,7 +354,7 @@ static bool publish_snapshot(void) {
   char *at = segment.base + segment.layout.snapshot[number % 2];
   struct segment_snapshot *head = (void *)at;
   atomic_store_explicit(&head->number, 0, memory_order_relaxed);
-  FENCE_STORES(); /* pairs with the reader's acquire between its two looks at the number */
+  FENCE_STORES(); /* pairs with the reader's acquire between its two loads of the number */
   for (unsigned i = 0; i < TABLES; i++)
     if (!publish_table(i, at)) return false;
   head->monotonic_ns = os_now_ns();
@@ -368,7 +371,7 @@ bool publish_is_wanted(void) { return options.publish && !os_secure_mode(); }
 
 bool publish_now(void) {
   if (!publish_is_wanted() || atomic_load_explicit(&ended, memory_order_relaxed) || !ready()) return false;
-  publish_snapshot(); /* without room the last one stays */
+  publish_snapshot(); /* without room the last snapshot stays */
   return true;
 }
 
@@ -378,14 +381,14 @@ void publish_rest(void) {
 
 /* ---- ends -------------------------------------------------------------------------------------------------------- */
 
-/* A child that no handler saw has its parent's word here. */
+/* A child of which no fork handler knows has its parent's id here. */
 void publish_end(void) {
   uint32_t process = atomic_exchange_explicit(&published_by, 0, memory_order_relaxed);
   if (process != 0 && process == os_process_id()) os_remove(path);
 }
 
-/* The scavenger may be making the file, and would not remove it any more, so this waits for it. It does not wait for
- * ever: a fork holds the lock, too, and may itself wait for the thread that calls exit. */
+/* The scavenger may be making the file, and would not remove it any more, so this waits for the scavenger. It does not
+ * wait for ever, because a fork holds the lock, too, and may itself wait for the thread that calls exit. */
 void publish_at_exit(void) {
   atomic_store_explicit(&ended, true, memory_order_relaxed);
   bool taken = lock_take_patiently(&descriptors);
@@ -395,7 +398,7 @@ void publish_at_exit(void) {
 
 bool publish_before_fork(void) { return lock_take_patiently(&descriptors); }
 
-/* The kernel did not give the child its parent's pages. */
+/* The child does not have the segment's pages: the kernel did not copy their mapping. */
 void publish_after_fork(bool child) {
   if (!child) {
     lock_release(&descriptors);

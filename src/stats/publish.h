@@ -1,17 +1,17 @@
-/* publish: puts the statistics into shared memory, for readers outside the process.                 floor: stats
+/* publish: writes the statistics to shared memory, for readers outside the process.                 floor: stats
  *
- * The scavenger does all of it, every tick while it is busy, and so once before it falls asleep. Slow paths wake it
- * when the last publication is older than a second; those of malloc have it made when the process has lived for one.
- * So the statistics are never more than 1.25 s (and what the machine keeps the scavenger waiting) older than the last
- * visit of a slow path that came by scavenger_notice; in a process that came by none since, nothing changed but what
- * fast paths count.
- * A process that ends within its first second and frees little has no segment, no scavenger and makes no call for one.
+ * Only the scavenger publishes: at every tick while it is busy, and once before it falls asleep. Slow paths wake it
+ * when the last publication is older than a second. Slow paths of malloc start it once the process is a second old. So
+ * the statistics are at most 1.25 s older than the last slow path that called scavenger_notice, plus the time that the
+ * scavenger waits for a processor. Without such a slow path only the counts of fast paths change. A process that ends
+ * within its first second and frees little has no segment and no scavenger, and makes no system call for them.
  *
- * What it costs: about 120 KiB of shared memory on pages of 4 KiB, more with many threads, labels, epochs and samples,
- * 0.4 MiB at most, and 0.7 with a heap profile. Only pages that were written are had, and they are had by a call that
- * fails where the file system is full. While the scavenger sleeps they do not count as the process's.
+ * A segment takes about 120 KiB of shared memory on pages of 4 KiB. With many threads, labels, epochs and samples it
+ * takes up to 0.4 MiB, with a heap profile up to 0.7 MiB. The file has only the pages that were written, and the
+ * scavenger asks for each by a call that fails if the file system is full. While the scavenger sleeps, the process does
+ * not hold these pages.
  *
- * Where no file can be made the process goes on without, silently, and tries again after a minute. */
+ * If the scavenger cannot make the file, the process goes on silently without it, and tries again after a minute. */
 #ifndef TSLAB_STATS_PUBLISH_H
 #define TSLAB_STATS_PUBLISH_H
 
@@ -19,19 +19,23 @@
 
 #if TSLAB_TELEMETRY
 
-/* TSLAB_PUBLISH, and no set-user-id program: its statistics are not for who started it, nor its files. */
+/* Returns true under TSLAB_PUBLISH, except in a set-user-id program: the user who started it must not read its
+ * statistics or own its files. */
 HIDDEN bool publish_is_wanted(void);
 
-/* Publishes, by the scavenger, no lock held. Returns false if there is no segment and none can be made. */
+/* Publishes. Thread: the scavenger, without a lock. Returns false if there is no segment and the scavenger cannot make
+ * one. */
 HIDDEN bool publish_now(void);
-HIDDEN void publish_rest(void); /* the scavenger falls asleep */
+HIDDEN void publish_rest(void); /* called before the scavenger sleeps */
 
-/* The process ends, or nobody in it allocates any more: its file goes, unless it is another process's. */
+/* publish_end removes the file, unless it is another process's: the process ends, or its last heap does. After
+ * publish_at_exit the process makes no new file. */
 HIDDEN void publish_end(void);
-HIDDEN void publish_at_exit(void); /* and none is made from now on */
+HIDDEN void publish_at_exit(void);
 
-/* A child never has its parent's segment, and inherits no descriptor of ours: none is open between these two. The first
- * returns false where its lock cannot be had in LOCK_PATIENCE_MS; publish_after_fork(false) does not follow then. */
+/* A child never has its parent's segment. It inherits no descriptor of ours either, because none is open between these
+ * two calls. publish_before_fork returns false if it cannot take its lock in LOCK_PATIENCE_MS; the parent then does not
+ * call publish_after_fork(false). */
 HIDDEN bool publish_before_fork(void);
 HIDDEN void publish_after_fork(bool child);
 

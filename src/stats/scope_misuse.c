@@ -10,14 +10,15 @@
 #include <errno.h>
 #include <string.h>
 
-#define SITES 256 /* that are told of; a program with more has seen enough */
+#define SITES 256 /* call sites that are reported; a program with more has seen enough */
 
 static _Atomic uint64_t misuses;
 static const void *_Atomic sites[SITES];
 
 uint64_t scope_misuse_count(void) { return atomic_load_explicit(&misuses, memory_order_relaxed); }
 
-/* Returns true for the first call with this site. A site finds its place by its address, or the next free one. */
+/* Returns true for the first call with this site. The site's address gives its place in the table, or the next free
+ * one. */
 static bool is_new(const void *site) {
   size_t at = ((uintptr_t)site >> 2) % SITES;
   for (size_t tries = 0; tries < SITES; tries++, at = (at + 1) % SITES) {
@@ -31,14 +32,14 @@ static bool is_new(const void *site) {
 
 #define NAME_MOST 128
 
-/* `epoch 7 "request"`; without a label when it has none, or has ended. */
+/* Writes `epoch 7 "request"`, without the label if the epoch has none or has ended. */
 static void name_epoch(char *out, uint64_t id) {
   tslab_epoch_status status;
   bool labelled = id != 0 && status_read(id, &status) == 0 && status.label[0] != 0;
   log_format(out, NAME_MOST, labelled ? "epoch %lu \"%s\"" : "epoch %lu", (unsigned long)id, status.label);
 }
 
-/* `0x55d1c0de1234 (server+0x1234)`, which addr2line and a core file understand. */
+/* Writes `0x55d1c0de1234 (server+0x1234)`, for addr2line and debuggers. */
 static void name_site(char *out, const void *site) {
   Dl_info found;
   if (dladdr(site, &found) == 0 || !found.dli_fname) {

@@ -1,17 +1,17 @@
-/* segment: how the statistics lie in shared memory, for readers outside the process.                floor: stats
+/* segment: layout of the statistics in shared memory, for readers outside the process.              floor: stats
  *
  *   [ header | tables | fields | bounds | strings | snapshot 0 | snapshot 1 ]
  *
  *   snapshot: [ head | rows of tables[0] | rows of tables[1] | ... ]         each table has room for rows_most rows
  *
- * The file describes itself: a reader needs the header and nothing else of this project. The writer fills the snapshot
- * that is not the latest, and then makes it the latest. A reader takes header.latest = n, copies snapshot n % 2, and
- * has it whole when head.number was n before and after: else it starts again. A process that is killed while it writes
- * leaves the one before whole. Numbers are little-endian; offsets are bytes from the start of the file, or of what is
- * named; strings end with 0.
+ * The file describes itself: a reader needs only the header. The writer fills the snapshot that is not the latest, and
+ * then makes it the latest. A reader takes header.latest = n and copies snapshot n % 2. The copy is whole if
+ * head.number was n before and after; otherwise the reader starts again. A process that is killed while it writes
+ * leaves the other snapshot whole. Numbers are little-endian. Offsets are bytes from the start of the file, or of the
+ * part that the comment names. Strings end with 0.
  *
- * The file is /dev/shm/tslab.PID, PID as the process sees itself. What is here may be appended to: readers skip what
- * lies past the sizes that they know, and refuse another version. */
+ * The file is /dev/shm/tslab.PID, with the process's id in its own namespace. Later releases may append fields: a
+ * reader skips all bytes past the sizes that it knows, and refuses another version. */
 #ifndef TSLAB_STATS_SEGMENT_H
 #define TSLAB_STATS_SEGMENT_H
 
@@ -27,14 +27,14 @@ struct segment_header {
   uint32_t version, header_bytes;
   uint64_t total_bytes;
   uint64_t pid;
-  uint64_t pid_namespace;       /* inode of /proc/self/ns/pid; 0 where /proc does not say */
+  uint64_t pid_namespace;       /* inode of /proc/self/ns/pid; 0 if /proc does not say */
   uint64_t started_realtime_ns; /* when the segment was made */
   uint32_t tables, fields, bounds;
   uint32_t table_bytes, field_bytes; /* of one descriptor */
   uint32_t snapshot_head_bytes;
   uint64_t tables_offset, fields_offset, bounds_offset, strings_offset, strings_bytes;
   uint64_t snapshot_offset[2], snapshot_bytes;
-  _Atomic uint64_t latest; /* number of the last whole snapshot, from 1; 0: none yet */
+  _Atomic uint64_t latest; /* number of the latest whole snapshot, from 1; 0: none yet */
   char library[128];       /* tslab_version() */
 };
 
@@ -52,12 +52,12 @@ struct segment_field {
   uint32_t kind, unit; /* enum statistic_kind, enum statistic_unit */
 };
 
-/* bounds: one uint64_t a bucket of a histogram, its upper bound in nanoseconds; the last one is 2^64 - 1. */
+/* bounds: one uint64_t for each bucket of a histogram, its upper bound in nanoseconds; the last one is 2^64 - 1. */
 
 struct segment_snapshot {
   _Atomic uint64_t number; /* 0 while it is being written */
   uint64_t monotonic_ns, realtime_ns;
-  uint64_t collect_ns; /* what it took to collect */
+  uint64_t collect_ns; /* how long it took to collect */
   uint64_t rows[SEGMENT_TABLES];
 };
 

@@ -1,6 +1,6 @@
-/* stats: the statistics for the process itself: structs, lines of text, and glibc's reports.        floor: stats
+/* stats: gives the statistics to the process itself: structs, text, glibc's reports.                floor: stats
  *
- * stats/tables.c names them; every text form is a walk over its tables. */
+ * stats/tables.c names the statistics; every text form is a walk over its tables. */
 #include "stats/stats.h"
 
 #include "base/log.h"
@@ -29,7 +29,8 @@ static bool is_struct(const void *out, size_t struct_size) {
   return out && struct_size > 0 && struct_size % 128 == 0;
 }
 
-/* With what /proc says, which the scavenger, who publishes, does not ask: a filter of system calls may forbid it. */
+/* Adds the resident bytes of /proc. The scavenger publishes without them, because a filter may forbid these system
+ * calls. */
 static void look(tslab_stats_global *stats) {
   collect_global(stats);
   stats->resident_bytes = os_resident_bytes();
@@ -38,7 +39,7 @@ static void look(tslab_stats_global *stats) {
 int tslab_stats(tslab_stats_global *out, size_t struct_size) {
   if (!is_struct(out, struct_size)) return EINVAL;
   tslab_stats_global stats;
-  lock_look(); /* a child that took no lock yet */
+  lock_look(); /* a fork child may have taken no lock yet */
   look(&stats);
   return hand_out(out, struct_size, &stats, sizeof stats);
 }
@@ -91,7 +92,7 @@ int tslab_stats_epoch(tslab_epoch epoch, tslab_epoch_status *out, size_t struct_
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
-/* Where lines go: a descriptor or a stdio stream. After an error of a descriptor nothing more goes there. */
+/* The target of lines: a descriptor or a stdio stream. After an error of a descriptor print writes no more to it. */
 struct sink {
   int descriptor;
   FILE *stream;
@@ -112,7 +113,7 @@ static __attribute__((format(printf, 2, 3))) void print(struct sink *to, const c
   else if (to->error == 0) to->error = write_piece(line, length, to);
 }
 
-/* The process, and the classes that were used, a line each. */
+/* Writes a line for each statistic of the process and one for each class that was used. */
 static void print_lines(struct sink *to) {
   const struct statistics *process = &tables[TABLE_PROCESS], *class = &tables[TABLE_CLASS];
   tslab_stats_global global;
@@ -155,8 +156,8 @@ void stats_write_file(const char *path) {
   }
   if (ends_in(name, ".json")) file.error = tslab_stats_json(write_piece, &file);
   else print_lines(&file);
-  if (close(file.descriptor) != 0 && file.error == 0) file.error = errno; /* some file systems say only here */
-  /* The error first: a name may be longer than a line. */
+  if (close(file.descriptor) != 0 && file.error == 0) file.error = errno; /* some file systems fail only here */
+  /* The error comes first, because the name may be longer than a line. */
   if (file.error != 0) log_line("TSLAB_STATS_AT_EXIT: figures cut short (%s): %s", strerror(file.error), name);
 }
 
@@ -199,7 +200,7 @@ int tslab_malloc_info(int options, FILE *stream) {
   return 0;
 }
 
-/* glibc's last lines, for programs that look for them. No block here has a mapping of its own. */
+/* Writes glibc's last lines, for programs that search for them. No block of this library has a mapping of its own. */
 static void print_total(struct sink *to) {
   struct tslab_mallinfo info = tslab_mallinfo2();
   print(to, "Total (incl. mmap):\n");
@@ -209,7 +210,7 @@ static void print_total(struct sink *to) {
   print(to, "max mmap bytes   = 0\n");
 }
 
-/* Not a cancellation point, as in glibc: a thread that was cancelled goes on here. */
+/* This is no cancellation point, as in glibc. */
 void tslab_malloc_stats(void) {
   int before;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);

@@ -1,4 +1,4 @@
-/* stats: the statistics as text, in a file.                                                         floor: stats */
+/* stats: writes the statistics as text to a file.                                                   floor: stats */
 #ifndef TSLAB_STATS_STATS_H
 #define TSLAB_STATS_STATS_H
 

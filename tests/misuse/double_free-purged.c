@@ -18,4 +18,4 @@ static void run(void) {
 
 MISUSE("a block freed again by its own thread when its page, but not its slab, is with the kernel: two get it", MISSED,
        NULL,
-       .hardened = {NAMED, UNUSED("free", SMALL_TEXT)}, .in_one_page = {NAMED, TWICE(SMALL_TEXT)});
+       .hardened = {NAMED, UNUSED("free", SMALL_TEXT)}, .in_one_page = {NAMED, TWICE_LATE(SMALL_TEXT)});

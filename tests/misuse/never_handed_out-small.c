@@ -7,4 +7,4 @@ static void run(void) {
 }
 
 MISUSE("a block freed that no malloc has returned yet, in a slab of the thread", MISSED, NULL,
-       .hardened = {NAMED, UNUSED("free", SMALL_TEXT)}, .in_one_page = {NAMED, TWICE(SMALL_TEXT)});
+       .hardened = {NAMED, UNUSED("free", SMALL_TEXT)}, .in_one_page = {NAMED, TWICE_LATE(SMALL_TEXT)});

@@ -1,5 +1,5 @@
 /* capabilities: a program that has one thread, or had more before, gives up capabilities while the library has a
- * thread. glibc's calls that change the user then say the same of every thread. */
+ * thread. glibc's calls that change the user then get the same answer for every thread. */
 #include "../check.h"
 #include "memory.h"
 

@@ -1,6 +1,6 @@
-/* clock_killed: a seccomp filter ends the process for the system call clock_gettime, as a list of allowed calls does
- * that was written for a program without clocks. libc's clock_gettime reads the kernel's page and makes no call. The
- * library goes on under such a filter: slow calls, samples, epochs, threads, and the scavenger, which publishes. */
+/* clock_killed: a seccomp filter ends the process at the system call clock_gettime, like a filter for a program without
+ * clocks. libc's clock_gettime reads the kernel's page and makes no call. The library goes on under such a filter: slow
+ * calls, samples, epochs, threads, and the scavenger, which publishes. */
 #include "filter.h"
 #include "memory.h"
 

@@ -1,6 +1,6 @@
-/* damaged: a program frees blocks twice or writes to them after their free, at random, and survives
- * (TSLAB_ON_MISUSE=report), while every malloc is a sample (TSLAB_SAMPLE=1) and samples set lists detached. malloc
- * never fails because of it, and no loop runs for ever. */
+/* damaged: a program frees blocks twice or writes to them after their free, at random, and goes on
+ * (TSLAB_ON_MISUSE=report), while every malloc is a sample (TSLAB_SAMPLE=1) and samples detach lists. malloc never
+ * fails because of that, and no loop runs for ever. */
 #include "../check.h"
 
 enum { LIVE = 4000, SIZE = 100, LARGE = 6000, BATCH = 600 };

@@ -5,11 +5,10 @@
  *
  * The halves are compared by the memory in use and by the resident memory. Committed memory is a maximum: it grows by a
  * step, a sixteenth of it, when blocks that grow find no window of free address space, and never shrinks. The later
- * such a step, the rarer; two of them may come by chance in the second half.
- * Blocks lie in slots that any thread empties and fills, so that most are freed by another thread than took them. The
- * threads of a generation keep step: else how the kernel lets them run decides how many slabs each of them needs.
- * Readings are taken between two generations of threads, when all that nobody uses has gone back: what is compared is
- * what cannot go back. */
+ * such a step, the rarer; two of them may come by chance in the second half. Blocks lie in slots that any thread
+ * empties and fills, so that most are freed by another thread than took them. The threads of a generation keep step.
+ * Otherwise the kernel's schedule decides how many slabs each of them needs. The test reads between two generations of
+ * threads, when all unused memory has gone back, so it compares the memory that cannot go back. */
 #include "memory.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* fork: threads allocate while main and others fork, again and again. Each child allocates, frees its own blocks and
- * its parent's, also those of threads that are gone, ends epochs that these were busy with, makes a thread of its own,
- * and forks once itself. Fork handlers that the program registered allocate, and a child of vfork does.
+ * its parent's, also those of threads that it does not have, ends epochs in which these were busy, makes a thread of
+ * its own, and forks once itself. Fork handlers that the program registered allocate, and a child of vfork does.
  *  fork [long] */
 #include "../check.h"
 

@@ -1,5 +1,6 @@
-/* fork_alone: a process with one thread forks, and its children have the whole heap, whatever they do first: use it, or
- * make a thread that does. Then a thread that pthread_create did not make allocates, and they still have.
+/* fork_alone: a process with one thread forks, and its children have the whole heap, if they use it first or make a
+ * thread that does. Then a thread that pthread_create did not make allocates, and the children still have the whole
+ * heap.
  *  fork_alone */
 #include "../check.h"
 

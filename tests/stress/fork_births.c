@@ -3,8 +3,8 @@
  * frees its own blocks and its parent's, also those of threads that are gone, goes on in its scope, ends epochs, makes
  * a thread, and some give birth themselves. Nothing hangs: a child that does not end is shown, with where it stands.
  *
- * What a child's statistics say is live is what it finds in the tables below, give or take the one call that each of
- * its parent's threads was in the middle of; exactly that when they were all asked to wait.
+ * The live blocks in a child's statistics are those in the tables below, give or take the one call that each of its
+ * parent's threads was in. If the parent's threads all waited, the numbers are exact.
  *
  *  fork_births [COUNT]    births in all; else TEST_BIRTHS of the environment */
 #include "../check.h"

@@ -1,5 +1,5 @@
-/* fork_faults: what runs inside fork, and the library's own thread, may fault and make system calls that a filter
- * traps: the signals of those are never blocked. */
+/* fork_faults: handlers of fork, and the library's own thread, may fault and make system calls that a filter traps,
+ * because the library never blocks the signals of these. */
 #include "../check.h"
 
 #include <dirent.h>

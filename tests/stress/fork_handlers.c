@@ -1,6 +1,6 @@
-/* fork_handlers: handlers of fork that were registered before the library's own run inside it, while the library's
- * locks are held, and allocate. The fork must not wait for itself. The child is made ready once, whatever
- * its handler did before the library's ran: a thread that the handler starts keeps its heap. */
+/* fork_handlers: handlers of fork that the program registered before the library's run inside it, while the library's
+ * locks are held, and allocate. The fork must not wait for itself. The child is repaired once, even if its handler
+ * allocated before the library's ran: a thread that the handler starts keeps its heap. */
 #include "../check.h"
 
 #include <pthread.h>

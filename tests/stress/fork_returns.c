@@ -1,5 +1,5 @@
 /* fork_returns: a signal handler interrupts malloc, forks, and returns in the child, which goes on with that malloc.
- * The child then is as any other: a double free, which waits until the thread holds no lock, ends it. */
+ * The child then behaves like any other: a double free, whose abort waits until the thread holds no lock, ends it. */
 #include "../check.h"
 
 #include <signal.h>

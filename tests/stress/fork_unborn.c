@@ -1,5 +1,5 @@
 /* fork_unborn: threads that have never allocated fork, while another thread ends epochs that have children. A child
- * goes on with the end of the epoch where that thread was in the middle of it, and has no heap to do it with. */
+ * completes the end of the epoch that this thread was in the middle of, and does so without a heap. */
 #include "../check.h"
 
 #include <pthread.h>

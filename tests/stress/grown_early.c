@@ -1,5 +1,5 @@
-/* grown_early: a heap of more than a mebibyte that grew before the library's constructor, and that the program then
- * leaves alone, is published all the same. */
+/* grown_early: the library also publishes a heap of more than a mebibyte that grew before its constructor and that the
+ * program then leaves alone. */
 #include "../segment.h"
 
 #include <time.h>

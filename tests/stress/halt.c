@@ -1,5 +1,5 @@
-/* halt: once tslab_epoch_close has returned, a thread inside goes on in epoch 0, whatever it was in the middle of when
- * its chunk was halted. Its allocations are sampled all the time (TSLAB_SAMPLE=1), since that moves a chunk's end. */
+/* halt: once tslab_epoch_close has returned, a thread inside goes on in epoch 0, from any point at which the close
+ * halted its chunk. All its allocations are samples (TSLAB_SAMPLE=1), since these move a chunk's end. */
 #include "../check.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
-/* holes: of 300,000 blocks one in 20 stays. After ten seconds without a call at most what the pages with a live block
- * come to is resident, and for blocks of 1 KiB at least 74 of 100 bytes went back. What no allocator can do better
- * without moving blocks is printed beside it: pages that hold a live block. */
+/* holes: of 300,000 blocks one in 20 stays. After ten seconds without a call only the pages with a live block may be
+ * resident, and for blocks of 1 KiB at least 74 of 100 bytes went back. The test also prints the pages that hold a live
+ * block, which no allocator can give back without moving blocks. */
 #include "memory.h"
 
 #include <sys/wait.h>

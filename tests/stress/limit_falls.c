@@ -1,6 +1,6 @@
-/* limit_falls: a process that has allocated limits its address space, by each function there is, or another process
+/* limit_falls: a process that has allocated limits its address space, by each function that can, or another process
  * does so. Afterwards threads start, libraries load, memory can be mapped and programs executed as with libc's malloc,
- * and malloc is held to the limit, too. */
+ * and malloc obeys the limit, too. */
 #include "memory.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-/* limits: a hard limit of 256 MiB ends a program that leaks at the limit, whatever it asks with, and lets one that
- * frees run on; a soft limit holds what is resident. Each case is a child of its own, whose heap is empty before. */
+/* limits: a hard limit of 256 MiB stops a program that leaks at the limit, by any call, and lets one that frees go on;
+ * a soft limit bounds resident memory. Each case is a child of its own with an empty heap. */
 #include "memory.h"
 
 #include <pthread.h>

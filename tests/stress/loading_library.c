@@ -1,5 +1,5 @@
 /* The library that tests/stress/loading.c loads. Its constructor waits for a thread, which libc makes without a call
- * that anybody could interpose. */
+ * that a library could interpose. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-/* locked: under mlockall, reserved address space does not become resident, and what is freed goes back. */
+/* locked: under mlockall, reserved address space does not become resident, and freed memory goes back. */
 #include "memory.h"
 
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
-/* namespaces: the kernel lets only a process of one thread into some namespaces. A program that made no thread comes in
- * while the library has one, which gives memory back again afterwards. */
+/* namespaces: the kernel lets only a process of one thread into some namespaces. A program that made no thread enters
+ * them although the library has one, and the library gives memory back again afterwards. */
 #include "../check.h"
 #include "memory.h"
 

@@ -1,4 +1,4 @@
-/* no_key: the program took the last pthread key before its first malloc, so that nobody tells the library of a thread's
+/* no_key: the program took the last pthread key before its first malloc, so the library does not learn of a thread's
  * end. Threads that end leave no heap behind, and the process ends, by exit, with its last thread. */
 #include "../check.h"
 

@@ -1,5 +1,5 @@
-/* no_scavenger: the library's own thread cannot be made, for the program's pthread_create refuses it. What dead threads
- * left free then serves the threads that live. */
+/* no_scavenger: the library's own thread cannot be made, for the program's pthread_create refuses it. Live threads then
+ * use the memory that dead threads left free. */
 #include "../check.h"
 
 #include <dlfcn.h>

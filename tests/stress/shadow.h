@@ -1,5 +1,5 @@
-/* shadow.h: which bytes of the address space belong to a block in use, kept independently of the allocator: one bit for
- * each 16 bytes below 2^47, in a table of tables that is filled as addresses appear. */
+/* shadow.h: records, independently of the allocator, which bytes of the address space belong to a block in use: one bit
+ * for each 16 bytes below 2^47, in a table of tables that is filled as addresses appear. */
 #ifndef TSLAB_TESTS_SHADOW_H
 #define TSLAB_TESTS_SHADOW_H
 

@@ -1,5 +1,5 @@
-/* small_limit: a process that may have 20 MiB of address space, its program and libc included, is served: blocks of any
- * size, threads, epochs. Past the end malloc fails with ENOMEM, and what is freed serves again. */
+/* small_limit: the library serves a process with 20 MiB of address space, program and libc included: blocks of any
+ * size, threads, epochs. Past the end malloc fails with ENOMEM, and freed memory can be used again. */
 #include "memory.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* stack_lock: a thread that allocates nothing joins threads whose stacks are the program's, after the last thread that
- * allocated has ended and left much free. libc frees what those threads had under the lock that making a thread takes.
- * There are enough of them that one of these frees gives the joining thread its heap. */
+ * allocated has ended and left much free memory. libc frees the data of those threads under the lock that the creation
+ * of a thread takes. There are enough of them that one of these frees gives the joining thread its heap. */
 #include "../check.h"
 
 #include <pthread.h>

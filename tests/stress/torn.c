@@ -1,6 +1,6 @@
-/* torn: a thread that is not in a fork child was cut off at any instruction. The parent steps a child through every
- * instruction of some hundred calls; after each it has the child's heap in place of its own, retires it as a fork child
- * does, and counts: all calls that had returned, none that had not begun, the one under way or not.
+/* torn: a fork may cut off another thread at any instruction. The parent steps a child through every instruction of
+ * some hundred calls. After each step it takes the child's heap in place of its own, retires it as a fork child does,
+ * and counts: all calls that had returned, none that had not begun, and the one under way or not.
  *
  * Blocks of lists, refilled and detached, with samples where TSLAB_SAMPLE says so; then blocks of an epoch's
  * chunks, which are begun, filled and, once empty, begun again. */

@@ -1,5 +1,5 @@
-/* torn_profile: a child is born at each instruction of a free that takes a sample out of the heap profile, and reads
- * that. The tables may be half written; the reading must come to an end. */
+/* torn_profile: forks a child at each instruction of a free that takes a sample out of the heap profile. The child
+ * reads the profile. The tables may be half written, but the read must end. */
 #include "../check.h"
 
 #include "stats/profile.h"

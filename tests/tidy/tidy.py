@@ -172,6 +172,30 @@ def retired_words(root: Path) -> Iterator[str]:
                 yield f"{path.relative_to(root)}:{number}: the word {word[0]} is retired: docs/glossary.md has today's"
 
 
+RELATIVE_SUBJECT = re.compile(
+    r"(?:^|[.;:]\s)\s*"
+    r"((?:who|whom|whoever|whose|what|whatever|whether|whichever|so many|so much)\b(?!\()[^.;:?]*)(\??)",
+    re.I,
+)
+
+
+def relative_subjects(root: Path) -> Iterator[str]:
+    """No sentence of a comment begins with a free relative ("Who holds it ..."). Its subject names the actor. Questions
+    may begin so."""
+    for path in sources(root, "src", "include"):
+        text = path.read_text()
+        for comment in NOT_CODE.finditer(text):
+            if comment[0].startswith('"'):
+                continue
+            words = re.sub(r"^\s*(/\*+|\*(?!/)|//+)|\*/$", lambda mark: " " * len(mark[0]), comment[0], flags=re.M)
+            for sentence in RELATIVE_SUBJECT.finditer(words):
+                if sentence[2]:
+                    continue
+                line = text.count("\n", 0, comment.start() + sentence.start(1)) + 1
+                start = " ".join(sentence[1].split()[:4])
+                yield f'{path.relative_to(root)}:{line}: a sentence begins with "{start}": name the actor'
+
+
 # What releases a lock, and what takes it. A name of the left side may release what its caller took; nobody else may.
 RELEASES = {
     "lock_release": {"lock_take", "lock_try", "lock_take_patiently", "take_gate", "heap_lock", "lock_heap_of"},
@@ -302,7 +326,8 @@ def calls_in_circles(graph: dict[str, dict[str, set[str]]]) -> Iterator[str]:
 
 
 def broken(root: Path, objects: Path | None) -> Iterator[str]:
-    for rule in (long_lines, functions, includes, locks, rare_names, retired_words, undocumented, versions):
+    of_text = (long_lines, functions, includes, locks, rare_names, retired_words, relative_subjects)
+    for rule in (*of_text, undocumented, versions):
         yield from rule(root)
     if objects:
         graph = calls(root, objects)

@@ -117,6 +117,18 @@ class Rules(unittest.TestCase):
             r"^src/base/two.c:2: depot_size has the retired word depot", r"^docs/words.md:1: the word depot is retired"
         )
 
+    def test_a_sentence_that_begins_with_a_free_relative(self) -> None:
+        self.write("src/base/two.c", "/* Frees it. Who holds the lock\n * waits. What else? what() is. */\nint a;\n")
+        self.write("src/base/three.h", "/* three\n *\n * Threads: whoever\n * comes. */\nint b; /* whether it is */\n")
+        self.write("include/tslab/a.hpp", "// Whatever is free goes.\nint c; // The lock, which it holds; so much\n")
+        self.assert_told(
+            r'^src/base/three.h:3: a sentence begins with "whoever comes": name the actor$',
+            r'^src/base/three.h:5: a sentence begins with "whether it is": name the actor$',
+            r'^src/base/two.c:1: a sentence begins with "Who holds the lock": name the actor$',
+            r'^include/tslab/a.hpp:1: a sentence begins with "Whatever is free goes": name the actor$',
+            r'^include/tslab/a.hpp:2: a sentence begins with "so much": name the actor$',
+        )
+
     def test_a_public_function_without_a_comment(self) -> None:
         self.write("include/tslab/tslab.h", "/* 2 */\nint tslab_a(void);\nint tslab_b(void);\n\nint tslab_c(void);\n")
         self.write("include/tslab/optional.h", "int tslab_optional_a(void);\n")

@@ -1,4 +1,4 @@
-/* calloc: zero whatever was in the memory before, overflow refused. */
+/* calloc: memory is zero after any earlier use; a product that overflows is refused. */
 #include "../check.h"
 
 static void check_zero(const unsigned char *block, size_t size) {

@@ -1,4 +1,4 @@
-/* Epochs one by one: open, open_with, labels, info, each, and what answers to an id that is none. */
+/* Epochs one by one: open, open_with, labels, info, each, and the errors for ids of no epoch. */
 #include "../epochs.h"
 
 _Static_assert(sizeof(tslab_epoch_report) % 128 == 0, "as every struct of figures");

@@ -1,6 +1,6 @@
-/* An end that takes long delays calls on its own epoch alone: while one thread ends an epoch, calls on every other
- * epoch return, also on those that share its lock. TSLAB_ON_DESTROY=check, which the test is run with, makes an end
- * write to standard error: a pipe with room for the first line only stops it in the middle. */
+/* A long end delays only calls on its own epoch: while one thread ends an epoch, calls on every other epoch return,
+ * also on those that share its lock. The test runs with TSLAB_ON_DESTROY=check, which makes an end write to standard
+ * error. A pipe with room for only the first line stops the end in the middle. */
 #include "../epochs.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* Blocks in an epoch are as good as any: sizes, alignments, contents, zeros, realloc, reuse. */
+/* Blocks of an epoch behave like all others: sizes, alignments, contents, zeros, realloc, reuse. */
 #include "../epochs.h"
 
 enum { MOST = 1 << 20 };

@@ -1,4 +1,4 @@
-/* Budgets and prefault: what an epoch may hold, and what it holds from the start. */
+/* Budgets bound an epoch's memory, and prefault gives it memory from the start. */
 #include "../epochs.h"
 
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-/* TSLAB_ON_DESTROY=check, which the test is run with: destroy becomes close and lists survivors on standard error. */
+/* The test runs with TSLAB_ON_DESTROY=check: destroy becomes close and lists live blocks on standard error. */
 #include "../epochs.h"
 
 static char said[8192];

@@ -1,4 +1,4 @@
-/* close and close_step: what stays valid, what fails from then on, when the memory goes. */
+/* close and close_step: blocks stay valid, later calls fail, and the memory goes back in time. */
 #include "../epochs.h"
 
 /* The last free ends the epoch, whoever does it. */

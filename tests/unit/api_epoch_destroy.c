@@ -1,4 +1,4 @@
-/* destroy and reset: everything in the epoch ends, freed or not, for those who vouched. */
+/* destroy and reset end every block of a destroyable epoch, freed or not. */
 #include "../epochs.h"
 
 static void *fill_epoch(tslab_epoch e, uint64_t *blocks, uint64_t *bytes) {

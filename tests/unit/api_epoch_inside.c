@@ -1,4 +1,4 @@
-/* Epochs that end while threads are inside, or have blocks of theirs in lists. */
+/* Epochs end while threads are inside, or have blocks of the epoch in their lists. */
 #include "../epochs.h"
 
 /* The calling thread is inside. Its mallocs go to epoch 0 from its next slow path on, which is soon, and count. */

@@ -1,6 +1,6 @@
-/* No 16 KiB, a chunk's least, ever hold blocks of two epochs, and every block knows its epoch. A table of such pieces
- * by address, kept here, says whose each is; every class of sizes, large blocks, many epochs by turns, ambient and
- * explicit, several threads at once. */
+/* No piece of 16 KiB, the size of the smallest chunk, ever holds blocks of two epochs, and tslab_epoch_of knows every
+ * block's epoch. The test keeps a table of such pieces by address, with the epoch of each. It covers every size class,
+ * large blocks, many epochs by turns, in scopes and by id, and several threads at once. */
 #include "../epochs.h"
 
 enum { THREADS = 3, EPOCHS = 12, LIVE = 400, SIZES = 256, TABLE = 1 << 17, PIECE = 16 << 10 };

@@ -1,4 +1,4 @@
-/* tslab_epoch_move: a block goes to another epoch, with its bytes, its size and its alignment, or stays as it was. */
+/* tslab_epoch_move moves a block to another epoch, with its bytes, size and alignment, or leaves it as it was. */
 #include "../epochs.h"
 
 static unsigned char pattern(size_t i) { return (unsigned char)(i * 31 + 7); }

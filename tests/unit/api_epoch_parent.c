@@ -1,4 +1,4 @@
-/* Parents: children close, are destroyed and are reset with them, before them. */
+/* Parents: a close, destroy or reset of a parent does the same to its children first. */
 #include "../epochs.h"
 
 static tslab_epoch open_child(tslab_epoch parent, uint32_t flags) {

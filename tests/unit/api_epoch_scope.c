@@ -1,4 +1,4 @@
-/* Scopes: where a thread's malloc goes, and how it gets out again. */
+/* Scopes: a scope decides in which epoch a thread's malloc allocates, until the thread leaves it. */
 #include "../epochs.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* What the allocator says about itself: mallinfo2, malloc_info, malloc_stats, mallopt, malloc_trim. */
+/* glibc's reports and controls: mallinfo2, malloc_info, malloc_stats, mallopt, malloc_trim. */
 #include "../check.h"
 
 #include <ctype.h>

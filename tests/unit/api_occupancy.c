@@ -1,4 +1,4 @@
-/* tslab_occupancy: how full is what holds a block, of every kind, for any pointer, and beside other threads. */
+/* tslab_occupancy describes the slab, chunk or run of a block, takes any pointer, and runs beside other threads. */
 #include "../epochs.h"
 
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
-/* tslab_profile_each, _interval and tslab_holders_json against known truth: blocks that are samples for certain are
- * told exactly, sites by their stacks; what is drawn is right in the mean while the interval changes; a pause samples
- * nothing and still follows what was sampled; nothing of it allocates from the heap. */
+/* tslab_profile_each, _interval and tslab_holders_json against known truth. Blocks that are certainly samples appear
+ * exactly, with sites by their stacks. Drawn samples are right in the mean while the interval changes. A pause samples
+ * nothing but follows earlier samples. None of these calls allocates from the heap. */
 #include "../check.h"
 
 #include <errno.h>

@@ -58,6 +58,23 @@ static void growth_in_small_steps(void) {
   tslab_free(block);
 }
 
+/* Programs cut a buffer to what it holds, as Redis does with each value, so a block never keeps an eighth too much. */
+static void a_shrunk_block_gives_back_what_it_need_not_hold(void) {
+  for (size_t from = 16; from <= 32768; from += from < 1024 ? 16 : 256)
+    for (size_t to = 1; to <= from; to += 1 + to / 16) {
+      void *block = tslab_malloc(from), *fresh = tslab_malloc(to);
+      CHECK(block != NULL && fresh != NULL);
+      size_t least = tslab_malloc_usable_size(fresh);
+      block = tslab_realloc(block, to);
+      CHECK(block != NULL);
+      CHECK_COUNT(tslab_malloc_usable_size(block) * 7, <=, least * 8);
+      void *again = tslab_realloc(block, to);
+      CHECK(again == block); /* it does not move from a block of a class to another one */
+      tslab_free(again);
+      tslab_free(fresh);
+    }
+}
+
 /* Neighbours alive: a large block cannot always grow where it is. */
 static void large_blocks_grow_among_neighbours(void) {
   enum { COUNT = 8 };
@@ -185,6 +202,7 @@ static void errno_is_kept(void) {
 int main(void) {
   content_is_kept_between_all_sizes();
   growth_in_small_steps();
+  a_shrunk_block_gives_back_what_it_need_not_hold();
   large_blocks_grow_among_neighbours();
   buffers_growing_in_turn_move_seldom();
   null_is_malloc_and_zero_is_free();

@@ -1,5 +1,5 @@
-/* arena: slots come one by one and stay; what is charged goes up to every ancestor or to none; the list holds
- * what was added; memory goes to the reserve, to common use or to the kernel, each byte counted once. */
+/* arena: slots come one by one and stay; a charge reaches every ancestor or none; the list holds the added runs; memory
+ * goes to the reserve, to common use or to the kernel, and each byte counts once. */
 #include "unit.h"
 
 #include "base/options.h"

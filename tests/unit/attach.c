@@ -1,5 +1,5 @@
-/* attach: a table leads from an epoch's slot to the thread's heap, whatever was put first; the slot's last heap counts;
- * what is stale goes when the table is built anew, whose memory serves the next one. */
+/* attach: a table leads from an epoch's slot to the thread's heap, in any order of puts; the slot's last heap counts; a
+ * rebuilt table drops stale entries, and its old memory serves the next table. */
 #include "unit.h"
 
 #include "epoch/scope.h"

@@ -1,6 +1,6 @@
-/* births: a child that no handler saw has everything when no lock was held at its birth; else memory that it inherited
- * freezes, whichever lock it was, and all else works. What either lost is counted, and so are all calls before. A
- * close that was under way in the parent ends in the child. */
+/* births: a child of a fork without handlers has the whole heap if no lock was held at the fork. Otherwise its
+ * inherited memory freezes, for any lock, and all else works. Statistics count the losses of both, and all earlier
+ * calls. A close that was under way in the parent ends in the child. */
 #include "unit.h"
 
 #include "base/options.h"

@@ -1,6 +1,6 @@
-/* bump: blocks lie one after the other; a chunk whose blocks are all freed goes, at once when it is sealed; a heap
- * that reuses memory turns to slabs, as does a label's first; what one heap leaves another continues. Each count is
- * compared with what was handed out. */
+/* bump: blocks lie one after the other; a chunk goes back once its blocks are all freed, at once if it is sealed; a
+ * heap that reuses memory turns to slabs, and so does a label's first epoch; a heap continues the chunk that another
+ * one left. The test compares each count with the blocks handed out. */
 #include "unit.h"
 
 #include "base/options.h"

@@ -1,6 +1,6 @@
-/* cached epoch: a thread's next epoch is made of the one that it ended empty, with heap and chunk; anything but a plain
- * epoch is not kept, and what is not used goes after a second. A label whose epochs free what they take gets slabs, and
- * loses them when one does not. */
+/* cached epoch: a thread's next epoch takes over heap and chunk of the one that it ended empty. Only plain epochs are
+ * kept, and an unused one goes after a second. A label gets slabs if its epochs free each block, and loses them if one
+ * does not. */
 #include "unit.h"
 
 #include "base/options.h"

@@ -1,5 +1,5 @@
-/* A thread whose cancellation is pending is not ended inside the library: no call of malloc's family is a cancellation
- * point in glibc either. Each thread here asks for its own end first, and must come to the end of what it does. */
+/* A pending cancellation does not end a thread inside the library: no call of malloc's family is a cancellation point
+ * in glibc either. Each thread here first cancels itself, and must reach the end of its work. */
 #include "../check.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* cgroup: what is read from files that a kernel of version 2 would have, under a root of the test's own. */
+/* cgroup: reads the files of control groups of version 2, which the test makes under a root of its own. */
 #include "unit.h"
 
 #include "os/cgroup.h"

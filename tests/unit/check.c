@@ -1,4 +1,4 @@
-/* check: a list that is whole passes; a block that was written to, or is on the list twice, is found. */
+/* check: a whole list passes; the check finds a block that was written to, or is on the list twice. */
 #include "two_heaps.h"
 
 #include "heap/check.h"

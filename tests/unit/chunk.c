@@ -1,5 +1,5 @@
-/* chunk: what every address of a chunk is, which blocks are live and how large they are, against a list of the
- * blocks that were put there; freed once; cleared without a trace. */
+/* chunk: the kind of every address of a chunk, and its live blocks with their sizes, against the test's own list of
+ * blocks; a block is freed once; a cleared chunk has no bit left. */
 #include "unit.h"
 
 #include "slab/chunk.h"

@@ -1,6 +1,6 @@
-/* chunk_cache: the chunk that came last comes out as new. A thread keeps as much as the setting allows, with its
- * cached epoch together, whatever other threads keep. What stood still goes to the kernel. An epoch of several chunks
- * that is destroyed or reset lives on in them. */
+/* chunk_cache: the newest chunk comes out as new. A thread keeps as much as the setting allows, together with its
+ * cached epoch, independently of other threads. Chunks that stood still go to the kernel. The next epoch uses the
+ * chunks of one that was destroyed or reset. */
 #include "unit.h"
 
 #include "base/options.h"

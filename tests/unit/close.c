@@ -1,4 +1,4 @@
-/* ending: open, closing, ended: what moves an epoch on, and what keeps it. */
+/* close: the events that take an epoch from open to closing to ended, and those that delay it. */
 #include "unit.h"
 
 #include "epoch/close.h"

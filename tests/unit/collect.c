@@ -1,12 +1,13 @@
-/* collect: no statistic is a constant. Each event here makes something happen; when all have, every counter and gauge
- * of every table must have been seen with two values, in one row where rows keep their places, and every path must have
- * been taken. What cannot be moved here is in one list, with the reason. */
+/* collect: no statistic is a constant. After all events of the test, every counter and gauge of every table must have
+ * shown two values, in one row if rows keep their places, and calls must have taken every path. One list names the
+ * statistics that the test cannot change, with the reasons. */
 #include "unit.h"
 
 #include "base/options.h"
 #include "epoch/epoch.h"
 #include "heap/bins.h"
 #include "heap/fast.h"
+#include "heap/guard.h"
 #include "heap/profile.h"
 #include "heap/registry.h"
 #include "heap/sampled.h"
@@ -454,7 +455,7 @@ static void limited(void) {
 
 /* In a process of its own, for a profile does not end. */
 static void profiled(void) {
-  CHECK(sampled_start(PROFILE_LEAST_BYTES));
+  CHECK(sampled_start(PROFILE_LEAST_BYTES) && guard_start(PROFILE_LEAST_BYTES));
   look();
   block_size = 1000;
   fill(0, BLOCKS / 2);

@@ -1,5 +1,5 @@
-/* counters: a list that only grows; what a thread did is told to `departed` when the next one begins with its counters,
- * so that sums over both never shrink; sums add up, and of the longest the longer stays. */
+/* counters: the list only grows; when a thread takes over counters, `departed` gets their earlier counts, so that sums
+ * over both never shrink; sums add up, and of two maxima the larger stays. */
 #include "unit.h"
 
 #include "heap/counters.h"

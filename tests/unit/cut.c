@@ -1,6 +1,6 @@
-/* cut: the malloc that a class drew, and no other, is a sample, whatever mallocs and frees come before it: balanced
- * ones, bursts, long drains, many classes, remote frees; a list that is cut is whole again before anything but the fast
- * path looks at it; and calls that are timed come in between. */
+/* cut: the drawn malloc of a class, and no other, is a sample, after any pattern of mallocs and frees: balanced ones,
+ * bursts, long drains, many classes, remote frees. A cut list is whole again before any code but the fast path reads
+ * it. Timed calls come in between. */
 #include "unit.h"
 
 #include "heap/check.h"

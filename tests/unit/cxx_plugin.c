@@ -1,5 +1,6 @@
-/* A C program that loads a C++ library for itself, as scripting languages do: new there throws bad_alloc, and calls its
- * handler first, though nobody has the C++ runtime in his search order; and it may be loaded after the allocator. */
+/* A C program loads a C++ library privately, as scripting languages do. new there calls its handler and then throws
+ * bad_alloc, although the C++ runtime is in no other object's search order. The runtime may be loaded after the
+ * allocator. */
 #include "../check.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-/* draw: what is drawn has the mean and the variance of a geometric distribution; a number lies below its bound. */
+/* draw: drawn numbers have the mean and the variance of a geometric distribution; a number lies below its bound. */
 #include "sampling.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* epoch: an id is a slot and an incarnation, and is never given out again; labels are cut; children are in their
- * parent's list and nobody is born under what is not open. */
+/* epoch: an id is a slot and an incarnation, and never comes twice; labels are cut; children are in their parent's
+ * list, and only an open epoch gets children. */
 #include "unit.h"
 
 #include "epoch/epoch.h"

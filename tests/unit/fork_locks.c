@@ -1,6 +1,6 @@
-/* fork_locks: a signal handler that interrupted a thread under one of our locks, or in a fork, may fork. A thread that
- * waits for our locks while it holds one that the forking thread needs ends the wait. A handler of SIGABRT may
- * allocate, whatever the library was doing when it found the misuse. In each case the child has a heap that works. */
+/* fork_locks: a signal handler that interrupted a thread under one of our locks, or in a fork, may fork. A thread may
+ * wait for our locks while it holds one that the forking thread needs; it ends the wait. A handler of SIGABRT may
+ * allocate at any place where the library finds a misuse. In each case the child has a heap that works. */
 #include "unit.h"
 
 #include "base/options.h"

@@ -1,5 +1,5 @@
-/* heap: a heap begins with empty lists; the calls between two counts follow from the counts alone; a look that a
- * change came into is told; and a heap's notice is given once. */
+/* heap: a heap begins with empty lists; the calls between two counts follow from the counts alone; a reader notices a
+ * change during its look; and a heap gives its notice once. */
 #include "unit.h"
 
 #include "heap/heap.h"

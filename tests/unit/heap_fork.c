@@ -1,4 +1,4 @@
-/* fork: in a child the other threads' heaps are in the pool, their lists given up, and no lock is held. In one that
+/* fork: in a child the other threads' heaps are in the pool without their lists, and no lock is held. In a child that
  * froze no heap leads to a slab. */
 #include "unit.h"
 

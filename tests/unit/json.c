@@ -1,4 +1,4 @@
-/* json: what tslab_stats_json writes is JSON, with every table and field; it stops when it is told to. */
+/* json: tslab_stats_json writes valid JSON with every table and field, and stops at an error of its caller. */
 #include "unit.h"
 
 #include "stats/tables.h"

@@ -1,5 +1,5 @@
-/* label: the same text has the same row, whichever thread asks first; the first 255 texts have rows of their own beside
- * the empty one, all others share the last; a label of an epoch is cut at 63 characters. */
+/* label: the same text has the same row for all threads; the first 255 texts have rows of their own beside the empty
+ * one, and all others share the last row; a label of an epoch is cut at 63 characters. */
 #include "unit.h"
 
 #include "heap/label.h"

@@ -1,5 +1,6 @@
-/* large_cache: of the runs that a thread freed, the newest of exactly the right size comes out; bytes are limited; what
- * stood still goes; no neighbour joins what is in it; and all heaps together keep so much, or nothing for a while. */
+/* large_cache: the newest freed run of exactly the right size comes out; bytes are limited; runs that stood still go
+ * back; no neighbour joins a cached run; all heaps together have a limit, and keep nothing for a while after a
+ * failure. */
 #include "unit.h"
 
 #include "base/options.h"

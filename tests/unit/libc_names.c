@@ -1,4 +1,4 @@
-/* glibc's further names for malloc's family: what old programs and wrappers of malloc call lands in the same heap. */
+/* glibc's further names for malloc's family: calls of old programs and of malloc wrappers reach the same heap. */
 #include "../check.h"
 
 void *__libc_malloc(size_t size);

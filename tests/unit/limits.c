@@ -1,5 +1,4 @@
-/* limits: where they come from, and what is said once when one is met. The stress test `limits` has programs at them.
- */
+/* limits: their sources, and the message at the first refusal. The stress test `limits` runs programs at a limit. */
 #include "unit.h"
 
 #include "base/options.h"
@@ -19,15 +18,41 @@ static void put(const char *name, const char *text) {
 }
 
 static void *block;
-static void ask_for_much(void) { block = tslab_malloc(32 * MiB); }
+static void ask_for_much(void) { block = tslab_malloc(32 * MiB + 1); }
 
 static void a_refusal_is_told_once_and_counted(void) {
   char heard[1024];
   CHECK(tslab_memory_limit(16 * MiB, 0) == 0);
   CHECK_COUNT(hear(ask_for_much, heard, sizeof heard), ==, 1);
-  CHECK(block == NULL && strstr(heard, "the limit is 16777216") && strstr(heard, "docs/limits.md"));
+  CHECK(block == NULL && strstr(heard, "for 33554433 bytes"));
+  CHECK(strstr(heard, "the limit is 16777216") && strstr(heard, "docs/limits.md"));
   CHECK_COUNT(hear(ask_for_much, heard, sizeof heard), ==, 0);
   CHECK(block == NULL && limits_refusals() == 2);
+}
+
+/* A round over all heaps comes before a refusal, but not once more where nothing came free. */
+static void refusals_make_few_rounds(void) {
+  enum { REFUSALS = 1000, BLOCKS = 1 << 18, FREES = 2048 };
+  static void *blocks[BLOCKS];
+  CHECK(tslab_memory_limit(16 * MiB, 0) == 0);
+  unsigned count = 0;
+  while (count < BLOCKS && (blocks[count] = tslab_malloc(64)) != NULL) count++;
+  CHECK_COUNT(count, >, 100000);
+  const uint32_t rounds = pages_round();
+  const uint64_t refused = limits_refusals();
+  for (int i = 0; i < REFUSALS; i++) CHECK(tslab_malloc(4000) == NULL && tslab_malloc(MiB) == NULL);
+  CHECK_COUNT(limits_refusals() - refused, ==, 2 * REFUSALS);
+  CHECK_COUNT(pages_round() - rounds, <=, 1);
+  /* Every second block keeps its page; each of these rounds brings nothing, and the next one waits for more. */
+  for (unsigned i = 0; i < 2 * FREES; i += 2) {
+    tslab_free(blocks[i]);
+    CHECK(tslab_malloc(MiB) == NULL);
+  }
+  CHECK_COUNT(pages_round() - rounds, <=, 10 + 2 * FREES * (64 + os_page_size) / (16 * MiB / LIMIT_REST));
+  for (unsigned i = 0; i < count; i++)
+    if (i >= 2 * FREES || i % 2) tslab_free(blocks[i]);
+  for (int i = 0; i < 8; i++) CHECK((blocks[i] = tslab_malloc(MiB)) != NULL);
+  for (int i = 0; i < 8; i++) tslab_free(blocks[i]);
 }
 
 /* What the group uses and this heap does not hold is not this heap's, nor is a sixteenth. */
@@ -75,6 +100,7 @@ int main(void) {
   snprintf(self, sizeof self, "%s/self", root);
   limits_self = self, limits_root = root;
   a_refusal_is_told_once_and_counted();
+  refusals_make_few_rounds();
   a_group_sets_limits();
   pressure_asks_for_relief();
   settings_set_limits();

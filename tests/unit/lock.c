@@ -1,4 +1,4 @@
-/* lock: one holder at a time; whoever sleeps is woken; lock_try does not wait; a reset lock is free. */
+/* lock: one holder at a time; a release wakes a sleeper; lock_try does not wait; a reset lock is free. */
 #include "unit.h"
 
 #include "os/lock.h"

@@ -2,7 +2,9 @@
  * does. */
 #include "unit.h"
 
+#include "../stress/filter.h"
 #include "base/log.h"
+#include <sys/socket.h>
 
 #define SHIFTED(bits) (unsigned long)(r >> (bits))
 #define ALL_FORMATS \
@@ -93,6 +95,36 @@ static void write_to_nobody(void) {
   write_and_find(SIGPIPE, EPIPE);
 }
 
+static volatile sig_atomic_t delivered;
+static void count_delivered(int number) {
+  (void)number;
+  delivered++;
+}
+
+/* One that was sent to the process, not to the thread, is delivered once. */
+static void write_beside_a_sent_signal(void) {
+  int pipe_ends[2];
+  sigset_t none;
+  sigemptyset(&none);
+  CHECK(signal(SIGPIPE, count_delivered) != SIG_ERR && pipe(pipe_ends) == 0 && close(pipe_ends[0]) == 0);
+  block(SIGPIPE);
+  CHECK(kill(getpid(), SIGPIPE) == 0);
+  CHECK_COUNT(log_write(pipe_ends[1], "x", 1), ==, EPIPE);
+  CHECK(sigprocmask(SIG_SETMASK, &none, NULL) == 0);
+  CHECK_COUNT(delivered, ==, 1);
+}
+
+/* A filter of system calls may not let a thread take a signal back. */
+static void write_under_a_filter(void) {
+  if (answer_with(SYS_rt_sigtimedwait, EPERM)) write_to_nobody();
+}
+
+static void write_to_a_closed_socket(void) {
+  int ends[2];
+  CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0 && close(ends[0]) == 0);
+  if (answer_with(SYS_rt_sigtimedwait, EPERM)) CHECK_COUNT(log_write(ends[1], "x", 1), ==, EPIPE);
+}
+
 static void write_past_a_limit(void) {
   const struct rlimit none = {0, 0};
   FILE *const file = tmpfile();
@@ -103,6 +135,9 @@ static void write_past_a_limit(void) {
 
 static void writes_raise_no_signal(void) {
   CHECK_COUNT(in_child(write_to_nobody), ==, 0);
+  CHECK_COUNT(in_child(write_beside_a_sent_signal), ==, 0);
+  CHECK_COUNT(in_child(write_under_a_filter), ==, 0);
+  CHECK_COUNT(in_child(write_to_a_closed_socket), ==, 0);
   CHECK_COUNT(in_child(write_past_a_limit), ==, 0);
 }
 

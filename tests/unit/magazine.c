@@ -1,5 +1,5 @@
-/* magazines: batches come out newest first and leave oldest first; small ones join; bytes and batches are limited;
- * every block is counted; a batch leaves in pieces, and whole when it is spoilt. */
+/* magazine: a list takes the newest magazine, and slabs get the oldest; small ones join; bytes and magazines are
+ * limited; every block counts; a magazine leaves in pieces, or as a whole if it is damaged. */
 #include "unit.h"
 
 #include "base/options.h"

@@ -1,4 +1,4 @@
-/* misuse: what a pointer is, is said in one line; then the process ends, or goes on and counts, when it may. */
+/* misuse: one line describes the pointer; then the process ends, or, if the setting lets it, counts and goes on. */
 #include "unit.h"
 
 #include "base/options.h"

@@ -1,4 +1,4 @@
-/* optional.h: one program, run with the library and without. Its argument says which, and what it must then find. */
+/* optional.h: one program runs with the library and without. Its argument says which, and so the expected results. */
 #include <tslab/optional.h>
 
 #include "../check.h"

@@ -1,5 +1,5 @@
-/* os: what the kernel calls promise: zeros after commit, purge and heal, contents after move, refusal without harm,
- * errno kept, shared pages that cannot be had refused and not touched. */
+/* os: the promises of the kernel calls: zeros after commit, purge and heal, contents after move, failures without harm,
+ * errno kept, and no touch of shared pages for which there is no memory. */
 #include "unit.h"
 
 #include "../stress/filter.h"

@@ -1,5 +1,5 @@
-/* pages: runs of random sizes and alignments, allocated, resized, freed and purged, against a map of who owns each
- * granule. */
+/* pages: allocates, resizes, frees and purges runs of random sizes and alignments, against a map of each granule's
+ * owner. */
 #include "unit.h"
 
 #include "../stress/filter.h"

@@ -1,4 +1,4 @@
-/* parent: only a parent that has the very setting, and the same file mapped, has reported it. */
+/* parent: a parent has reported a setting only if it has the same setting and the same file mapped. */
 #include "unit.h"
 
 #include "base/parent.h"

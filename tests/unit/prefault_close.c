@@ -1,5 +1,5 @@
-/* prefault_close: a child epoch with memory of its own from the start is not yet whole when its parent is closed, which
- * ends the child. The slot's next epoch owes nothing. */
+/* prefault_close: a close of the parent ends a child epoch that is still getting its prefaulted memory. The slot's next
+ * epoch has no charges. */
 #include "unit.h"
 
 #include "epoch/epoch.h"

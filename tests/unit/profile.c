@@ -1,6 +1,6 @@
-/* profile: what is drawn has the distribution that weights are for; a site is a stack; a sample is known from its birth
- * to its free, whichever way that goes: by its own thread, another one, realloc, the end of an epoch or its reset; full
- * tables lose samples and count them, and memory stays bounded under any number of stacks. */
+/* profile: drawn samples have the distribution that their weights assume; a site is a stack; the profile knows a sample
+ * from its birth to its free, by its own thread, another one, realloc, the end of an epoch or its reset; full tables
+ * lose samples and count them, and memory stays bounded under any number of stacks. */
 #include "unit.h"
 
 #include "heap/profile.h"

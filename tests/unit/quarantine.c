@@ -1,5 +1,5 @@
-/* quarantine: a block waits before it serves again, counted as its list's; all that wait leave, once each and in no
- * order; what was written meanwhile, or is there twice, is told; bounds hold. */
+/* quarantine: a block waits before it is used again, and its list counts it; all waiting blocks leave, once each and in
+ * random order; the library reports a block that was written to meanwhile, or is there twice; bounds hold. */
 #include "unit.h"
 
 #include "base/options.h"

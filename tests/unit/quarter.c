@@ -1,6 +1,6 @@
-/* quarter: a granule is lent in quarters and is one run again when all are back. What is given back is not resident, in
- * one call for neighbours. A thread that has many epochs open fills quarters, four for each epoch, before whole
- * granules; it keeps what they leave within its claim. Pointers into a quarter lead to the quarter's epoch. */
+/* quarter: a granule is lent in quarters, and is one run again when all are back. Free quarters are not resident; one
+ * system call purges neighbours. A thread that has many epochs open fills quarters, four for each epoch, before whole
+ * granules, and keeps free quarters within its claim. Pointers into a quarter lead to the quarter's epoch. */
 #include "unit.h"
 
 #include "base/options.h"

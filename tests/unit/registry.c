@@ -1,5 +1,5 @@
-/* registry: heaps are made, released to the pool with their lists, and acquired again. One that holds nothing is
- * folded: no walk meets it. */
+/* registry: heaps are made, released to the pool with their lists, and acquired again. A heap that holds nothing is
+ * folded, and no walk meets it. */
 #include "unit.h"
 
 #include "heap/fast.h"

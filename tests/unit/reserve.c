@@ -1,6 +1,6 @@
 /* reserve: last in, first out, no more than the setting allows, none for longer than a second. A thread's claim is
- * never refused, and leaves room for what is ready, however many claim. What is given back to the kernel goes in one
- * call for all neighbours. */
+ * never refused, and leaves room for ready granules with any number of claimants. One call gives all neighbours back to
+ * the kernel. */
 #include "unit.h"
 
 #include "base/options.h"

@@ -1,5 +1,5 @@
-/* sample: every class, chunk and large block is sampled in its share of the calls, fast or slow, and with sampling
- * off nothing is; no sample waits to be counted when its thread asks or ends. */
+/* sample: every class, chunk and large block is sampled in its share of the calls, fast or slow, and none with sampling
+ * off; all samples of a thread are counted when it reads statistics or ends. */
 #include "sampling.h"
 
 #include "heap/label.h"

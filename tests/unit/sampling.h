@@ -1,4 +1,4 @@
-/* sampling.h: what the tests of heap/draw.h, heap/timing.h and heap/sample.h share. */
+/* sampling.h: shared code of the tests of heap/draw.h, heap/timing.h and heap/sample.h. */
 #ifndef TSLAB_TESTS_SAMPLING_H
 #define TSLAB_TESTS_SAMPLING_H
 

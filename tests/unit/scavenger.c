@@ -1,5 +1,5 @@
-/* scavenger: what was freed goes back while the program does nothing; the thread takes no signals, starts once, stops
- * when asked, is born again, and does not exist where it is not wanted. */
+/* scavenger: freed memory goes back while the program does nothing; the thread takes no signals, starts once, stops on
+ * demand, starts again, and does not exist if the setting forbids it. */
 #include "unit.h"
 
 #include "../threads.h"

@@ -1,4 +1,5 @@
-/* scope: which heap a thread's malloc goes to, how often it is inside, and what stays attached when it has left. */
+/* scope: a scope sets the heap of a thread's malloc and counts the thread in; the heap stays attached after the thread
+ * left. */
 #include "unit.h"
 
 #include "base/options.h"

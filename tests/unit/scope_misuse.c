@@ -1,4 +1,4 @@
-/* scope_misuse: which failed calls are counted, and that each call site is told of once. */
+/* scope_misuse: counts the failed calls that it should, and reports each call site once. */
 #include "../epochs.h"
 
 #include "base/options.h"

@@ -1,5 +1,5 @@
-/* secret: a link leads where it was made to, from its slot alone; what was written over leads nowhere; numbers are
- * within their bound, each as often as another. */
+/* secret: a link leads to its block, only from its own slot; an overwritten link leads nowhere; numbers lie within
+ * their bound, each equally often. */
 #include "unit.h"
 
 #include "slab/secret.h"

@@ -1,4 +1,4 @@
-/* span: memory of epochs' blank heaps goes back, granule by granule, and what they counted stays. */
+/* span: memory of epochs' blank heaps goes back, granule by granule, and their counts stay. */
 #include "unit.h"
 
 #include "heap/bump.h"

@@ -1,5 +1,5 @@
-/* stack: a walk finds the callers of code that keeps frame pointers, and ends where the chain is none: at an address
- * that cannot be read, below or far above the last frame, not aligned, or without end. */
+/* stack: a walk finds the callers of code that keeps frame pointers, and ends where the chain breaks: at an unreadable
+ * address, below or far above the last frame, at an unaligned one, or in a circle. */
 #include "unit.h"
 
 #include "heap/stack.h"

@@ -1,6 +1,6 @@
 /* tslab_stats and tslab_stats_class are exact at quiescence: several threads do a known number of calls in every class,
- * free some themselves and leave some to another thread, and the differences are compared while the threads live (idle,
- * with blocks in their lists), when they are gone, and when everything has been freed. */
+ * free some themselves and leave some to another thread, and the test compares the differences while the threads live
+ * (idle, with blocks in their lists), after they ended, and after everything was freed. */
 #include "../check.h"
 
 #include <pthread.h>

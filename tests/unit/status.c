@@ -1,5 +1,5 @@
-/* status: live blocks, bytes, runs and charges of an epoch that holds every kind of run, against what the test
- * holds. */
+/* status: live blocks, bytes, runs and charges of an epoch that holds every kind of run, against the test's own
+ * counts. */
 #include "unit.h"
 
 #include "epoch/close.h"

@@ -1,4 +1,4 @@
-/* store: heaps of epochs take stores and leave them, counters and all; memory of unused ones goes back. */
+/* store: heaps of epochs take stores and leave them with their counters; memory of unused stores goes back. */
 #include "unit.h"
 
 #include "heap/fast.h"

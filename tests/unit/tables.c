@@ -1,5 +1,5 @@
-/* tables: every row of every table lies inside its struct and beside the others, and no statistic of a public struct is
- * without one; the row calls say what is wrong with their arguments. */
+/* tables: every row of every table lies inside its struct and beside the others, and every statistic of a public struct
+ * has one; the row calls refuse wrong arguments with the right error. */
 #include "unit.h"
 
 #include "heap/timing.h"

@@ -1,6 +1,6 @@
-/* thread: born at its first malloc, or when it goes on freeing, but never by a free after its death; its heap serves
- * the next thread; a fork child goes on with one heap and without the parent's file. A thread whose destructors
- * allocate to the last leaves nothing behind, nor does one whose death libc would not announce. */
+/* thread: a thread gets a heap at its first malloc, or when it goes on freeing, but never by a free after its heap
+ * ended; the next thread takes the heap over; a fork child goes on with one heap and without the parent's file. A
+ * thread leaves nothing behind even if its destructors allocate to the last, or if libc does not announce its end. */
 #include "unit.h"
 
 #include "base/options.h"

@@ -1,5 +1,5 @@
-/* ticks: never go back, agree with CLOCK_MONOTONIC_RAW once they were compared, and are compared again only when twice
- * as many have gone by. Two clocks are held against each other: how long anything took is not asked. */
+/* ticks: never go back, agree with CLOCK_MONOTONIC_RAW after the first comparison, and are compared again only when
+ * twice as many have passed. The test compares two clocks; it asserts no duration. */
 #include "unit.h"
 
 #include "os/ticks.h"

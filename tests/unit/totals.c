@@ -1,4 +1,4 @@
-/* totals: what two heaps did in a class is exact at any moment, between visits of the slow path too. */
+/* totals: the counts of two heaps in a class are exact at any moment, also between visits of the slow path. */
 #include "two_heaps.h"
 
 #include "heap/flush.h"

@@ -1,5 +1,5 @@
-/* trap: memory of an ended epoch faults wherever it is touched, and the line says whose it was; other faults and
- * other handlers are as before. */
+/* trap: each touch of an ended epoch's memory faults, and the message names the epoch; other faults and other handlers
+ * work as before. */
 #include "unit.h"
 
 #include "epoch/open.h"

@@ -1,4 +1,4 @@
-/* two_heaps.h: two heaps, used in turn by one thread as two threads would, and what is known of their calls. */
+/* two_heaps.h: two heaps that one thread uses in turn, as two threads would, and the expected counts of their calls. */
 #ifndef TSLAB_TESTS_TWO_HEAPS_H
 #define TSLAB_TESTS_TWO_HEAPS_H
 

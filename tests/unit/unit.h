@@ -1,5 +1,6 @@
-/* unit.h: what the tests of src's own headers share. They link libtslab_prefixed.a, whose hidden names they see; the
- * front's constructor is part of a test only if the test, or what it calls, needs the front. */
+/* unit.h: shared code of the tests of src's own headers. They link libtslab_prefixed.a, whose hidden names they see.
+ * The library's constructor is part of a test only if the test, or a function that it calls, needs the runtime
+ * floor. */
 #ifndef TSLAB_TESTS_UNIT_H
 #define TSLAB_TESTS_UNIT_H
 
