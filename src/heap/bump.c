@@ -130,7 +130,8 @@ bool bump_has_live(const struct heap *heap) {
   return bump->chunk && bump_held(bump) != bump->gone + freed_elsewhere(bump->chunk);
 }
 
-/* Adds so many of the mallocs that the current chunk served to those that are counted. The heap has counted what it took back, too. */
+/* Adds so many of the mallocs that the current chunk served to those that are counted. The heap has counted what it
+ * took back, too. */
 INLINE void hand_over(struct heap *heap, uint32_t mallocs) {
   struct bump *bump = &heap->bump;
   heap_begin_chunk_change(heap);
