@@ -220,6 +220,25 @@ void profile_forget(const void *block) {
   lock_release(&profile_lock);
 }
 
+#define PLACES_MOST 12 /* so that they fit into a line */
+
+bool profile_places_of(const void *block, char *out, size_t capacity) {
+  uintptr_t frames[PLACES_MOST];
+  unsigned depth = 0;
+  if (!profile_is_on() || state.frozen) return false;
+  lock_take(&profile_lock);
+  uint32_t index = *bucket_of_granule(granule_of(block));
+  while (index && state.tables->samples[index].block != block) index = state.tables->samples[index].next;
+  if (index) {
+    const struct profile_site *site = &state.tables->sites[state.tables->samples[index].site];
+    depth = (unsigned)min_size(site->depth, PLACES_MOST);
+    memcpy(frames, profile_frames(site), depth * sizeof *frames);
+  }
+  lock_release(&profile_lock);
+  stack_text(out, capacity, frames, depth);
+  return depth != 0;
+}
+
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
 uint32_t profile_large(const struct heap *heap, void *block, size_t size) {

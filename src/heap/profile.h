@@ -89,6 +89,10 @@ INLINE void profile_note_alignment(size_t alignment) {
 /* Writes the return addresses above the call that runs, as a sample has them: at most STACK_MOST. Returns how many. */
 HIDDEN unsigned profile_stack(const struct heap *heap, uintptr_t *out);
 
+/* Writes the places of the call that allocated the block, as stack_text does. Returns false if the block is no sample
+ * in use, or its stack is not known. */
+HIDDEN bool profile_places_of(const void *block, char *out, size_t capacity);
+
 /* Returns how many mallocs of the class pass until the next sample. */
 HIDDEN uint32_t profile_draw(unsigned class, uint32_t interval);
 
@@ -136,6 +140,9 @@ INLINE uint32_t profile_interval_now(void) { return PROFILE_PAUSED; }
 INLINE bool profile_is_on(void) { return false; }
 INLINE void profile_note_caller(const void *frame) { (void)frame; }
 INLINE void profile_note_alignment(size_t alignment) { (void)alignment; }
+INLINE bool profile_places_of(const void *block, char *out, size_t capacity) {
+  return (void)block, (void)out, (void)capacity, false;
+}
 INLINE uint32_t profile_large(const struct heap *heap, void *block, size_t size) {
   return (void)heap, (void)block, (void)size, 0;
 }

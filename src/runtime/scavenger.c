@@ -63,6 +63,7 @@
 #define PUBLISH_SHARE 50 /* the scavenger collects for at most two hundredths of the time */
 #define RELIEF_SHARE  20
 #define RELIEF_LEAST  (1 * MiB)
+#define RELIEF_GROWTH 128
 #define RETRY_S       60 /* seconds after a failure to publish, or to make the thread */
 #define STACK_BYTES   (256 * KiB) /* the static TLS of every loaded library lies in it, too */
 #define STACK_LEAST   (32 * KiB)  /* without static TLS; about four times the most that was ever seen in use */
@@ -220,18 +221,23 @@ static COLD void ask(void) {
 static void collect_free(void);
 
 /* At the soft limit, or when the control group is short of memory: takes back the free memory that threads keep. If
- * that is little, the program stays beyond its limit. Then this takes at most one part of RELIEF_SHARE of the time. */
+ * that is little, the program stays beyond its limit. Then this takes at most one part of RELIEF_SHARE of the time, and
+ * makes a round each time that the heap has grown by one part of RELIEF_GROWTH of the limit. */
 static void relieve(void) {
   static uint64_t not_before;
+  static size_t held_after;
   lock_take(&round_lock);
   uint64_t start = ticks_now();
-  if (pages_is_pressed() && start >= not_before) {
-    size_t before = pages_totals().returned;
+  struct pages_totals before = pages_totals();
+  bool has_grown_on = before.held > held_after + before.soft_limit / RELIEF_GROWTH;
+  if (pages_is_pressed() && (start >= not_before || has_grown_on)) {
     collect_free();
     pages_relieve();
     uint64_t end = ticks_now();
-    bool is_worth_it = pages_totals().returned - before >= RELIEF_LEAST;
+    struct pages_totals after = pages_totals();
+    bool is_worth_it = after.returned - before.returned >= RELIEF_LEAST;
     not_before = is_worth_it ? end : end + (end - start) * RELIEF_SHARE;
+    held_after = after.held;
   }
   lock_release(&round_lock);
 }
