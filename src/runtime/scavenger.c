@@ -270,6 +270,13 @@ static bool publish(void) {
   return publish_and_time(&not_before) && visited;
 }
 
+/* Makes and ends the scavenger by libc's own functions. A program may stand in for them, and make a thread, or call
+ * malloc, while it holds a lock that its function takes, too. But a sanitizer's runtime must know each thread. */
+static const struct libc_threads *thread_calls(void) {
+  static const struct libc_threads by_name = {pthread_create, pthread_join, pthread_detach};
+  return interpose_libc_threads && !os_has_sanitizer() ? interpose_libc_threads() : &by_name;
+}
+
 static bool is_leaving(void) { return atomic_load(&state) >= LEAVING; }
 
 /* Ends the process, with the exit status of its first thread, if the scavenger is the last thread. A thread that ends
@@ -339,13 +346,13 @@ static void give_up(void) {
   uint32_t seen = atomic_load(&state);
   while (seen < LEAVING && !atomic_compare_exchange_weak(&state, &seen, DISMISSED)) {}
   if (seen == LEAVING) return;
-  pthread_detach(scavenger);
+  thread_calls()->detach(scavenger);
   atomic_store(&try_again_ns, 0);
   atomic_store(&state, IMPOSSIBLE);
 }
 
 static void leave(void) {
-  pthread_detach(scavenger);
+  thread_calls()->detach(scavenger);
   publish_end();
   atomic_store(&state, UNBORN);
 }
@@ -391,7 +398,7 @@ static bool create_thread(void) {
   uint32_t stages = counters->stages;
   uint64_t waited = counters->waited;
   atomic_store_explicit(&maker, os_thread_id(), memory_order_relaxed);
-  bool done = pthread_create(&scavenger, &attributes, run, NULL) == 0;
+  bool done = thread_calls()->create(&scavenger, &attributes, run, NULL) == 0;
   atomic_store_explicit(&maker, 0, memory_order_relaxed);
   counters->stages = stages;
   counters->waited = waited;
@@ -595,7 +602,7 @@ static void stop(void) {
   os_wake(&state, 1);
   int before;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before); /* malloc may have come here */
-  pthread_join(scavenger, NULL);
+  thread_calls()->join(scavenger, NULL);
   pthread_setcancelstate(before, &before);
   publish_end();
   atomic_store(&state, UNBORN);
