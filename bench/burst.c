@@ -1,9 +1,9 @@
 /* burst: takes `mib` mebibytes, frees `freed` percent of the blocks, and then waits without a call.
  *
- * What an allocator may keep is measured against what it must keep: the pages that still hold a live block, computed
- * from the blocks' addresses. Blocks are 16 to 1,039 bytes by default and written whole. The part that is freed is
- * drawn at random, or the newest blocks, or the oldest. Resident memory is exact (page tables) and counted from
- * before the first block. */
+ * The test compares the memory that an allocator keeps with the memory that it must keep: the pages that still hold a
+ * live block, computed from the blocks' addresses. Blocks are 16 to 1,039 bytes by default and written whole. The freed
+ * blocks are drawn at random, or are the newest ones, or the oldest. Resident memory is exact (page tables) and counted
+ * from before the first block. */
 #include "lab.h"
 
 #include <stdio.h>

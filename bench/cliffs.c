@@ -1,4 +1,4 @@
-/* cliffs: one operation is what the kind's help says, beside or over `count` things; a figure is the cost of one.
+/* cliffs: the kind's help says what one operation does beside or over `count` things; a figure is the cost of one.
  *
  * A service has many of something: requests in flight on one thread, threads, threads that are gone, epochs that stay
  * open, free runs, buffers that grow. Each kind makes `count` of one such thing and says what an operation costs then,

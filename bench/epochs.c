@@ -1,5 +1,4 @@
-/* epochs: one operation is what the figure's name says - opening and closing an epoch, entering and leaving it, and so
- * on.
+/* epochs: the figure's name says what one operation does - opens and closes an epoch, enters and leaves it, and so on.
  *
  * A figure NAME_ns is the time of `turns` operations, less that of a loop that does all but the calls in question,
  * over `turns`: the median of `repeats` such pairs, whose sides take turns. Figures with 10 have ten blocks of 64

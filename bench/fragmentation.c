@@ -1,10 +1,10 @@
-/* fragmentation: what a block costs beyond its bytes, for single sizes and for a realistic mix.
+/* fragmentation: the memory that a block takes beyond its bytes, for single sizes and for a realistic mix.
  *
- * Each size is measured in a child process of its own, whose heap holds nothing else: `mib` mebibytes are allocated
- * and written, and the growth of resident memory is set against the bytes asked for. "rounding" is what
- * malloc_usable_size admits to; "waste" is everything, headers, rounding and ends of slabs included, in percent of
- * the resident bytes. The mix is what servers are known to ask for: half of the blocks up to 64 bytes, three tenths
- * to 256, fifteen hundredths to 1,024, the rest to 8,192, uniform inside each range. */
+ * Each size is measured in a child process of its own, whose heap holds nothing else: `mib` mebibytes are allocated and
+ * written, and the growth of resident memory is set against the bytes asked for. "rounding" is what malloc_usable_size
+ * admits to; "waste" is everything, headers, rounding and ends of slabs included, in percent of the resident bytes. The
+ * mix follows servers: half of the blocks up to 64 bytes, three tenths to 256, fifteen hundredths to 1,024, the rest to
+ * 8,192, uniform inside each range. */
 #include "lab.h"
 
 #include <malloc.h>

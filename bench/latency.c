@@ -7,8 +7,8 @@
  *
  * Every block is written at both ends as soon as it is allocated, outside the timed call. A tenth of the cycles (at
  * least one) runs first, untimed. The cost of reading the counter is measured and subtracted, the counter's step
- * stated. "pair" is a malloc plus the free of that same block. Wall and CPU time of the cycles are reported apart:
- * their difference is time the scheduler took, which no allocator is to blame for.
+ * stated. "pair" is a malloc plus the free of that same block. Wall and CPU time of the cycles are reported apart: the
+ * scheduler took their difference, and no allocator did.
  *
  * Where temporal-slab serves, the time of all calls above their p99.9 (malloc and free together) is told apart:
  *   slow_calls         what its own histograms of slow calls hold, in calls as long as these

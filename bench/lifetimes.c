@@ -13,11 +13,11 @@
  * interval. `since_tenth_ratio` is what the process held in the last tenth of the run, the workload's tables left out,
  * over what it held in the second: means, for what is kept for the next batch comes and goes.
  *
- * Routing says who shares slabs. `none`: all are plain malloc's. `isolated`: each batch's requests have an epoch of
- * their own, and the sessions and the blocks left behind one that is never closed. `mixed`: those go to the epoch of
- * the batch in which they are allocated. A batch's epoch is closed `close_lag` batches later, and each close is
- * recorded beside what the workload knows to be live in it; one is drained when nothing is, and a mismatch is a close
- * whose report says otherwise. */
+ * Routing decides which blocks share slabs. `none`: all are plain malloc's. `isolated`: each batch's requests have an
+ * epoch of their own, and the sessions and the blocks left behind one that is never closed. `mixed`: those go to the
+ * epoch of the batch in which they are allocated. A batch's epoch is closed `close_lag` batches later, and each close
+ * is recorded beside what the workload knows to be live in it; one is drained when nothing is, and a mismatch is a
+ * close whose report says otherwise. */
 #include "epoch_calls.h"
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * `churn` percent a request replaces one. A first pass measures throughput, a second one times each request. Each pass
  * warms up with a tenth of its requests.
  *
- * The mode says whose the blocks of a request are and how they go; sessions are always plain malloc's, and sizes,
+ * The mode says where the blocks of a request lie and how they end; sessions are always plain malloc's, and sizes,
  * writes and random draws are the same in all of them:
  *   malloc    plain malloc and free
  *   frees     an epoch per request: open, enter, blocks, a free for each, leave, close

@@ -4,42 +4,27 @@
 python3 bench/adopt/python_service.py build/release/libtslab.so.0
 """
 
-import subprocess
 import sys
-import time
 
 import adopt
 
-REST_SECONDS = 4
 SERVICE = """
 import json, random, sys, threading
+from concurrent.futures import ThreadPoolExecutor
 kept = {}
-def serve(thread):
-    numbers = random.Random(thread)
-    for request in range(15):
-        rows = [{"id": i, "text": "x" * numbers.randrange(500, 4000)} for i in range(1000)]
-        answer = json.loads(json.dumps(rows))
-        kept[thread, request % 5] = answer[0]["text"]
-threads = [threading.Thread(target=serve, args=(i,)) for i in range(8)]
-[thread.start() for thread in threads]
-[thread.join() for thread in threads]
-print("served", flush=True)
-sys.stdin.read()
+def serve(request):
+    numbers = random.Random(request)
+    rows = [{"id": i, "text": "x" * numbers.randrange(500, 4000)} for i in range(1000)]
+    answer = json.loads(json.dumps(rows))
+    kept[request % 40] = answer[0]["text"]
+with ThreadPoolExecutor(8) as threads:
+    for line in sys.stdin:
+        list(threads.map(serve, range(int(line) * 24, int(line) * 24 + 24)))
+        print("served", flush=True)
 """
 
 
-def measure(environment: dict[str, str]) -> list[float]:
-    words = [sys.executable, "-c", SERVICE]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    service = subprocess.Popen(words, env=environment, text=True, **pipes)  # type: ignore[call-overload]
-    assert service.stdout.readline() == "served\n"
-    at_end = adopt.resident(service.pid)
-    time.sleep(REST_SECONDS)
-    rest = adopt.resident(service.pid)
-    service.stdin.close()
-    service.wait(60)
-    return [at_end / adopt.MIB, rest / adopt.MIB]
-
-
 if __name__ == "__main__":
-    adopt.table("Python, eight threads, resident MiB", ["at the last request's end", "4 s later"], measure)
+    columns = ["at the last request's end", "4 s later"]
+    start = lambda environment: adopt.worker([sys.executable, "-c", SERVICE], environment)  # noqa: E731
+    sys.exit(adopt.compare("Python, eight threads", columns, start))

@@ -11,6 +11,9 @@ struct options options = {
     .scavenger = 1,
     .ahead = 1,
     .publish = 1,
+    .policy = RETURN_BALANCED,
+    .tick_ms = 250,
+    .list_bytes = 2 * MiB,
     .cache_bytes = 2 * MiB,
     .quarantine_bytes = 256 * KiB,
     .on_destroy = DESTROY_DESTROYS,
@@ -25,7 +28,11 @@ struct options options = {
 };
 
 /* OTHERS: a setting of the other build, which does nothing here. */
-enum kind { BYTES, PATH, OTHERS, LIMIT, BUDGETS, WORDS, SWITCH = WORDS, ON_MISUSE, ON_DESTROY, ON_SCOPE, KINDS };
+enum kind {
+  BYTES, PATH, OTHERS, LIMIT, BUDGETS,
+  WORDS, SWITCH = WORDS, ON_MISUSE, ON_DESTROY, ON_SCOPE, RETURN,
+  KINDS
+};
 
 #define CHOICES 3
 static const struct choice {
@@ -36,6 +43,7 @@ static const struct choice {
     [ON_MISUSE] = {{"abort", MISUSE_ABORT}, {"report", MISUSE_REPORT}},
     [ON_DESTROY] = {{"destroy", DESTROY_DESTROYS}, {"check", DESTROY_CHECKS}, {"trap", DESTROY_TRAPS}},
     [ON_SCOPE] = {{"return", SCOPE_IS_SILENT}, {"report", SCOPE_REPORTS}},
+    [RETURN] = {{"lean", RETURN_LEAN}, {"balanced", RETURN_BALANCED}, {"fast", RETURN_FAST}},
 };
 
 #define AT(field) offsetof(struct options, field)
@@ -50,6 +58,7 @@ static const struct row {
 } rows[] = {
     {"ON_MISUSE", ON_MISUSE, AT(on_misuse), 0, "abort or report"},
     {"SCAVENGER", SWITCH, AT(scavenger), 0, "0 or 1"},
+    {"RETURN", RETURN, AT(policy), 0, "lean, balanced or fast"},
     {"AHEAD", SWITCH, AT(ahead), 0, "0 or 1"},
     {"PUBLISH", SWITCH, AT(publish), 0, "0 or 1"},
     {"CACHE", BYTES, AT(cache_bytes), 64 * MiB, "bytes up to 64M, with K or M after the number"},
@@ -65,6 +74,7 @@ static const struct row {
     {"SAMPLE", BYTES, AT(sample), 1 * MiB, "a number up to 1M, 0 for no samples"},
     {"SAMPLE_CPU", BYTES, AT(sample_cpu), 1 * MiB, "a number up to 1M, 0 for never"},
     {"PROFILE", BYTES, AT(profile_bytes), 1024 * MiB, "bytes up to 1G, with K, M or G after the number; 0 for none"},
+    {"GUARD", BYTES, AT(guard_bytes), 1024 * MiB, "bytes up to 1G, with K, M or G after the number; 0 for none"},
     {"LOCK_TIMES", SWITCH, AT(lock_times), 0, "0 or 1"},
     {"STATS_AT_EXIT", PATH, AT(stats_at_exit), 0, "the path of a file"},
     {"MEMORY_LIMIT", LIMIT, AT(memory_limit), 0, "at least 1M, with K, M or G after the number, auto, or 0"},
@@ -250,10 +260,34 @@ static void read_one(const char *setting, const char *value) {
   else tell_unknown(name, length);
 }
 
-void options_read(char **environment) {
-  for (; environment && *environment; environment++) {
+/* Sets the other settings that belong to the policy; the environment may overwrite them. */
+static void take_policy(void) {
+  if (options.policy == RETURN_LEAN) {
+    options.cache_bytes = 128 * KiB;
+    options.reserve_bytes = 0;
+    options.ahead = 0;
+    options.tick_ms = 100;
+    options.list_bytes = 256 * KiB;
+  } else if (options.policy == RETURN_FAST) {
+    options.cache_bytes = 16 * MiB;
+    options.reserve_bytes = 16 * MiB;
+    options.tick_ms = 1000;
+    options.list_bytes = 8 * MiB;
+  }
+}
+
+static void read_those(char **environment, bool of_policy) {
+  for (; *environment; environment++) {
     if (strncmp(*environment, "TSLAB_", 6) != 0) continue;
     const char *equals = strchr(*environment, '=');
-    if (equals) read_one(*environment, equals + 1);
+    bool is_policy = strncmp(*environment, "TSLAB_RETURN=", 13) == 0;
+    if (equals && is_policy == of_policy) read_one(*environment, equals + 1);
   }
+}
+
+void options_read(char **environment) {
+  if (!environment) return;
+  read_those(environment, true);
+  take_policy();
+  read_those(environment, false);
 }

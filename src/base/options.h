@@ -9,11 +9,15 @@
 
 enum on_misuse { MISUSE_ABORT, MISUSE_REPORT };
 enum on_scope { SCOPE_IS_SILENT, SCOPE_REPORTS };
+enum policy { RETURN_LEAN, RETURN_BALANCED, RETURN_FAST };
 enum on_destroy { DESTROY_DESTROYS, DESTROY_CHECKS, DESTROY_TRAPS };
 
 struct options {
   size_t on_misuse;          /* enum on_misuse */
   size_t scavenger;          /* 0: no scavenger; memory goes back only by malloc_trim and when much is free */
+  size_t policy;             /* enum policy: how much stays resident, unless other settings say so */
+  size_t tick_ms;            /* of the scavenger; only the policy sets it */
+  size_t list_bytes;         /* most bytes that one thread's lists hold; only the policy sets it */
   size_t ahead;              /* the scavenger makes memory resident ahead of need */
   size_t publish;            /* the scavenger publishes the statistics in shared memory */
   size_t cache_bytes;        /* free blocks one thread may keep in its magazines */
@@ -26,6 +30,7 @@ struct options {
   size_t sample;             /* one allocation in about so many is timed; 0: none */
   size_t sample_cpu;         /* one such sample in about so many also reads the thread's time; 0: none */
   size_t profile_bytes;      /* mean bytes between samples of the heap profile; 0: no profile */
+  size_t guard_bytes;        /* the library guards one in so many bytes (heap/guard.h); 0: none */
   size_t lock_times;         /* locks count how long they are held */
   size_t memory_limit;       /* bytes, 0: none, LIMIT_AUTO: that of the control group (process/limits.h) */
   size_t memory_soft_limit;  /* the same */

@@ -12,7 +12,9 @@
 #include "epoch/tree.h"
 #include "heap/bump.h"
 #include "heap/flush.h"
+#include "heap/guard.h"
 #include "heap/label.h"
+#include "heap/profile.h"
 #include "heap/teardown.h"
 #include <errno.h>
 
@@ -136,13 +138,18 @@ static void note_survivor(void *block, size_t size, void *noted) {
 static void tell_survivors(struct epoch *e, const char *call) {
   tslab_epoch_status status;
   struct survivors survivors = {.count = 0};
+  char places[400];
   status_of(e, &status);
   if (status.live_blocks == 0) return;
   log_line("epoch %zu \"%s\": %zu blocks (%zu bytes) outlive %s; kept, because TSLAB_ON_DESTROY=check",
            (size_t)status.epoch, e->label, (size_t)status.live_blocks, (size_t)status.live_bytes, call);
   status_each_survivor(e, note_survivor, &survivors);
-  for (unsigned i = 0; i < survivors.count; i++)
-    log_line("  %p, %zu bytes", survivors.shown[i].block, survivors.shown[i].size);
+  for (unsigned i = 0; i < survivors.count; i++) {
+    void *block = survivors.shown[i].block;
+    bool is_known = profile_places_of(block, places, sizeof places);
+    log_line("  %p, %zu bytes%s%s", guard_in_front(block), survivors.shown[i].size, is_known ? ", allocated at " : "",
+             is_known ? places : "");
+  }
 }
 
 /* ---- the verbs --------------------------------------------------------------------------------------------------- */

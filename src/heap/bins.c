@@ -257,7 +257,7 @@ static bool push_group(struct lock *gate, const struct group *group) {
   uint32_t epoch = slab->epoch;
   if (how.remote) pages_note_freed(group->count * (class_size(class) + os_page_size));
   bool relist = slab_push(slab, group->head, group->tail, group->count, &how);
-  count_push(class, epoch, how);
+  if (UNLIKELY(how.remote || how.retries)) count_push(class, epoch, how);
   return relist;
 }
 
@@ -324,9 +324,36 @@ static void cut_at_double(struct chain *chain) {
   }
 }
 
+/* Returns a short chain to its slabs. Blocks that follow each other in one granule stay linked as they are, and are
+ * pushed together; only the last of such a stretch is written to. A chain that ends after `count` blocks holds none
+ * twice. Returns false, and has done nothing, if it does not end there. */
+static bool return_stretches(struct lock *gate, struct chain chain) {
+  struct pushes pushes;
+  struct group *group = NULL;
+  size_t granule = SIZE_MAX;
+  void *block = chain.head;
+  pushes.count = 0;
+  for (unsigned left = chain.count; left > 0; left--, block = block_next(block)) {
+    if (UNLIKELY(!block_is_intact(block))) return false;
+    if (granule_of(block) != granule) {
+      granule = granule_of(block);
+      struct run *slab = pages_run_holding(block);
+      __builtin_prefetch(slab, 1);
+      group = &pushes.groups[pushes.count++];
+      *group = (struct group){.slab = slab, .head = block};
+    }
+    group->tail = block;
+    group->count++;
+  }
+  if (UNLIKELY(block != CHAIN_END)) return false;
+  push_all(gate, &pushes);
+  return true;
+}
+
 void bins_return(struct lock *gate, struct chain chain) {
   struct pushes pushes;
   if (chain.count == 0) return;
+  if (!TSLAB_HARDENED && chain.count <= GROUPS && LIKELY(return_stretches(gate, chain))) return;
   start_pushes(&pushes);
   cut_at_double(&chain);
   for (void *block = chain.head, *next; block != CHAIN_END; block = next) {

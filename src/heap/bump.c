@@ -4,6 +4,7 @@
 #include "base/options.h"
 #include "heap/chunk_cache.h"
 #include "heap/draw.h"
+#include "heap/guard.h"
 #include "heap/profile.h"
 #include "heap/sample.h"
 #include "heap/span.h"
@@ -103,9 +104,15 @@ INLINE void hand_over(struct heap *heap, uint64_t *to) {
   heap_end_change(heap);
 }
 
-/* Drops the chunk's samples, of which none is live, and draws a new point. */
+/* Drops the chunk's samples, of which none is live. */
+static NOINLINE void end_samples(struct run *chunk) {
+  profile_chunk_ends(chunk);
+  if (guard_is_on()) guard_ends(chunk_start(chunk), run_bytes(chunk));
+}
+
+/* Drops the chunk's samples and draws a new point. */
 static NOINLINE void begin_anew(struct bump *bump) {
-  if (bump->chunk->moved) profile_chunk_ends(bump->chunk);
+  if (bump->chunk->moved) end_samples(bump->chunk);
   draw_point(bump);
 }
 
@@ -131,7 +138,7 @@ void bump_empty(struct heap *heap) {
 }
 
 void bump_retire(struct run *chunk) {
-  if (UNLIKELY(chunk->moved)) profile_chunk_ends(chunk);
+  if (UNLIKELY(chunk->moved)) end_samples(chunk);
   set_heap(chunk, NULL);
   chunk_clear_starts(chunk_starts(chunk), chunk->size);
   if (!chunk_is_full_of_live(chunk)) chunk_clear_few_freed(chunk_freed(chunk), chunk->size);
@@ -327,12 +334,18 @@ static bool meets_point(const struct bump *bump, size_t size) {
   return after + CHUNK_UNIT <= bump->bytes && after > (bump->drawn - 1) * (size_t)CHUNK_UNIT;
 }
 
+/* Records a drawn block as a sample. Returns the block that the program gets, perhaps a guarded one. */
+static void *sample(struct heap *heap, void *block, size_t size, uint32_t interval) {
+  profile_chunk(heap, block, size, interval);
+  return guard_sample(heap, block, size, round_up(size, CHUNK_UNIT), interval);
+}
+
 static NOINLINE void *take_drawn(struct heap *heap, size_t size) {
   struct bump *bump = &heap->bump;
   bump->drawn = 0;
   disarm(bump);
   void *block = bump_take(heap, size);
-  if (LIKELY(block != NULL)) profile_chunk(heap, block, size, bump->interval);
+  if (LIKELY(block != NULL)) block = sample(heap, block, size, bump->interval);
   draw_point(bump);
   disarm(bump);
   return block;
@@ -371,12 +384,13 @@ void *bump_refill(struct heap *heap, size_t size) {
 
 /* Draws for a block with a gap before it, whose size the earlier point could not foresee. The chance to be a sample is
  * the same. */
-static NOINLINE void draw_aligned(struct heap *heap, void *block, size_t size) {
+static NOINLINE void *draw_aligned(struct heap *heap, void *block, size_t size) {
   size_t bytes = round_up(max_size(size, 1), CHUNK_UNIT);
   uint32_t interval = profile_interval_now();
-  if (block && profile_draw_bytes(bytes, interval) < bytes) profile_chunk(heap, block, size, interval);
+  if (block && profile_draw_bytes(bytes, interval) < bytes) block = sample(heap, block, size, interval);
   draw_point(&heap->bump);
   disarm(&heap->bump);
+  return block;
 }
 
 void *bump_aligned(struct heap *heap, size_t alignment, size_t size) {
@@ -393,7 +407,7 @@ void *bump_aligned(struct heap *heap, size_t alignment, size_t size) {
   else if (alignment > CHUNK_UNIT) STORE_RACING(bump->chunk->class, CHUNK_HAS_GAPS); /* tslab_epoch_move reads it */
   bump->at = at;
   void *block = bump_take(heap, max_size(size, 1));
-  if (profile_is_on()) draw_aligned(heap, block, size);
+  if (profile_is_on()) block = draw_aligned(heap, block, size);
   return unless_halted(heap, block);
 }
 

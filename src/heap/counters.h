@@ -87,6 +87,7 @@ struct counters {
   uint64_t waited;         /* ticks for locks, in the call under way */
   uint64_t random;
   const void *caller;      /* with a heap profile: frame of the function that the program called */
+  size_t alignment;        /* with a heap profile: the call asks for it; 0: the usual one */
   uint64_t allocations_before, frees_before; /* of its heap, by earlier threads; heaps_lock protects them */
   struct counters *next, *previous;
   struct thread_totals thread_totals;

@@ -50,20 +50,12 @@ size_t heap_flush_stale(struct heap *heap) {
   return moved;
 }
 
-static struct chain take_tcache(struct heap *heap, unsigned class) {
-  tcache_fold(heap, class);
-  struct chain chain = tcache_chain(heap, class);
-  tcache_set(heap, class, EMPTY_CHAIN);
-  if (profile_is_on()) cut_list(heap, class);
-  return chain;
-}
-
 void heap_flush_lists(struct heap *heap) {
   if (!heap_has_store(heap)) return;
   if (TSLAB_CHECK_LEVEL >= 2) heap_check(heap);
   if (TSLAB_HARDENED) quarantine_empty(heap);
   heap_flush_remote(heap);
-  for (unsigned class = 0; class < CLASSES; class++) bins_return(&heap->lock, take_tcache(heap, class));
+  for (unsigned class = 0; class < CLASSES; class++) bins_return(&heap->lock, tcache_take(heap, class));
   heap_flush_magazines(heap, SIZE_MAX);
   large_cache_flush(heap, true);
 }
@@ -88,7 +80,7 @@ size_t heap_flush_dead(struct heap *heap) {
   for (unsigned class = 0; class < CLASSES; class++) {
     struct chain chain = EMPTY_CHAIN;
     lock_take(&heap->lock); /* a thread that takes the heap out of the pool takes this lock first */
-    if (!heap->live && !tcache_is_folded(heap, class)) chain = take_tcache(heap, class);
+    if (!heap->live && !tcache_is_folded(heap, class)) chain = tcache_take(heap, class);
     lock_release(&heap->lock);
     moved += chain.count * class_size(class);
     bins_return(&heap->lock, chain);

@@ -39,9 +39,10 @@
 
 /* The cap of a list is how many blocks it may hold. The cap doubles, from FIRST to FULL, while its thread both
  * allocates and frees in the class, or wants blocks back for which the list was too short. All caps of the heap
- * together stay within GRANTED_MOST, the most that an idle thread can hide. While a thread only frees, each visit
- * halves the cap down to DRAIN, because each block that stays on the list pins a page; a refill ends that. Blocks
- * beyond the cap go to the magazines, or to the slabs if the thread goes on freeing: docs/decisions/0018, 0020. */
+ * together stay within options.list_bytes, the most that an idle thread can hide. While a thread only frees, each visit
+ * halves the cap down to DRAIN, because each block that stays on the list pins a page; a refill ends that. One class of
+ * the heap may keep DRAIN_ALONE meanwhile. Blocks beyond the cap go to the magazines, or to the slabs if the thread
+ * goes on freeing: docs/decisions/0018, 0020, 0057. */
 #define LIST_FIRST_BYTES (4 * KiB)
 #define LIST_FIRST       32
 #define LIST_FULL_BYTES (192 * KiB)
@@ -49,7 +50,7 @@
 #define LIST_MOST        1500 /* then fewer than one free in a thousand visits, so p99.9 is the fast path's */
 #define LIST_DRAIN_BYTES (16 * KiB)
 #define LIST_DRAIN       12
-#define GRANTED_MOST     (2 * MiB)
+#define LIST_DRAIN_ALONE 36 /* of the one class that the thread freed in at its last visits */
 #define IDLE_VISITS      1024 /* a class that did not visit during so many visits of others may have to give up a part
                                * of its cap */
 
@@ -99,7 +100,8 @@ struct magazine {
 
 struct bin {
   uint64_t allocations, frees; /* until the last visit */
-  uint64_t remote_frees;       /* by this thread, of blocks that another heap owns */
+  uint64_t remote_frees;       /* by this thread, of blocks that another heap owns, without those that it kept */
+  uint64_t kept_frees;         /* by this thread, of such blocks that went onto its own list; `frees` has these, too */
   uint64_t refills, overflows;
   uint64_t last_visit; /* heap->visits then */
   uint32_t first, last; /* slabs with free blocks or unlinked units; those with only unlinked units last */
@@ -116,14 +118,6 @@ struct bin {
 /* Returns how many blocks of the class `bytes` hold, at least one and at most `most`. */
 INLINE unsigned blocks_in(unsigned class, size_t bytes, unsigned most) {
   return (unsigned)min_size(max_size(bytes / class_size(class), 1), most);
-}
-
-INLINE unsigned tcache_drained_cap(unsigned class) { return blocks_in(class, LIST_DRAIN_BYTES, LIST_DRAIN); }
-
-/* Returns the most blocks that the list should hold now. */
-INLINE unsigned tcache_cap(const struct bin *bin, unsigned class) {
-  if (LIKELY(bin->halvings == 0)) return bin->cap;
-  return (unsigned)min_size(bin->cap, max_size((size_t)bin->cap >> bin->halvings, tcache_drained_cap(class)));
 }
 
 #define TIMED 16
@@ -217,7 +211,7 @@ struct heap_store {
   struct notice *notice;
   uint32_t restless_slabs;  /* listed slabs that the scavenger must look at again; only the scavenger uses it */
   uint32_t unlisted_slabs;  /* slabs that a thread took off their list to give pages back; the lock protects it */
-  uint32_t flushed_round;   /* pages_round() when its thread last emptied its lists at the hard limit; its thread's */
+  uint32_t flushed_round;   /* pages_round() when its thread last emptied its lists at the hard limit */
   struct bin bins[CLASSES];
   struct large_cache large;
   struct chunk_cache chunks;
@@ -283,7 +277,9 @@ struct heap {
   bool of_epochs; /* serves epochs, one after the other; otherwise threads, for epoch 0. Never changes */
   bool live;              /* a thread has it */
   bool closing;           /* its epoch is closing: it keeps no empty slab */
-  unsigned victim;        /* class whose cap shrinks next for another one */
+  uint8_t victim;         /* class whose cap shrinks next for another one */
+  uint8_t drained;        /* class of the last visit by a thread that only frees, plus 1; 0: none yet */
+  uint8_t drains_alone;   /* that class, if the visit before was of the same one, plus 1; 0: none */
   uint16_t free_magazine;    /* chain of unused magazines through `older` */
   uint16_t unused_magazine;  /* magazines from this index on were never used */
   bool pooled;            /* it waits for another thread; heaps_lock protects this */
@@ -305,6 +301,18 @@ struct heap {
 _Static_assert(sizeof(struct heap) <= 1280, "one block's data page, its heap and its chunk's tables: 2 KiB and a page");
 _Static_assert(CLASSES <= 64, "a bit for each");
 _Static_assert(CLASSES <= HEAP_ALIGNMENT, "a class fits into a part's low address bits");
+
+/* Returns how many blocks of the class a list should hold that its thread only frees into. */
+INLINE unsigned tcache_drained_cap(const struct heap *heap, unsigned class) {
+  return blocks_in(class, LIST_DRAIN_BYTES, heap->drains_alone == class + 1 ? LIST_DRAIN_ALONE : LIST_DRAIN);
+}
+
+/* Returns how many blocks the list should hold at most now. */
+INLINE unsigned tcache_cap(const struct heap *heap, unsigned class) {
+  const struct bin *bin = &heap->bins[class];
+  if (LIKELY(bin->halvings == 0)) return bin->cap;
+  return (unsigned)min_size(bin->cap, max_size((size_t)bin->cap >> bin->halvings, tcache_drained_cap(heap, class)));
+}
 
 INLINE bool heap_has_store(const struct heap *heap) {
   return __atomic_load_n(&heap->store, __ATOMIC_ACQUIRE) != NULL; /* pairs with store_give_to */
@@ -451,6 +459,8 @@ HIDDEN void heap_begin_lists(struct heap *heap);
 HIDDEN void heap_init(struct heap *heap, bool of_epochs);
 
 INLINE pagemap_entry heap_entry(const struct heap *heap, unsigned class) { return (uintptr_t)heap | class; }
+INLINE unsigned entry_class(pagemap_entry entry) { return entry % HEAP_ALIGNMENT; }
+INLINE const struct heap *entry_heap(pagemap_entry entry) { return (const void *)(entry - entry_class(entry)); }
 
 /* Returns the class if the heap owns the granule of this entry, otherwise CLASSES or more. */
 INLINE uintptr_t heap_class_of(const struct heap *heap, pagemap_entry h) { return h ^ (uintptr_t)heap; }

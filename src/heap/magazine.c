@@ -25,7 +25,7 @@ static void account(struct heap *heap, unsigned class, int blocks) {
 static bool join(struct heap *heap, unsigned class, struct chain chain) {
   const struct bin *bin = &heap->bins[class];
   struct magazine *newest = &heap->magazines[bin->newest];
-  unsigned most = tcache_cap(bin, class) + JOIN_MOST;
+  unsigned most = tcache_cap(heap, class) + JOIN_MOST;
   if (!bin->newest || chain.count > JOIN_MOST || newest->count + chain.count > most) return false;
   void *tail = chain.head;
   for (unsigned i = 1; i < chain.count && block_next(tail) != CHAIN_END; i++) tail = block_next(tail);

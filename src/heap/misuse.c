@@ -13,7 +13,7 @@ static _Atomic uint64_t misuses;
 
 uint64_t misuse_count(void) { return atomic_load_explicit(&misuses, memory_order_relaxed); }
 
-static void end(void) {
+void misuse_end(void) {
   if (options.on_misuse != MISUSE_REPORT) lock_abort();
   atomic_fetch_add_explicit(&misuses, 1, memory_order_relaxed);
 }
@@ -114,7 +114,7 @@ void misuse(const char *call, const void *p) {
   else if (run->kind == RUN_SLAB && slab_block_of(run, p) == p)
     say_unused(call, p, class_text(text, sizeof text, run->class), run);
   else if (!say_interior(call, p, run)) say_nowhere(call, p, run);
-  end();
+  misuse_end();
 }
 
 /* Returns an addition to lines about a list, which the library may check long after the mistake. */
@@ -159,7 +159,7 @@ static void say_written(const void *block, size_t at, const struct run *run) {
 
 void misuse_written(const void *block, size_t at) {
   say_written(block, at, pages_run_of(block));
-  end();
+  misuse_end();
 }
 
 /* Reports a block that has lost its key. A hardened library reports a second free at the call, so there it was a
@@ -189,7 +189,7 @@ void misuse_freed(void *block) {
   else if (is_surely_double(run, block))
     say_freed("free", block, class_text(class, sizeof class, run->class), late_text());
   else say_changed(block, run);
-  end();
+  misuse_end();
 }
 
 void misuse_batch(void *p) {
@@ -197,7 +197,7 @@ void misuse_batch(void *p) {
   const struct run *run = pages_run_of(p);
   if (run && run->kind == RUN_SLAB && slab_block_of(run, p) == p && block_has_key(p)) {
     say_freed("free", p, class_text(class, sizeof class, run->class), late_text());
-    end();
+    misuse_end();
   } else {
     misuse("free", p);
   }
@@ -210,9 +210,9 @@ void misuse_interior(const char *call, const void *p) {
 
 void misuse_size(const char *call, const void *p, size_t size, const struct run *run) {
   char text[48];
-  const char *what = "large block";
+  const char *what = run->kind == RUN_GUARDED ? "guarded block" : "large block";
   if (run->kind == RUN_SLAB) what = class_text(text, sizeof text, run->class);
   if (run->kind == RUN_CHUNK) what = chunk_text(text, sizeof text, chunk_size_of(run, p));
   log_line("%s of %p with size %zu (%s)", call, p, size, what);
-  end();
+  misuse_end();
 }

@@ -26,6 +26,9 @@ HIDDEN COLD void misuse_size(const char *call, const void *p, size_t size, const
 /* p starts no block, but free took it for one and overwrote two words at p. */
 HIDDEN COLD NORETURN void misuse_interior(const char *call, const void *p);
 
+/* Ends a misuse whose line another module wrote: aborts, or counts it under TSLAB_ON_MISUSE=report. */
+HIDDEN COLD void misuse_end(void);
+
 HIDDEN uint64_t misuse_count(void);
 
 #endif

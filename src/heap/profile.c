@@ -178,9 +178,13 @@ static const void *frame_of_caller(const struct heap *heap, const void *here) {
   return distance < CALLER_FAR ? caller : here;
 }
 
+NOINLINE unsigned profile_stack(const struct heap *heap, uintptr_t *out) {
+  return stack_walk(out, STACK_MOST, frame_of_caller(heap, __builtin_frame_address(0)));
+}
+
 NOINLINE void profile_record(const struct heap *heap, void *block, size_t size, size_t usable, uint64_t weight) {
   uintptr_t frames[STACK_MOST];
-  unsigned depth = stack_walk(frames, STACK_MOST, frame_of_caller(heap, __builtin_frame_address(0)));
+  unsigned depth = profile_stack(heap, frames);
   struct profile_sample sample = {
       .block = block,
       .size = size,
@@ -215,13 +219,33 @@ void profile_forget(const void *block) {
   lock_release(&profile_lock);
 }
 
+#define PLACES_MOST 12 /* so that they fit into a line */
+
+bool profile_places_of(const void *block, char *out, size_t capacity) {
+  uintptr_t frames[PLACES_MOST];
+  unsigned depth = 0;
+  if (!profile_is_on() || state.frozen) return false;
+  lock_take(&profile_lock);
+  uint32_t index = *bucket_of_granule(granule_of(block));
+  while (index && state.tables->samples[index].block != block) index = state.tables->samples[index].next;
+  if (index) {
+    const struct profile_site *site = &state.tables->sites[state.tables->samples[index].site];
+    depth = (unsigned)min_size(site->depth, PLACES_MOST);
+    memcpy(frames, profile_frames(site), depth * sizeof *frames);
+  }
+  lock_release(&profile_lock);
+  stack_text(out, capacity, frames, depth);
+  return depth != 0;
+}
+
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
-void profile_large(const struct heap *heap, void *block, size_t size) {
+uint32_t profile_large(const struct heap *heap, void *block, size_t size) {
   uint32_t interval = profile_interval_now();
-  if (state.frozen || profile_draw_bytes(size, interval) == size) return;
+  if (state.frozen || profile_draw_bytes(size, interval) == size) return 0;
   pages.runs[granule_of(block)].capacity = 1;
   profile_record(heap, block, size, 0, profile_weight(size, interval));
+  return interval;
 }
 
 void profile_chunk(const struct heap *heap, void *block, size_t size, uint32_t interval) {

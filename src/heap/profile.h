@@ -14,6 +14,8 @@
  *   sites:   stacks, by hash            [ frames in one array | allocated since the start ]
  *   samples: blocks that live, by granule      [ block | site | size | weight | epoch | thread | birth ]
  *
+ * With TSLAB_GUARD some samples get a block in front of theirs (heap/guard.h), which is the one that the program has.
+ *
  * The profile takes its memory at the start; only the used part becomes resident. If all samples are in use, a new one
  * counts as lost. If all sites are in use, it belongs to the first site, whose stack is unknown.
  *
@@ -79,14 +81,26 @@ INLINE void profile_note_caller(const void *frame) {
   if (profile_is_on() && current_heap->counters != &shared_counters) current_heap->counters->caller = frame;
 }
 
+/* The same for the alignment that the call asks for; 0 after the call. */
+INLINE void profile_note_alignment(size_t alignment) {
+  if (profile_is_on() && current_heap->counters != &shared_counters) current_heap->counters->alignment = alignment;
+}
+
+/* Writes the return addresses above the call that runs, as a sample has them: at most STACK_MOST. Returns how many. */
+HIDDEN unsigned profile_stack(const struct heap *heap, uintptr_t *out);
+
+/* Writes the places of the call that allocated the block, as stack_text does. Returns false if the block is no sample
+ * in use, or its stack is not known. */
+HIDDEN bool profile_places_of(const void *block, char *out, size_t capacity);
+
 /* Returns how many mallocs of the class pass until the next sample. */
 HIDDEN uint32_t profile_draw(unsigned class, uint32_t interval);
 
 /* Records a block as a sample: `usable` bytes, of which the program asked for `size`. */
 HIDDEN void profile_record(const struct heap *heap, void *block, size_t size, size_t usable, uint64_t weight);
 
-/* Draws if a new large block is a sample, and records it then. */
-HIDDEN void profile_large(const struct heap *heap, void *block, size_t size);
+/* Draws if a large block is a sample, and records it then. Returns the interval of the draw, 0 if it is none. */
+HIDDEN uint32_t profile_large(const struct heap *heap, void *block, size_t size);
 
 /* profile_draw_bytes returns how many bytes of a chunk pass until the next point, or `most` if that is not before.
  * profile_chunk records a block of a chunk. */
@@ -125,7 +139,13 @@ HIDDEN bool profile_is_frozen(void);
 INLINE uint32_t profile_interval_now(void) { return PROFILE_PAUSED; }
 INLINE bool profile_is_on(void) { return false; }
 INLINE void profile_note_caller(const void *frame) { (void)frame; }
-INLINE void profile_large(const struct heap *heap, void *block, size_t size) { (void)heap, (void)block, (void)size; }
+INLINE void profile_note_alignment(size_t alignment) { (void)alignment; }
+INLINE bool profile_places_of(const void *block, char *out, size_t capacity) {
+  return (void)block, (void)out, (void)capacity, false;
+}
+INLINE uint32_t profile_large(const struct heap *heap, void *block, size_t size) {
+  return (void)heap, (void)block, (void)size, 0;
+}
 INLINE size_t profile_draw_bytes(size_t most, uint32_t interval) { return (void)interval, most; }
 INLINE void profile_chunk(const struct heap *heap, void *block, size_t size, uint32_t interval) {
   (void)heap, (void)block, (void)size, (void)interval;

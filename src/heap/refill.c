@@ -66,7 +66,13 @@ static bool uses_little(const struct heap *heap, unsigned class) {
 static struct chain take_from_slabs(struct heap *heap, unsigned class) {
   if (UNLIKELY(uses_little(heap, class)))
     return bins_take_shared(heap, class, blocks_in(class, SHARED_BYTES, SHARED_AT_ONCE));
-  return bins_take(heap, class, tcache_cap(&heap->bins[class], class) / 4u);
+  return bins_take(heap, class, tcache_cap(heap, class) / 4u);
+}
+
+/* Ends the draining of a class: the thread allocates in it again. */
+INLINE void end_drain(struct heap *heap, unsigned class) {
+  heap->bins[class].drained = 0;
+  if (heap->drains_alone == class + 1) heap->drains_alone = heap->drained = 0;
 }
 
 void *heap_refill(struct heap *heap, unsigned class) {
@@ -76,7 +82,7 @@ void *heap_refill(struct heap *heap, unsigned class) {
   count_lock(heap, class, lock_take(&heap->lock));
   tcache_fold(heap, class);
   counter_add_release(&bin->refills, 1);
-  bin->drained = 0;
+  end_drain(heap, class);
   if (bin->cap == 0) tcache_open(heap, class);
   if (LIKELY(heap->list[class] == CHAIN_END)) { /* otherwise the fold brought a detached list back */
     struct chain chain = magazine_take(heap, class);
@@ -129,13 +135,13 @@ static struct chain put_by(struct heap *heap, unsigned class, bool draining) {
     return chain;
   }
   count_lock(heap, class, lock_take(&heap->lock));
-  if (!draining) bin->drained = 0;
+  if (!draining) end_drain(heap, class);
   if (bin->cap == 0) tcache_open(heap, class);
   else if (draining) tcache_shrink(heap, class);
   else tcache_grow(heap, class, true);
   /* The next frees wait in quarantine. So the next malloc would take the whole list back, and the list would go on
    * growing. */
-  bool comes_back = TSLAB_HARDENED && chain.count > tcache_cap(bin, class);
+  bool comes_back = TSLAB_HARDENED && chain.count > tcache_cap(heap, class);
   if (chain.count > 0 && !comes_back && magazine_put(heap, class, chain)) chain = EMPTY_CHAIN;
   tcache_set(heap, class, EMPTY_CHAIN);
   lock_release(&heap->lock);
@@ -155,9 +161,29 @@ static struct chain with_some_of_magazines(struct heap *heap, unsigned class, st
   return chain;
 }
 
+/* Returns a list to its slabs if it is too long now that another class drains. */
+static NOINLINE void shorten(struct heap *heap, unsigned class) {
+  bool is_long = heap->bins[class].halvings && tcache_length(heap, class) > tcache_drained_cap(heap, class);
+  if (is_long) bins_return(&heap->lock, tcache_take(heap, class));
+}
+
+/* Notes a visit by a thread that only frees in this class, whose magazines are empty. After a second visit in a row the
+ * class may keep a longer list. Only one class of the heap may at a time, so that the memory that a thread at rest
+ * hides does not grow with the classes that it freed. */
+static void note_drain(struct heap *heap, unsigned class) {
+  unsigned alone = heap->drains_alone;
+  if (LIKELY(alone == class + 1)) return;
+  bool is_second = heap->drained == class + 1 && passes_magazines(&heap->bins[class]);
+  bool has_magazines = LOAD_RACING(heap->bins[class].magazine_blocks) > 0;
+  heap->drains_alone = is_second && !has_magazines ? heap->drained : 0;
+  heap->drained = (uint8_t)(class + 1);
+  if (alone) shorten(heap, alone - 1);
+}
+
 /* A function of its own, so that the usual visit, which only counts, saves fewer registers. */
 static NOINLINE void empty_list(struct heap *heap, unsigned class, bool draining) {
   struct bin *bin = &heap->bins[class];
+  if (draining) note_drain(heap, class);
   struct chain to_slabs = put_by(heap, class, draining);
   if (draining) bin->drained += to_slabs.count;
   if (draining && passes_magazines(bin) && LOAD_RACING(bin->magazine_blocks) > 0)
@@ -179,7 +205,7 @@ bool heap_overflow(struct heap *heap, unsigned class, void *block) {
   counter_add_release(&bin->overflows, 1);
   struct chain chain = tcache_chain(heap, class);
   /* Most times mallocs balanced the frees between two visits, and the list is far from full. */
-  unsigned cap = tcache_cap(bin, class), most = was_detached ? cap : cap - cap / 4u;
+  unsigned cap = tcache_cap(heap, class), most = was_detached ? cap : cap - cap / 4u;
   bool has_room = (was_detached || mallocs > 0) && chain.count <= most;
   if (has_room) {
     if (!was_detached) tcache_grow(heap, class, false);

@@ -253,6 +253,7 @@ static void move_counts(struct heap *heap) {
     move(&to->allocations, &from->allocations);
     move(&to->frees, &from->frees);
     move(&to->remote_frees, &from->remote_frees);
+    move(&to->kept_frees, &from->kept_frees);
     move(&to->refills, &from->refills);
     move(&to->overflows, &from->overflows);
     to->born += from->born, from->born = 0;

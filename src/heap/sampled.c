@@ -4,6 +4,7 @@
 #include "heap/bins.h"
 #include "heap/cut.h"
 #include "heap/fast.h"
+#include "heap/guard.h"
 #include "heap/profile.h"
 #include "heap/registry.h"
 #include "heap/tcache.h"
@@ -38,8 +39,9 @@ void *sampled_take(struct heap *heap, unsigned class, size_t size, uint32_t inte
   lock_take(&sampled_heap.lock);
   void *block = take_block(heap, class);
   lock_release(&sampled_heap.lock);
-  if (block) profile_record(heap, block, size, class_size(class), profile_weight(class_size(class), interval));
-  return block;
+  if (!block) return NULL;
+  profile_record(heap, block, size, class_size(class), profile_weight(class_size(class), interval));
+  return guard_sample(heap, block, size, class_size(class), interval);
 }
 
 static void *take_drawn(struct heap *heap, unsigned class, struct draw *draw, size_t size) {

@@ -2,6 +2,7 @@
 #include "heap/stack.h"
 
 #include "base/bits.h"
+#include "base/log.h"
 #include "os/lock.h"
 #include "os/os.h"
 
@@ -33,4 +34,74 @@ __attribute__((no_sanitize("address", "thread"))) unsigned stack_walk(uintptr_t 
     at = next;
   }
   return depth;
+}
+
+/* ---- the files that addresses lie in ----------------------------------------------------------------------------- */
+
+#define FILE_NAME 24 /* characters shown of it */
+
+struct place {
+  char file[FILE_NAME]; /* "": not known */
+  uintptr_t base;
+};
+
+/* A line of /proc/self/maps, as far as it is read: "start-end rwxp offset dev inode   /path/to/file". */
+enum { MAP_START, MAP_END, MAP_RIGHTS, MAP_OFFSET, MAP_DEVICE, MAP_INODE, MAP_PATH };
+struct map_line {
+  uintptr_t numbers[MAP_OFFSET + 1]; /* of the fields that are addresses */
+  unsigned field, length;
+  char file[FILE_NAME];
+  uintptr_t base; /* where the file began to be mapped that the last lines were of */
+};
+
+static void put_digit(uintptr_t *number, char digit) {
+  *number = *number << 4 | (uintptr_t)(digit <= '9' ? digit - '0' : digit - 'a' + 10);
+}
+
+/* The last part of the path stays. */
+static void put_path(struct map_line *line, char ch) {
+  if (ch == '/') line->length = 0;
+  else if (ch != ' ' && line->length < FILE_NAME - 1) line->file[line->length++] = ch;
+}
+
+static void end_line(struct map_line *line, const uintptr_t *addresses, unsigned count, struct place *places) {
+  if (line->numbers[MAP_OFFSET] == 0) line->base = line->numbers[MAP_START];
+  line->file[line->length] = 0;
+  for (unsigned i = 0; i < count && line->length; i++) {
+    if (addresses[i] < line->numbers[MAP_START] || addresses[i] >= line->numbers[MAP_END]) continue;
+    __builtin_memcpy(places[i].file, line->file, FILE_NAME);
+    places[i].base = line->base;
+  }
+  *line = (struct map_line){.base = line->base};
+}
+
+static void find_places(const uintptr_t *addresses, unsigned count, struct place *places) {
+  char piece[512];
+  struct map_line line = {.field = MAP_START};
+  int file = os_open("/proc/self/maps");
+  if (file < 0) return;
+  uint64_t offset = 0;
+  for (size_t got; (got = os_read_at(file, piece, sizeof piece, offset)) != 0; offset += got)
+    for (const char *at = piece; at < piece + got; at++) {
+      if (*at == '\n') end_line(&line, addresses, count, places);
+      else if (line.field == MAP_PATH) put_path(&line, *at);
+      else if (*at == (line.field == MAP_START ? '-' : ' ')) line.field++;
+      else if (line.field <= MAP_OFFSET) put_digit(&line.numbers[line.field], *at);
+    }
+  os_close(file);
+}
+
+void stack_text(char *out, size_t capacity, const uintptr_t *addresses, unsigned count) {
+  struct place places[STACK_MOST] = {{.base = 0}};
+  find_places(addresses, count, places);
+  *out = 0;
+  for (unsigned i = 0; i < count && capacity > 1; i++) {
+    const struct place *place = &places[i];
+    const void *shown = (const void *)(addresses[i] - place->base);
+    const char *space = i ? " " : "";
+    size_t length = place->file[0] ? log_format(out, capacity, "%s%s+%p", space, place->file, shown)
+                                   : log_format(out, capacity, "%s%p", space, shown);
+    out += length;
+    capacity -= length;
+  }
 }

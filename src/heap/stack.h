@@ -18,4 +18,8 @@
  * bits and are not 0. Returns how many. */
 HIDDEN unsigned stack_walk(uintptr_t *out, unsigned most, const void *frame);
 
+/* Writes where addresses lie, as `server+0x1234 libc.so.6+0x2724a`, or the addresses themselves where /proc does not
+ * say. They count from where the file is mapped, as addr2line takes them. At most STACK_MOST. In a handler, too. */
+HIDDEN void stack_text(char *out, size_t capacity, const uintptr_t *addresses, unsigned count);
+
 #endif

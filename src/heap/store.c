@@ -94,6 +94,7 @@ static void fold(struct heap_store *store) {
     STORE_RACING(to->allocations, to->allocations + from->allocations);
     STORE_RACING(to->frees, to->frees + from->frees);
     STORE_RACING(to->remote_frees, to->remote_frees + from->remote_frees);
+    STORE_RACING(to->kept_frees, to->kept_frees + from->kept_frees);
     STORE_RACING(to->refills, to->refills + from->refills);
     STORE_RACING(to->overflows, to->overflows + from->overflows);
     STORE_RACING(to->born, to->born + from->born);

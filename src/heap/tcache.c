@@ -1,6 +1,7 @@
 /* tcache: see tcache.h.                                                                             floor: heap */
 #include "heap/tcache.h"
 
+#include "base/options.h"
 #include "heap/cut.h"
 #include "heap/draw.h"
 #include "heap/magazine.h"
@@ -123,13 +124,21 @@ static unsigned room_for(unsigned cap, unsigned length) {
 }
 
 void tcache_set(struct heap *heap, unsigned class, struct chain chain) {
-  unsigned room = room_for(tcache_cap(&heap->bins[class], class), chain.count);
+  unsigned room = room_for(tcache_cap(heap, class), chain.count);
   uint32_t count = count_of(room, chain.count + quarantine_of(heap, class));
   heap->list[class] = chain.head;
   heap_begin_list_change(heap, class);
   __atomic_store_n(&heap->count[class].now, count, __ATOMIC_RELEASE);
   set_then(&heap->count[class], count);
   heap_end_change(heap);
+}
+
+struct chain tcache_take(struct heap *heap, unsigned class) {
+  tcache_fold(heap, class);
+  struct chain chain = tcache_chain(heap, class);
+  tcache_set(heap, class, EMPTY_CHAIN);
+  if (profile_is_on()) cut_list(heap, class);
+  return chain;
 }
 
 void tcache_shut(struct heap *heap) {
@@ -291,13 +300,13 @@ void tcache_grow(struct heap *heap, unsigned class, bool locked) {
   unsigned cap = bin->cap, more = (unsigned)min_size(cap * 2, most_blocks(class));
   size_t bytes = (more - cap) * class_size(class);
   if (more <= cap) return;
-  if (locked && heap->granted_bytes + bytes > GRANTED_MOST) {
-    heap->victim = (heap->victim + 1) % CLASSES; /* one class a visit, which finds an idle one soon enough */
+  if (locked && heap->granted_bytes + bytes > options.list_bytes) {
+    heap->victim = (uint8_t)((heap->victim + 1) % CLASSES); /* one class a visit, which finds an idle one soon enough */
     if (heap->victim != class) take_back(heap, heap->victim);
   }
-  if (heap->granted_bytes + bytes <= GRANTED_MOST) set_cap(heap, class, more);
+  if (heap->granted_bytes + bytes <= options.list_bytes) set_cap(heap, class, more);
 }
 
 void tcache_shrink(struct heap *heap, unsigned class) {
-  if (tcache_cap(&heap->bins[class], class) > tcache_drained_cap(class)) heap->bins[class].halvings++;
+  if (tcache_cap(heap, class) > tcache_drained_cap(heap, class)) heap->bins[class].halvings++;
 }

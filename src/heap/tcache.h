@@ -54,6 +54,9 @@ INLINE bool tcache_is_folded(const struct heap *heap, unsigned class) {
 /* Gives the class its first cap. */
 HIDDEN void tcache_open(struct heap *heap, unsigned class);
 
+/* Takes the whole list; the class's calls are added up. */
+HIDDEN struct chain tcache_take(struct heap *heap, unsigned class);
+
 /* Halves tcache_cap of a list that its thread only frees into. */
 HIDDEN void tcache_shrink(struct heap *heap, unsigned class);
 

@@ -4,6 +4,7 @@
 #include "heap/bins.h"
 #include "heap/bump.h"
 #include "heap/flush.h"
+#include "heap/guard.h"
 #include "heap/profile.h"
 #include "heap/quarantine.h"
 #include "heap/tcache.h"
@@ -11,15 +12,6 @@
 #include "slab/large.h"
 
 /* ---- closing ----------------------------------------------------------------------------------------------------- */
-
-static struct chain take_tcache(struct heap *heap, unsigned class) {
-  lock_take(&heap->lock);
-  tcache_fold(heap, class);
-  struct chain chain = tcache_chain(heap, class);
-  tcache_set(heap, class, EMPTY_CHAIN);
-  lock_release(&heap->lock);
-  return chain;
-}
 
 static bool is_past(uint64_t deadline_ns) { return deadline_ns != UINT64_MAX && os_now_ns() >= deadline_ns; }
 
@@ -36,7 +28,7 @@ bool heap_close(struct heap *heap, uint64_t deadline_ns) {
   /* Reads the clock only after a piece of work, so that every call does at least one. */
   for (unsigned class = 0; class < CLASSES; class++) {
     if (tcache_is_folded(heap, class)) continue;
-    bins_return(&heap->lock, take_tcache(heap, class));
+    bins_return(&heap->lock, tcache_take(heap, class));
     if (is_past(deadline_ns)) return false;
   }
   while (heap_flush_magazines(heap, MAGAZINE_PIECE) >= MAGAZINE_PIECE)
@@ -50,7 +42,7 @@ void heap_rest(struct heap *heap) {
   if (!heap_has_slabs(heap)) return;
   if (TSLAB_HARDENED) quarantine_empty(heap);
   for (unsigned class = 0; class < CLASSES; class++)
-    if (!tcache_is_folded(heap, class)) bins_return(&heap->lock, take_tcache(heap, class));
+    if (!tcache_is_folded(heap, class)) bins_return(&heap->lock, tcache_take(heap, class));
 }
 
 /* ---- destroying -------------------------------------------------------------------------------------------------- */
@@ -113,12 +105,17 @@ void heap_forget(struct heap *heap, bool drained) {
   lock_release(&heap->lock);
 }
 
+static COLD void end_sample(struct run *run) {
+  profile_freed(run, run_start(run));
+  if (guard_is_on()) guard_ends(run_start(run), 1);
+}
+
 void run_retire(struct run *run) {
   switch (run->kind) {
   case RUN_SLAB: slab_retire(run); return;
   case RUN_CHUNK: bump_retire(run); return;
   default:
-    if (profile_is_on()) profile_freed(run, run_start(run));
+    if (profile_is_on()) end_sample(run);
     large_retire(run, &counters_here()->large);
   }
 }

@@ -7,7 +7,7 @@
 static void add_counters(struct class_totals *to, const struct bin *bin) {
   uint64_t remote = __atomic_load_n(&bin->remote_frees, __ATOMIC_RELAXED);
   to->frees += remote;
-  to->remote_frees += remote;
+  to->remote_frees += remote + __atomic_load_n(&bin->kept_frees, __ATOMIC_RELAXED); /* the list counted these */
   to->refills += __atomic_load_n(&bin->refills, __ATOMIC_RELAXED);
   to->overflows += __atomic_load_n(&bin->overflows, __ATOMIC_RELAXED);
   to->born += LOAD_RACING(bin->born);

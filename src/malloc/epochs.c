@@ -8,6 +8,7 @@
 #include "epoch/scope.h"
 #include "epoch/status.h"
 #include "heap/bump.h"
+#include "heap/guard.h"
 #include "heap/profile.h"
 #include "malloc/malloc.h"
 #include "malloc/malloc_inline.h"
@@ -124,7 +125,7 @@ void tslab_scope_unwind(int depth) {
 tslab_epoch tslab_epoch_current(void) { return current_thread ? scope_current(current_thread) : 0; }
 
 tslab_epoch tslab_epoch_of(const void *p) {
-  struct run *run = process_has_started() ? pages_run_of(p) : NULL;
+  struct run *run = process_has_started() ? pages_run_of(guard_behind(p)) : NULL;
   if (!run || (run->kind != RUN_SLAB && run->kind != RUN_CHUNK && run->kind != RUN_LARGE)) return 0;
   return run->epoch ? epoch_id(epoch_at(run->epoch)) : 0;
 }
@@ -359,7 +360,7 @@ tslab_handle tslab_handle_alloc(tslab_epoch epoch, size_t size, void **block) {
   if (!visit_begin(&visit, epoch, "tslab_handle_alloc", CALL_SITE)) return 0;
   /* The thread is still inside: a destroy in between would leave the handle to the slot's next epoch. */
   void *made = inline_malloc(size);
-  tslab_handle handle = made ? handle_make(pages_run_of(made)->epoch, made) : 0;
+  tslab_handle handle = made ? handle_make(pages_run_of(guard_behind(made))->epoch, made) : 0;
   *block = visit_end(&visit, made);
   if (handle || !made) return handle;
   inline_free(*block);

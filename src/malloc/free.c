@@ -4,7 +4,7 @@
  *     slow_free_full          the list has no room: heap_overflow moves it to the magazines or the slabs
  *     slow_free               the current heap does not own the granule
  *       bump_free_current     a block of the current chunk of this thread's epoch
- *       heap_keep_remote      a block of another thread's slab waits in a batch
+ *       heap_keep_remote      a block of another thread's slab goes onto this thread's list, or waits in a batch
  *       free_named            a block of an epoch that the thread was in: its own heap of that epoch takes it
  *         free_looking        does so for an epoch that the thread did not name lately
  *     slow_free_unclear       checks all others: large blocks, other threads' chunks, pointers to no block
@@ -13,6 +13,7 @@
 #include "epoch/finish.h"
 #include "heap/bump.h"
 #include "heap/cut.h"
+#include "heap/guard.h"
 #include "heap/large_cache.h"
 #include "heap/misuse.h"
 #include "heap/profile.h"
@@ -31,12 +32,15 @@ struct run *run_of_live_block(const char *call, void *p) {
   if (run && run->kind == RUN_LARGE && run_start(run) == p) return run;
   if (run && run->kind == RUN_SLAB && !slab_refuses(p)) return run;
   if (run && run->kind == RUN_CHUNK && chunk_place_of(run, p) == CHUNK_LIVE) return run;
-  misuse(call, p);
+  if (run && run->kind == RUN_GUARDED && guard_starts_live(p)) return run;
+  if (run && run->kind == RUN_GUARDED) guard_refuse(call, p);
+  else misuse(call, p);
   return NULL;
 }
 
 size_t block_usable_size(const struct run *run, const void *p) {
   if (run->kind == RUN_CHUNK) return chunk_size_of(run, p);
+  if (run->kind == RUN_GUARDED) return guard_size(p);
   return run->kind == RUN_LARGE ? run->size : class_size(run->class);
 }
 
@@ -72,10 +76,20 @@ static void free_remote(struct run *run, void *p) {
   if (epoch) epoch_after_free(epoch);
 }
 
+/* Frees a guarded block, and then the block behind it as if the program had that one. */
+static COLD void free_guarded(void *p) {
+  void *behind = guard_free(p, __builtin_frame_address(0));
+  if (behind) inline_free(behind);
+}
+
 NOINLINE void slow_free_unclear(void *p) {
   if (!p) return;
   struct run *run = run_of_live_block("free", p);
   if (!run) return;
+  if (UNLIKELY(run->kind == RUN_GUARDED)) {
+    free_guarded(p);
+    return;
+  }
   if (profile_is_on()) profile_freed(run, p);
   free_remote(run, p);
   scavenger_notice(current_heap);

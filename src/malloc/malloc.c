@@ -18,6 +18,7 @@
 #include "malloc/malloc.h"
 
 #include "heap/bump.h"
+#include "heap/guard.h"
 #include "heap/large_cache.h"
 #include "heap/misuse.h"
 #include "heap/profile.h"
@@ -115,6 +116,14 @@ INLINE void *miss(unsigned class, size_t size) {
   return LIKELY(block != NULL) ? block : refill(class, size);
 }
 
+/* Returns the block that the program gets. */
+static COLD void *draw_large(struct heap *heap, void *block, size_t size, bool *zero) {
+  uint32_t interval = profile_large(heap, block, size);
+  void *given = interval ? guard_sample(heap, block, size, size, interval) : block;
+  if (given != block) *zero = false;
+  return given;
+}
+
 static void *large(size_t size, size_t alignment, bool *zero) {
   struct timing timing;
   bool is_born = UNLIKELY(current_heap == &empty_heap);
@@ -128,7 +137,7 @@ static void *large(size_t size, size_t alignment, bool *zero) {
       block = heap_large_alloc(heap, size, alignment, zero);
     if (!block) limits_note_failure(size, large_run_bytes(size));
   }
-  if (block && profile_is_on()) profile_large(heap, block, size); /* before the scavenger starts */
+  if (block && profile_is_on()) block = draw_large(heap, block, size, zero); /* before the scavenger starts */
   if (block) scavenger_notice_malloc(heap);
   timing_end(&timing, size, block ? large_run_bytes(size) : 0);
   if (UNLIKELY(is_born)) thread_end_call();
@@ -251,7 +260,9 @@ void *slow_aligned(size_t alignment, size_t size) {
   bool zero, is_born = current_heap == &empty_heap;
   if (!thread_own_heap()) return no_memory();
   profile_note_caller(__builtin_frame_address(0));
+  profile_note_alignment(alignment);
   void *block = current_heap->arena ? aligned_in_scope(alignment, size) : aligned(alignment, size, &zero);
+  profile_note_alignment(0);
   if (is_born) thread_end_call();
   return block ? block : no_memory();
 }

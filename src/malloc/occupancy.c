@@ -3,6 +3,7 @@
  * Threads: any, without a lock. A run may become one of another kind between two reads. Then the row mixes numbers of
  * both. No read leaves our tables, which are never unmapped. */
 #include "epoch/epoch.h"
+#include "heap/guard.h"
 #include "process/process.h"
 #include "slab/chunk.h"
 #include "slab/slab.h"
@@ -58,7 +59,7 @@ int tslab_occupancy(void *const *blocks, size_t count, tslab_slab_use *out) {
   const struct run *before = NULL;
   if (!blocks || !out) return EINVAL;
   for (size_t i = 0; i < count; i++) {
-    const struct run *run = process_has_started() ? pages_run_of(blocks[i]) : NULL;
+    const struct run *run = process_has_started() ? pages_run_of(guard_behind(blocks[i])) : NULL;
     if (!run) out[i] = (tslab_slab_use){0};
     else if (run == before) out[i] = out[i - 1];
     else out[i] = look_at(run);

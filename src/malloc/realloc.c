@@ -1,4 +1,5 @@
 /* realloc: realloc, and the calls that return or take the size of a block.                          floor: malloc */
+#include "heap/guard.h"
 #include "heap/misuse.h"
 #include "heap/profile.h"
 #include "malloc/malloc.h"
@@ -8,11 +9,11 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A block that shrinks stays where it is if a block of the size's own class would save less than an eighth. Programs
- * call realloc to cut a buffer to what it holds, and want the rest back. */
+/* Returns the size above which a shrinking block stays where it is, because a move would save less than an eighth.
+ * Programs call realloc to cut a buffer to its contents, and want the rest back. */
 INLINE size_t least_used(size_t usable) { return usable - usable / 8; }
 
-/* A chunk never hands out again what a block leaves in it. */
+/* Returns true if a block that shrinks stays where it is. A chunk never reuses the bytes that a block leaves in it. */
 static bool stays(size_t usable, size_t size, bool in_chunk) {
   if (size > usable) return false;
   return in_chunk || (size <= SMALL_MAX ? class_size(class_of(size)) : size) > least_used(usable);
@@ -33,6 +34,7 @@ static void *resize(void *p, size_t size) {
     } /* malloc also looks for free memory of other sizes */
   }
   if (stays(old, size, run->kind == RUN_CHUNK)) return p;
+  if (run->kind == RUN_GUARDED) run = pages_run_of(guard_behind(p));
   void *block = malloc_in_epoch(run->epoch, size); /* a block keeps its epoch, in any scope */
   if (!block) return size <= old ? p : NULL;
   memcpy(block, p, min_size(old, size));

@@ -402,7 +402,7 @@ bool pages_limit_refuses(size_t bytes) {
 void pages_count_freed(size_t bytes) { atomic_fetch_add_explicit(&freed_since, bytes, memory_order_relaxed); }
 uint32_t pages_round(void) { return atomic_load_explicit(&rounds, memory_order_relaxed); }
 
-/* Where the kernel refuses memory, a round is always due. */
+/* A round is always due if the kernel refuses memory, and not the limit. */
 bool pages_round_is_due(size_t bytes) {
   size_t freed = atomic_load_explicit(&freed_since, memory_order_relaxed);
   return freed >= atomic_load_explicit(&wanted_for_round, memory_order_relaxed) || !pages_limit_refuses(bytes);
@@ -509,7 +509,8 @@ static struct run *describe(size_t g, size_t granules, enum run_kind kind) {
 void pages_reuse(struct run *run, enum run_kind kind) {
   lock_take(&pages_lock); /* threads that free a neighbour read its kind */
   describe(run_index(run), run->granules, kind);
-  if (kind == RUN_TRAP) pages_count_absent((size_t)run->granules << GRANULE_SHIFT); /* of a quarter: nothing */
+  if (kind == RUN_TRAP || kind == RUN_GUARDED)
+    pages_count_absent((size_t)run->granules << GRANULE_SHIFT); /* of a quarter: nothing */
   lock_release(&pages_lock);
 }
 

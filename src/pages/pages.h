@@ -31,7 +31,10 @@
 struct heap;
 typedef uintptr_t pagemap_entry; /* a heap's address and a size class: heap/heap.h */
 
-enum run_kind { RUN_NONE, RUN_FREE, RUN_SLAB, RUN_LARGE, RUN_CHUNK, RUN_RESERVED, RUN_TRAP, RUN_META, RUN_SPLIT };
+enum run_kind {
+  RUN_NONE, RUN_FREE, RUN_SLAB, RUN_LARGE, RUN_CHUNK, RUN_RESERVED, RUN_TRAP, RUN_META, RUN_SPLIT,
+  RUN_GUARDED /* the pool of heap/guard.h */
+};
 
 /* 64 bytes, so that one run touches one line. */
 struct run {

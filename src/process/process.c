@@ -54,7 +54,7 @@ void process_is_this(void) {
   first_thread = pthread_self();
 }
 
-/* glibc gives no clock of a thread whose id the kernel has cleared, which it does at the end of each. */
+/* The kernel clears a thread's id at its end, and glibc then gives no clock of the thread. */
 bool process_first_has_ended(void) {
   clockid_t unused;
   return knows_first_thread && pthread_getcpuclockid(first_thread, &unused) == ESRCH;

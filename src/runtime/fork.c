@@ -43,6 +43,7 @@
 #include "heap/arena.h"
 #include "heap/fork.h"
 #include "heap/label.h"
+#include "heap/guard.h"
 #include "heap/profile.h"
 #include "heap/span.h"
 #include "os/os.h"
@@ -105,6 +106,7 @@ static void each_lock(void (*visit)(struct lock *)) {
   visit(&quarter_lock);
   visit(&pages_lock);
   profile_visit_lock(visit);
+  guard_visit_lock(visit);
 }
 
 static bool found_held;

@@ -56,7 +56,6 @@
 #define SLABS_NOTICE  (4 * MiB) /* bytes of slabs of one such heap */
 #define INLINE_NOTICE (32 * MiB)
 #define HELD_NOTICE   (2 * MiB) /* the most that frees may leave free while they start no scavenger */
-#define TICK_MS       250
 #define AGE           2 /* ticks */
 #define IDLE_TICKS    4
 #define WAITING_TICKS 16 /* while memory lies free that the kernel does not take back */
@@ -65,12 +64,13 @@
 #define PUBLISH_SHARE 50 /* the scavenger collects for at most two hundredths of the time */
 #define RELIEF_SHARE  20
 #define RELIEF_LEAST  (1 * MiB)
+#define RELIEF_GROWTH 128
 #define RETRY_S       60 /* seconds after a failure to publish, or to make the thread */
 #define STACK_BYTES   (256 * KiB) /* the static TLS of every loaded library lies in it, too */
 #define STACK_LEAST   (32 * KiB)  /* without static TLS; about four times the most that was ever seen in use */
 
-/* ASKED: as BUSY, and a slow path wants memory ahead of need. LEAVING: another thread waits for its end. DISMISSED: it
- * leaves by itself. */
+/* ASKED: busy, and a slow path wants memory ahead of need. LEAVING: another thread waits for the scavenger's end.
+ * DISMISSED: it ends by itself. */
 enum state { UNBORN, STARTING, BUSY, ASKED, ASLEEP, IMPOSSIBLE, LEAVING, DISMISSED };
 static _Atomic uint32_t state;
 static pthread_t scavenger; /* written while STARTING */
@@ -222,18 +222,23 @@ static COLD void ask(void) {
 static void collect_free(void);
 
 /* At the soft limit, or when the control group is short of memory: takes back the free memory that threads keep. If
- * that is little, the program stays beyond its limit. Then this takes at most one part of RELIEF_SHARE of the time. */
+ * that is little, the program stays beyond its limit. Then this takes at most one part of RELIEF_SHARE of the time, and
+ * makes a round each time that the heap has grown by one part of RELIEF_GROWTH of the limit. */
 static void relieve(void) {
   static uint64_t not_before;
+  static size_t held_after;
   lock_take(&round_lock);
   uint64_t start = ticks_now();
-  if (pages_is_pressed() && start >= not_before) {
-    size_t before = pages_totals().returned;
+  struct pages_totals before = pages_totals();
+  bool has_grown_on = before.held > held_after + before.soft_limit / RELIEF_GROWTH;
+  if (pages_is_pressed() && (start >= not_before || has_grown_on)) {
     collect_free();
     pages_relieve();
     uint64_t end = ticks_now();
-    bool is_worth_it = pages_totals().returned - before >= RELIEF_LEAST;
+    struct pages_totals after = pages_totals();
+    bool is_worth_it = after.returned - before.returned >= RELIEF_LEAST;
     not_before = is_worth_it ? end : end + (end - start) * RELIEF_SHARE;
+    held_after = after.held;
   }
   lock_release(&round_lock);
 }
@@ -282,9 +287,8 @@ static bool is_leaving(void) { return atomic_load(&state) >= LEAVING; }
 /* Ends the process, with the exit status of its first thread, if the scavenger is the last thread. A thread that ends
  * by the bare system call runs no destructor, so it does not stop the scavenger even as the program's last thread. A
  * program under seccomp's strict mode can only end like this. The kernel keeps the first thread as a zombie (Z) as long
- * as the process has another thread. Without /proc, libc may know that the first thread has ended, but nobody knows
- * whether the program has other threads. Then the scavenger leaves, and such threads make a new one when they need
- * it. */
+ * as the process has another thread. Without /proc, libc may know that the first thread has ended, but not if the
+ * program has other threads. Then the scavenger ends, and such threads make a new one when they need it. */
 static void end_with_the_last(void) {
   int ended_with;
   uint32_t asleep = ASLEEP;
@@ -292,7 +296,7 @@ static void end_with_the_last(void) {
   unsigned threads = process_threads();
   if (first == 'Z' && threads == 2) {
     publish_end();
-    /* The process's status is that of its last thread, on newer kernels also where the first had another. */
+    /* The process's status is that of its last thread, on newer kernels even if the first thread had another one. */
     syscall(SYS_exit_group, ended_with >> 8 & 0xff);
   }
   if ((first == 0 || threads == 0) && process_first_has_ended())
@@ -301,10 +305,11 @@ static void end_with_the_last(void) {
 
 #define LONGEST_PAUSE_MS 64000 /* a process that rested for days must not take days to end */
 
-/* The pause doubles after each look, so that a process at rest hardly ever wakes up. */
+/* Looks if the process should end. The pause doubles after each look, so that a process at rest hardly ever wakes
+ * up. */
 static void wait_while_asleep(void) {
   end_with_the_last();
-  for (unsigned pause = IDLE_TICKS * TICK_MS; atomic_load(&state) == ASLEEP;) {
+  for (unsigned pause = IDLE_TICKS * (unsigned)options.tick_ms; atomic_load(&state) == ASLEEP;) {
     if (os_wait(&state, ASLEEP, pause)) continue;
     if (pause < LONGEST_PAUSE_MS) pause *= 2;
     end_with_the_last();
@@ -324,7 +329,7 @@ static void sleep_until_woken(void) {
 /* Waits until the next tick. Whenever a slow path asks, it relieves the limit and makes memory resident ahead of
  * need. */
 static void wait_for_tick(void) {
-  uint64_t now = os_now_coarse_ns(), end = now + TICK_MS * UINT64_C(1000000);
+  uint64_t now = os_now_coarse_ns(), end = now + options.tick_ms * UINT64_C(1000000);
   for (; now < end && !is_leaving(); now = os_now_coarse_ns()) {
     uint32_t asked = ASKED;
     if (atomic_compare_exchange_strong(&state, &asked, BUSY)) relieve(), pages_populate();
@@ -364,8 +369,8 @@ static void *run(void *unused) {
     return unused;
   }
   atomic_store_explicit(&scavenger_id, os_thread_id(), memory_order_relaxed);
-  birth_keep_no_heap(); /* or the program's last heap would not be the process's last */
-  if (atomic_load_explicit(&live_heaps, memory_order_relaxed) == 0) scavenger_stop(); /* it was */
+  birth_keep_no_heap(); /* a heap here would hide the end of the program's last */
+  if (atomic_load_explicit(&live_heaps, memory_order_relaxed) == 0) scavenger_stop(); /* it has ended */
   for (unsigned idle = 0; !is_leaving();) {
     wait_for_tick();
     limits_tick(tick);
@@ -595,7 +600,7 @@ static void stop(void) {
     }
     if (seen != BUSY && seen != ASKED && seen != ASLEEP) return;
   } while (!atomic_compare_exchange_weak(&state, &seen, LEAVING));
-  if (pthread_equal(scavenger, pthread_self())) { /* the heap that it gave up was the last */
+  if (pthread_equal(scavenger, pthread_self())) { /* its own heap was the last */
     atomic_store(&state, DISMISSED);
     return;
   }
@@ -631,7 +636,7 @@ static bool dismiss(void) {
   return seen == DISMISSED;
 }
 
-#define GONE_TRIES 100 /* of a millisecond */
+#define GONE_TRIES 100 /* a millisecond each */
 
 bool scavenger_dismiss(void) {
   sigset_t before = os_block_signals();

@@ -17,13 +17,14 @@ HIDDEN void scavenger_notice_death(const struct heap *heap); /* counts the lists
 HIDDEN void scavenger_stop(void);
 HIDDEN bool scavenger_is_there(void);
 
-/* Has the scavenger end by itself, and waits until it is gone. Returns false if there is none. Caller holds no lock of
- * ours, but a signal handler may have interrupted it where it holds one of libc's, which the end of a thread takes, and
- * pthread_join: the last part of that end is waited for a tenth of a second. */
+/* Lets the scavenger end by itself, and waits until it has. Returns false if there is none. Caller holds no lock of
+ * ours. It may be a signal handler that interrupted a holder of one of libc's locks, which the end of a thread and
+ * pthread_join take. So this waits at most a tenth of a second for the last part of the scavenger's end. */
 HIDDEN bool scavenger_dismiss(void);
 
-/* After the first, a child in which libc may hold the lock of its threads' stacks, of a thread that is not there, makes
- * no scavenger. It does after the second: libc's fork, whose handler calls it, released that lock. */
+/* In a fork child a thread that does not exist there may hold libc's lock of thread stacks. After
+ * scavenger_after_fork_child such a child makes no scavenger. libc's fork releases that lock, and its handler then
+ * calls scavenger_may_start. */
 HIDDEN void scavenger_after_fork_child(void);
 HIDDEN void scavenger_may_start(void);
 

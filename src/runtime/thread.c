@@ -8,8 +8,10 @@
  * The same holds if the program took the last pthread key before its first malloc. */
 #include "runtime/thread.h"
 
+#include "base/log.h"
 #include "base/options.h"
 #include "heap/check.h"
+#include "heap/guard.h"
 #include "heap/profile.h"
 #include "heap/sampled.h"
 #include "os/os.h"
@@ -107,6 +109,16 @@ static void start_if_needed(void) {
   if (!libc_is_malloc || libc_is_malloc()) thread_own_heap();
 }
 
+/* Starts the heap profile and guards. Guards are drawn from its samples, so it draws at least as many of these. */
+static void start_sampling(void) {
+  size_t profile = options.profile_bytes ? options.profile_bytes : SIZE_MAX;
+  size_t guard = options.guard_bytes ? options.guard_bytes : SIZE_MAX;
+  size_t interval = max_size(min_size(profile, guard), PROFILE_LEAST_BYTES);
+  if (interval > PROFILE_MOST_BYTES || !process_start() || !sampled_start((uint32_t)interval)) return;
+  if (options.guard_bytes && !guard_start((uint32_t)max_size(guard, PROFILE_LEAST_BYTES)))
+    log_line("TSLAB_GUARD: there is no memory that can be guarded here; going on without");
+}
+
 /* Runs before the constructors of other libraries (-z initfirst) and of a program that links this library in (101 is
  * the first priority that it may use). So fork handlers that the program registers later run outside ours, and may
  * allocate. */
@@ -117,8 +129,7 @@ __attribute__((constructor(101))) static void process_starts(int count, char **a
   int kept = errno;
   start_if_needed();
   limits_start();
-  if (options.profile_bytes && process_start())
-    sampled_start((uint32_t)max_size(options.profile_bytes, PROFILE_LEAST_BYTES));
+  start_sampling();
   fork_start();
   ticks_compare_at_start();
   process_set_ready();

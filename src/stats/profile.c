@@ -2,6 +2,7 @@
 #include "stats/profile.h"
 
 #include "epoch/epoch.h"
+#include "heap/guard.h"
 #include "heap/label.h"
 #include "heap/profile.h"
 #include "heap/sampled.h"
@@ -82,6 +83,11 @@ size_t profile_collect(void *rows, size_t most) {
   row->live_samples = totals.live;
   row->sites = totals.sites;
   row->memory_bytes = totals.bytes;
+  struct guard_totals guards = guard_totals();
+  row->guards = guards.placed;
+  row->guards_live = guards.live;
+  row->guards_refused = guards.refused;
+  row->guard_bytes = guards.bytes;
   return 1;
 }
 

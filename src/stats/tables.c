@@ -231,6 +231,11 @@ static const struct statistic profile[] = {
     R(live_samples, GAUGE, NONE, "samples in use"),
     R(sites, GAUGE, NONE, "call sites, by their stacks"),
     R(memory_bytes, GAUGE, BYTES, "memory that the profile uses"),
+    R(guards, COUNTER, NONE, "samples that were placed between inaccessible pages (TSLAB_GUARD)"),
+    R(guards_live, GAUGE, NONE, "those of them in use"),
+    R(guards_refused, COUNTER, NONE,
+      "samples that were to be and were not: too large, the pool full, or many of their call site in it"),
+    R(guard_bytes, GAUGE, BYTES, "pages that guarded blocks in use lie on"),
 };
 
 #define I(name, kind, unit, help) FIELD(site_row, name, kind, unit, help)

@@ -1,7 +1,7 @@
 /* start: the n-th system call of the process's start fails, and of its first allocations, as the library is linked into
  * the program: a constructor that comes before the library's forks a child for each plan, which then starts.
  *
- * A start that the kernel refuses is tried again by the next call; what is had in the end is whole.     start [long] */
+ * The next call tries a start again that the kernel refused; in the end the heap is whole.     start [long] */
 #include "fault.h"
 
 #include "../check.h"

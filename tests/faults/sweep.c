@@ -1,8 +1,8 @@
 /* sweep: the n-th system call of the library fails, for every n that a mixed workload reaches.
  *
  * Each kind of call apart and all together; one failure, three in a row, and every call from the n-th on. Each plan
- * runs in a child of its own, which begins where no plan has left a trace: first the workload while calls fail, then
- * once more when none does, which must go as if nothing had been.
+ * runs in a child of its own, without a trace of other plans: first the workload while calls fail, then once more
+ * without failures, which must succeed as if no call had failed.
  *
  *   sweep [long]              some n of every kind; all n
  *   sweep rest [long]         processes that live long enough for the scavenger to work and to publish

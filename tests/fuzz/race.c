@@ -1,4 +1,4 @@
-/* race.c: epochs while all threads run at once: what any order of their calls allows, and what none does.
+/* race.c: epochs while all threads run at once, against the results that some order of their calls allows.
  *
  * Each thread opens epochs of its own, and allocates in all of them. Those that may be destroyed are private: nobody
  * else uses them, they have no children, and their blocks stay with the thread. Slots and piles are one thread's; any

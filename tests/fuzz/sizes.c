@@ -1,7 +1,7 @@
 /* sizes.c: sizes, counts, alignments, budgets and prefaults at the edges of what a word holds.
  *
- * What cannot be had is NULL with the errno that the manual page or the header names, and changes nothing; what can be
- * had is a whole block: usable at both ends, aligned, apart from all others.
+ * A request that the library cannot serve returns NULL with the errno that the manual page or the header names, and
+ * changes nothing. Any other returns a whole block: usable at both ends, aligned, apart from all others.
  *
  *   op    [ kind 8 ] [ slot and variant 8 ] [ first number 24 ] [ second number 24 ]
  *   number   [ base 5, variant 3 ] [ exponent 6 ] [ offset 8, signed ] */

@@ -1,7 +1,7 @@
 #include "misuse.h"
 
 static void *free_twice(void *block) {
-  tslab_free(tslab_malloc(SMALL)); /* the thread has a heap, so what it frees for others waits */
+  tslab_free(tslab_malloc(2 * SMALL)); /* the thread has a heap, so what it frees for others waits */
   tslab_free(block);
   tslab_free(block);
   return NULL;

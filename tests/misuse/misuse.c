@@ -80,6 +80,17 @@ static void *realloc_it(void *block) {
 }
 void realloc_elsewhere(void *block) { elsewhere(realloc_it, block); }
 
+char *guarded_in(tslab_epoch e, enum guard_side side) {
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  for (;;) {
+    char *const block = tslab_epoch_malloc(e, ODD);
+    CHECK(block != NULL);
+    const bool is_guarded = tslab_malloc_usable_size(block) == ODD, is_at_start = (uintptr_t)block % page == 0;
+    if (is_guarded && (side == AT_ANY || is_at_start == (side == AT_START))) return culprit(block);
+    tslab_free(block);
+  }
+}
+
 void *promoted_block(tslab_epoch e) {
   enum { MANY = 4000 };
   static void *blocks[MANY];

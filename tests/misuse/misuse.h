@@ -99,6 +99,22 @@ enum { STACK_MOST = 8 << 20 }; /* what lies so little above a caller's frames is
 #define WRITTEN(at)                 "write to freed block 0xADDR (" SMALL_TEXT ", at byte " #at ")"
 #define WRITTEN_OR_OVERRUN(by)      WRITTEN(0) ", or overrun from " by
 
+/* With TSLAB_GUARD=4K. */
+#define GUARDED_BY  .environment = "TSLAB_GUARD=4K"
+#define ODD_BLOCK   "93-byte guarded block"
+#define OF_MISUSED  " of epoch \"misused\""
+#define ALLOCATED   "\n  allocated by thread * at *"
+#define FREED_TOO   ALLOCATED "\n  freed by thread * at *"
+#define ENDED_TOO   ALLOCATED "\n  ended with its epoch by thread * at *"
+#define ACCESS(what, access, bytes) what ": " access " at 0x*, " #bytes " bytes "
+#if defined(__x86_64__)
+#define READ  "read"
+#define WRITE "write"
+#else
+#define READ  "use"
+#define WRITE "use"
+#endif
+
 /* Tells the runner the address and hides from the compiler what becomes of it. */
 void *culprit(void *block);
 
@@ -115,6 +131,11 @@ void harm(bool done);
 /* The family's functions, each on another thread that is gone when they return. */
 void free_elsewhere(void *block);
 void realloc_elsewhere(void *block);
+
+/* A block of ODD bytes that TSLAB_GUARD guards, at the start or at the end of its pages: tries until there is one. */
+enum { ODD = 93, ODD_END = 96 /* bytes from its start to the end of its pages, where it lies at their end */ };
+enum guard_side { AT_ANY, AT_START, AT_END };
+char *guarded_in(tslab_epoch e, enum guard_side side);
 
 /* A small block of an epoch that has freed so much that it turned from chunks to slabs. */
 void *promoted_block(tslab_epoch e);

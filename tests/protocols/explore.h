@@ -4,7 +4,7 @@
  * the baton from one to the next only at points: before an access that some other thread's conflicting access is not
  * ordered with. Every schedule starts from the same memory, which is restored.
  *
- * What is explored, and what not: docs/protocols.md. */
+ * docs/protocols.md says what is explored, and what not. */
 #ifndef TSLAB_TESTS_PROTOCOLS_EXPLORE_H
 #define TSLAB_TESTS_PROTOCOLS_EXPLORE_H
 

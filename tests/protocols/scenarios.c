@@ -1,5 +1,4 @@
-/* scenarios: what is explored. Each is a few calls of two or three threads on few blocks, and what must hold after
- * every schedule.
+/* scenarios: each is a few calls of two or three threads on few blocks, with the conditions after every schedule.
  *
  * Blocks are of 8 KiB, eight to a slab, which are linked one by one and pass every border within a few calls; in epochs
  * of 32 KiB, eight to a slab of four granules, of 5,000 bytes in chunks, or of 4,000 in chunks of a quarter. */
@@ -238,6 +237,31 @@ static void remote_free_2(void) {
   send_to_owner(0, 4);
 }
 
+/* ---- kept: two threads free each other's blocks of a class that they use, so each reuses the other's; a third brings
+ * back the rest ---- */
+
+static void kept_setup(void) {
+  all_born();
+  explore_as(0);
+  for (unsigned i = 0; i < 3; i++) take(i, MEDIUM);
+  explore_as(1);
+  for (unsigned i = 0; i < 3; i++) take(i, MEDIUM);
+}
+static void kept_0(void) {
+  give_of(1, 0);
+  take(3, MEDIUM);
+  take(4, MEDIUM);
+  give(0);
+}
+static void kept_1(void) {
+  give_of(0, 1);
+  take(3, MEDIUM);
+  take(4, MEDIUM);
+}
+static void kept_2(void) {
+  send_to_owner(0, 2);
+  send_to_owner(1, 1);
+}
 
 /* ---- slab release: a slab that was all handed out gets blocks back from two threads, while its owner wants one
  * ---- */
@@ -1012,6 +1036,7 @@ static void lock_finish(void) {
 const struct scenario scenarios[] = {
     {.name = "remote-free", .setup = remote_free_setup, .run = {remote_free_0, remote_free_1, remote_free_2},
      .finish = finish, .bound = 2},
+    {.name = "kept", .setup = kept_setup, .run = {kept_0, kept_1, kept_2}, .finish = finish, .bound = 1},
     {.name = "slab-release", .setup = slab_release_setup, .run = {slab_release_0, slab_release_1, slab_release_2},
      .finish = finish, .bound = 2},
     {.name = "slab-claim", .setup = slab_claim_setup, .run = {slab_claim_0, slab_claim_1, slab_claim_2},

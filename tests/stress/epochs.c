@@ -18,6 +18,7 @@
 #include <time.h>
 
 enum { THREADS = 8, EPOCHS = 40, CELLS = 192, DEPTH = 7, TRACED = 24, DEAD = 256, MAIN = THREADS };
+enum { LARGEST_CLASS = 32768 };
 #define CROWDED ((size_t)96 << 20) /* bytes in use above which no more large blocks are taken */
 
 struct block {
@@ -26,6 +27,12 @@ struct block {
   uint64_t seed;  /* of the canary that fills it */
   unsigned owner; /* the thread that allocated it */
 };
+
+/* What the epoch counts it as: more than may be used where the block is guarded. */
+static size_t counted(const struct block *b) {
+  const size_t unit = b->usable > LARGEST_CLASS ? (size_t)sysconf(_SC_PAGESIZE) : 16;
+  return (b->usable + unit - 1) / unit * unit;
+}
 
 enum { EMPTY, BUSY, HELD };
 
@@ -234,7 +241,7 @@ static void count_content(struct epoch *e, struct content *content) {
   for (unsigned i = 0; i < CELLS; i++)
     if (atomic_load_explicit(&e->cells[i].state, memory_order_relaxed) == HELD) {
       content->blocks++;
-      content->bytes += e->cells[i].b.usable;
+      content->bytes += counted(&e->cells[i].b);
     }
   for (unsigned i = 0; i <= THREADS; i++) content->threads += atomic_load(&e->inside[i]) > 0;
 }
@@ -884,7 +891,7 @@ static void request(struct worker *w) {
     blocks[held++] = adopt(w, &own, start, size);
     if (draw(w, 2)) give_back(w, &own, &blocks[--held]);
   }
-  for (unsigned i = 0; i < held; i++) bytes += blocks[i].usable;
+  for (unsigned i = 0; i < held; i++) bytes += counted(&blocks[i]);
   const unsigned survivors = held;
   if (ending == 3) {
     const tslab_epoch next = tslab_epoch_advance("next", &r);
@@ -904,7 +911,7 @@ static void request(struct worker *w) {
     void *const start = call_malloc(w, &own, true, 100);
     blocks[0] = adopt(w, &own, start, 100);
     held = 1;
-    bytes = blocks[0].usable;
+    bytes = counted(&blocks[0]);
     CHECK(tslab_epoch_leave(own.id) == 0);
   } else CHECK(tslab_epoch_leave(own.id) == 0);
   if (ending == 1 || ending == 2) {

@@ -110,7 +110,6 @@ struct block {
   size_t size;
 };
 static size_t live_most; /* bytes of each thread */
-static bool sizes_change = true;
 static _Atomic size_t most_seen;
 
 /* Sizes from 16 bytes to 16 KiB, each doubling as likely as the others; later on some of the smaller ones alone, so
@@ -139,7 +138,7 @@ static void *churn(void *seed) {
   struct block *block = own_pages(BLOCKS * sizeof *block);
   size_t live = 0, used = 0;
   for (int i = 0; i < STEPS; i++) {
-    const size_t size = draw_size(&random, i < STEPS / 2 || !sizes_change);
+    const size_t size = draw_size(&random, i < STEPS / 2);
     while (used > 0 && (live + size > live_most || used == BLOCKS)) {
       const size_t out = (size_t)check_random(&random) % used;
       tslab_free(block[out].at);
@@ -174,9 +173,7 @@ static void frees_run_on(size_t threads) {
   if (!SANITIZED) CHECK_COUNT(most_seen, <=, resident_before + LIMIT + LIMIT / 50);
 }
 
-/* Threads that change their sizes faster than a round takes back what they leave may pass it by a tenth: 0050. */
 static void soft_limit_holds(size_t threads) {
-  sizes_change = threads == 1;
   live_most = LIMIT * 8 / 10 / threads;
   CHECK(tslab_memory_limit(0, LIMIT) == 0);
   churn_in_threads(threads);

@@ -35,6 +35,7 @@ EVERYWHERE = {
     "scavenger_*": "the scavenger has work to do",
     "counters_*": "statistics of the call",
     "profile_*": "the heap profile is on",
+    "guard_*": "blocks are guarded",
     "thread_*": "the thread's first call, or one after its end",
 }
 PATHS = [
@@ -186,7 +187,7 @@ class Tree:
         rows = [f"- {when}: {', '.join(names)}" for when, names in beside.items()]
         return "\n".join(
             [
-                f"The longest path of {self.path.name} crosses {len(path)} files, of at most {self.path.files}:",
+                f"The longest path of {self.path.name} crosses {len(path)} files, and the test allows {self.path.files}:",
                 f"{' → '.join(f'`{file}`' for file in path)}.",
                 "",
                 "```",

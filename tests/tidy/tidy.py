@@ -173,7 +173,8 @@ def retired_words(root: Path) -> Iterator[str]:
 
 
 RELATIVE_SUBJECT = re.compile(
-    r"(?:^|[.;:]\s)\s*((?:who|whom|whoever|whose|what|whatever|whether|whichever|so many|so much)\b(?!\()[^.;:?]*)(\??)",
+    r"(?:^|[.;:]\s)\s*"
+    r"((?:who|whom|whoever|whose|what|whatever|whether|whichever|so many|so much)\b(?!\()[^.;:?]*)(\??)",
     re.I,
 )
 
@@ -192,7 +193,7 @@ def relative_subjects(root: Path) -> Iterator[str]:
                     continue
                 line = text.count("\n", 0, comment.start() + sentence.start(1)) + 1
                 start = " ".join(sentence[1].split()[:4])
-                yield f"{path.relative_to(root)}:{line}: a sentence begins with \"{start}\": name the actor"
+                yield f'{path.relative_to(root)}:{line}: a sentence begins with "{start}": name the actor'
 
 
 # What releases a lock, and what takes it. A name of the left side may release what its caller took; nobody else may.

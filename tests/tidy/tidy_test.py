@@ -118,8 +118,8 @@ class Rules(unittest.TestCase):
         )
 
     def test_a_sentence_that_begins_with_a_free_relative(self) -> None:
-        self.write("src/base/two.c", "/* Frees it. Who holds the lock\n * waits. What else? what() is a name. */\nint a;\n")
-        self.write("src/base/three.h", "/* three\n *\n * Threads:   whoever\n * comes. */\nint b; /* whether it is */\n")
+        self.write("src/base/two.c", "/* Frees it. Who holds the lock\n * waits. What else? what() is. */\nint a;\n")
+        self.write("src/base/three.h", "/* three\n *\n * Threads: whoever\n * comes. */\nint b; /* whether it is */\n")
         self.write("include/tslab/a.hpp", "// Whatever is free goes.\nint c; // The lock, which it holds; so much\n")
         self.assert_told(
             r'^src/base/three.h:3: a sentence begins with "whoever comes": name the actor$',

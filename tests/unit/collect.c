@@ -7,6 +7,7 @@
 #include "epoch/epoch.h"
 #include "heap/bins.h"
 #include "heap/fast.h"
+#include "heap/guard.h"
 #include "heap/profile.h"
 #include "heap/registry.h"
 #include "heap/sampled.h"
@@ -454,7 +455,7 @@ static void limited(void) {
 
 /* In a process of its own, for a profile does not end. */
 static void profiled(void) {
-  CHECK(sampled_start(PROFILE_LEAST_BYTES));
+  CHECK(sampled_start(PROFILE_LEAST_BYTES) && guard_start(PROFILE_LEAST_BYTES));
   look();
   block_size = 1000;
   fill(0, BLOCKS / 2);

@@ -68,6 +68,23 @@ static void long_values(void) {
   read_setting(setting, line);
 }
 
+/* One word for several settings, which win over it wherever they stand. */
+static void policies(void) {
+  char *const lean[] = {"TSLAB_RETURN=lean", NULL}, *const fast[] = {"TSLAB_CACHE=1M", "TSLAB_RETURN=fast", NULL};
+  options = defaults;
+  options_read((char **)lean);
+  CHECK_COUNT(options.cache_bytes, ==, 128 * KiB);
+  CHECK(options.reserve_bytes == 0 && options.ahead == 0 && options.tick_ms == 100 && options.list_bytes == 256 * KiB);
+  options = defaults;
+  options_read((char **)fast);
+  CHECK_COUNT(options.cache_bytes, ==, 1 * MiB);
+  CHECK(options.reserve_bytes == 16 * MiB && options.ahead == 1 && options.tick_ms == 1000);
+  CHECK(options.list_bytes == 8 * MiB);
+  takes("TSLAB_RETURN=balanced", &options.policy, RETURN_BALANCED);
+  CHECK(memcmp(&options, &defaults, sizeof options) == 0);
+  refuses("TSLAB_RETURN=leaner", "lean, balanced or fast; using balanced");
+}
+
 static void paths(void) {
   char path[20 + 4096] = "TSLAB_STATS_AT_EXIT=/tmp/f";
   read_setting(path, NULL); /* the environment it came from is gone by now */
@@ -162,6 +179,7 @@ int main(void) {
   CHECK(defaults.stats_at_exit == NULL);
   words_and_bytes();
   long_values();
+  policies();
   paths();
   limits();
   budgets();

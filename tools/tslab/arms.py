@@ -1,8 +1,8 @@
-"""An arm of a comparison: which allocator, with which environment, and the proof that it is the one that serves.
+"""An arm of a comparison: an allocator, its environment, and the proof that it serves the program.
 
 Every program runs in an environment made from nothing: PATH, HOME, TMPDIR, a fixed locale, what the arm sets, and the
-TSLAB_* variables of the caller that the library under test really reads. Whatever else could steer an allocator is
-dropped and named in the record.
+TSLAB_* variables of the caller that the library under test really reads. All other variables that could steer an
+allocator are dropped, and the record names them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Arm:
 
 
 def is_tslab(library: Path) -> bool:
-    """Whether the file defines temporal-slab's own names; a file name proves nothing."""
+    """Returns true if the file defines temporal-slab's own names; a file name proves nothing."""
     return b"\0tslab_version\0" in library.read_bytes()
 
 
@@ -103,9 +103,9 @@ def common_length(arms: Sequence[Arm]) -> int:
 
 
 def check_knobs(arm: Arm) -> None:
-    """Refuses a TSLAB_* variable that nothing reads: a sweep over it would measure noise.
+    """Refuses a TSLAB_* variable that the library does not read: a sweep over it would measure noise.
 
-    The library itself is asked, by a start with the variables set: it names what it does not know or cannot use.
+    It starts a program with the variables set, and the library names those that it does not know or cannot use.
     """
     set_here = {name: value for name, value in environment(arm).items() if name.startswith("TSLAB_")}
     if not set_here:
@@ -165,7 +165,7 @@ def check_preload(arm: Arm, command: Sequence[str]) -> None:
 
 
 class Fingerprints:
-    """The libraries as they were when a measurement began: one that is rebuilt meanwhile is another allocator."""
+    """The libraries at the start of a measurement: a library that is rebuilt meanwhile is another allocator."""
 
     def __init__(self, arms: Iterable[Arm]) -> None:
         self._digests = {arm.library: self._digest(arm.library) for arm in arms if arm.library is not None}

@@ -1,4 +1,4 @@
-"""Sampled allocations, and what each one's time was spent on: the words of docs/observability.md, "The truth table"."""
+"""Sampled allocations and the cause of each one's time, in the words of docs/observability.md, "The truth table"."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Sample:
 
 
 def classify(wall_ns: float, cpu_ns: float | None, lock_wait_ns: float, path: str) -> Cause:
-    """What the time was spent on. The first row that holds decides:
+    """Returns the cause of the time. The first row that holds decides:
 
     ====================================================================  ============
     lock wait is more than half of the wall time                          contention
@@ -85,7 +85,7 @@ def classify(wall_ns: float, cpu_ns: float | None, lock_wait_ns: float, path: st
     path fast, more than 10 µs, and its thread time was not taken         not known
     ====================================================================  ============
 
-    wait = wall - thread time. Who waits for a lock sleeps too: without the first row it would be the scheduler's.
+    wait = wall - thread time. A thread that waits for a lock sleeps, too: the first row keeps that from the scheduler.
     """
     if 2 * lock_wait_ns > wall_ns:
         return Cause.CONTENTION
@@ -181,7 +181,7 @@ def _of_csv(path: Path, line: int, row: dict[str, Any]) -> Sample:
 
 
 def percentile(values: Sequence[int], share: float) -> int:
-    """The least value that is not below `share` of them: one that was really measured."""
+    """Returns the least measured value that is not below `share` of the values."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 

@@ -186,13 +186,13 @@ class Benchmark:
         return self._of_round[arm.name, program]
 
     def _failed(self, number: int, case: Case, arm: Arm, status: str, error: Exception) -> None:
-        """A failure is a row. What was not served, or took too long, would be so again: it is not tried again."""
+        """A failure is a row. A run whose calls the allocator did not serve, or that took too long, is not repeated."""
         self._records.append(Record(number, case.name, case.workload, "", arm.name, status, str(error)))
         if status != "crashed":
             self._given_up.add((case.name, arm.name))
 
     def _lifecycles(self, programs: dict[tuple[str, str], Program]) -> list[dict[str, Any]]:
-        """What temporal-slab says of its slabs at the end of a run of each kind; none of these runs is timed."""
+        """Temporal-slab's statistics of its slabs at the end of a run of each kind; none of these runs is timed."""
         arm = self._arms.get(TSLAB)
         found: list[dict[str, Any]] = []
         if arm is None:

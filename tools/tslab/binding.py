@@ -1,10 +1,10 @@
 """Epochs and statistics of the process that this Python runs in, by ctypes.
 
 The library must have been preloaded (`tslab run -- python program.py`): nothing can replace malloc later. Without it
-epochs do nothing and have no report, so that one program runs with the library and without it; available() tells.
+epochs do nothing and have no report, so the same program runs with the library and without it; available() says which.
 
-Threads: an epoch's scope belongs to the thread that entered it, and is left in that thread. What CPython keeps to
-itself is in docs/python.md.
+Threads: an epoch's scope belongs to the thread that entered it, and is left in that thread. docs/python.md says which
+memory CPython keeps to itself.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class EpochError(RuntimeError):
 
 @dataclass(frozen=True)
 class Report:
-    """What the close of an epoch found and did, in bytes and blocks: tslab_epoch_report in tslab.h."""
+    """The report of an epoch's close, in bytes and blocks: tslab_epoch_report in tslab.h."""
 
     live_blocks: int
     live_bytes: int
@@ -59,7 +59,7 @@ class _COptions(ctypes.Structure):
 
 @functools.cache
 def _loaded() -> ctypes.CDLL | None:
-    """The library that serves this process, or None. Looked for once: it cannot come later."""
+    """Returns the library that serves this process, or None. Looks only once, because the library cannot come later."""
     found = ctypes.CDLL(None, use_errno=True)
     try:
         found.tslab_epoch_open_with.restype = ctypes.c_uint64
@@ -84,7 +84,7 @@ def library(hardened: bool = False) -> Path | None:
 
 
 class epoch:  # noqa: N801 (it reads like the `with` statement it is made for)
-    """A named lifetime: what this thread mallocs inside, C libraries included, lies together and is counted.
+    """A named lifetime: blocks that this thread mallocs inside, C libraries included, lie together and are counted.
 
     with tslab.epoch("batch") as batch:
         work()
@@ -146,7 +146,7 @@ class epoch:  # noqa: N801 (it reads like the `with` statement it is made for)
 def stats() -> dict[str, Any]:
     """All statistics of this process, as docs/observability.md describes them.
 
-    EpochError where the library does not serve it."""
+    Raises EpochError without the library."""
     loaded = _loaded()
     if loaded is None:
         raise EpochError("temporal-slab does not serve this process: start it with `tslab run -- COMMAND`")

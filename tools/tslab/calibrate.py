@@ -1,4 +1,4 @@
-"""What the laboratory is worth: how often it sees a difference where there is none, and misses one that is there.
+"""Tests the laboratory: how often it sees a difference that does not exist, and misses one that does.
 
 One real workload behind a shim (native/slow.c) that adds a known delay to an allocator's malloc. Comparisons of equal
 arms must not end as GO or NO-GO; an injected 3 % of time, and an injected 1 % of instructions, must end as NO-GO.

@@ -1,4 +1,4 @@
-"""Some tables of a segment's latest snapshot, read again and again: their bytes alone, by forms made once for a layout.
+"""Reads some tables of a segment's latest snapshot again and again, by forms that it makes once for a layout.
 
 `segment.read_snapshot` reads a snapshot whole and serves every reader. A scrape of many processes takes a tenth of its
 bytes and a fraction of its time here, and believes as little: the layout was checked, and the numbers around a read
@@ -37,7 +37,7 @@ _PAUSE_S = 0.001
 
 @dataclass(frozen=True)
 class Form:
-    """How the rows of one table are taken apart; `count_at` is where the snapshot says how many there are."""
+    """The form of the rows of one table; `count_at` is the place of their number in the snapshot."""
 
     table: Table
     count_at: int
@@ -55,7 +55,7 @@ class Columns:
         self._forms = [_form(index, table) for index, table in enumerate(layout.tables) if table.name in wanted]
 
     def read(self, fetch: Fetch, attempts: int) -> tuple[int, dict[str, list[Row]]]:
-        """Returns when the figures were gathered, on CLOCK_MONOTONIC, and the rows by the table's name."""
+        """Returns the time of the snapshot, on CLOCK_MONOTONIC, and the rows by the table's name."""
         for attempt in range(attempts):
             if attempt:
                 time.sleep(_PAUSE_S)

@@ -1,14 +1,14 @@
-"""The errors that a person can cause, and the exit status that tells a script which kind it was."""
+"""The errors that a person can cause, and an exit status for each kind."""
 
 
 class LabError(Exception):
-    """A run that cannot be done as asked; the message says what to do about it."""
+    """The command cannot do this run; the message says what to do about it."""
 
     exit_code = 2
 
 
 class Refused(LabError):
-    """A measurement that would not mean what its name says: another allocator, an unread knob, an unreached path."""
+    """A measurement under a wrong name: of another allocator, an unread setting, or a path that no call reaches."""
 
     exit_code = 3
 
@@ -20,6 +20,6 @@ class NotServed(Refused):
 
 
 class Unreadable(LabError):
-    """Figures that are not there, or not to be trusted."""
+    """Figures that do not exist, or that fail a check."""
 
     exit_code = 5

@@ -1,8 +1,8 @@
 """The figures of every process as Prometheus metrics: one table of names, and the families made from it.
 
 Names follow the temporal-slab papers where the event exists (docs/prometheus.md lists them), so that their PromQL works
-as it is written. A process is told by `pid` and `program`. An epoch's id is never a label: epochs are summed by label
-and state. A program may name any number of labels, so those that hold least are summed under `(other)`.
+as it is written. `pid` and `program` name a process. An epoch's id is never a label: epochs are summed by label and
+state. A program may name any number of labels, so those that hold least are summed under `(other)`.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ _Rows = Callable[[Reading], Iterable[tuple[tuple[str, ...], Row]]]
 
 
 class Collector:
-    """What prometheus-client asks for at each scrape."""
+    """The collector that prometheus-client calls at each scrape."""
 
     def __init__(self, look: Callable[[], list[Reading]], scraper: Scraper, namespace: str, classes: bool) -> None:
         self._look, self._scraper, self._namespace, self._classes = look, scraper, namespace, classes
@@ -256,7 +256,7 @@ def _epochs(reading: Reading) -> Iterable[tuple[tuple[str, ...], Row]]:
 
 
 def _locks(reading: Reading) -> Iterable[tuple[tuple[str, ...], Row]]:
-    """Locks that were taken: the others would be series of zeros."""
+    """Returns the locks that were taken; the others would be series of zeros."""
     rows = (row for row in reading.rows.get("lock", []) if row.get("fast", 0) or row.get("contended", 0))
     return _grouped(((row["name"],), row) for row in rows).items()
 

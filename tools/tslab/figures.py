@@ -1,4 +1,4 @@
-"""The figures of a process as one document, the JSON of `tslab stats --json`, whatever they were read from.
+"""The figures of a process as one document, the JSON of `tslab stats --json`, from any source.
 
 Every reader (text, JSON, summary, difference, samples) works on this document. Its rows are the segment's own, under
 the library's own names; what the reader works out, shares, rates and percentiles, stands in objects named `derived`.
@@ -51,7 +51,7 @@ _TRIES_FOR_EARLIER = 4
 
 
 class Source:
-    """Where figures come from: a process, or a file. Can be read again and again."""
+    """A source of figures: a process or a file. It can be read again and again."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -71,7 +71,7 @@ class Source:
         return document
 
     def layout(self) -> Layout:
-        """What the source says about its fields; a JSON file does not say it."""
+        """Returns the source's description of its fields, which a JSON file lacks."""
         if self.pid is not None:
             with _segment_of(self.pid) as (fetch, size, _, path):
                 return _named(path, lambda: read_layout(fetch, size))
@@ -138,7 +138,7 @@ def _both(fetch: Fetch, size: int) -> tuple[Layout, Snapshot]:
 
 
 def _named(where: str, read: Callable[[], T]) -> T:
-    """Errors of the format say what is wrong; this adds where, and what to do."""
+    """Adds to an error of the format the place, and what to do."""
     try:
         return read()
     except NothingYet as error:
@@ -298,7 +298,7 @@ def document(layout: Layout, snapshot: Snapshot, process: Process | None, pid: i
 
 
 def check_layout(layout: Layout, known: Document) -> None:
-    """What we know by name must be what we know; what we do not know is passed on, but not as something else."""
+    """A field with a known name must have the known form. Unknown fields are passed on as they are."""
     for table in layout.tables:
         name = section(table.name)
         if name != table.name and name not in KEYS and name in known:
@@ -313,7 +313,7 @@ def check_layout(layout: Layout, known: Document) -> None:
 
 
 def derive(found: Document) -> None:
-    """Adds what follows from the figures. A share of nothing is null, never 0."""
+    """Adds the values that follow from the figures. A share of nothing is null, never 0."""
     total = found[PROCESS]
     allocations = total.get("allocations", 0)
     total["derived"] = {
@@ -380,7 +380,7 @@ def _contention(row: Document) -> Document:
 
 
 def _requested(row: Document) -> Document:
-    """The mean of what was asked for, and its standard error: both from the samples of the class."""
+    """Returns the mean of the requested bytes and its standard error, from the samples of the class."""
     n, total, squares = (
         row.get(f"{name}", 0) for name in ("samples", "sampled_requested_bytes", "sampled_requested_squares")
     )
@@ -392,7 +392,8 @@ def _requested(row: Document) -> Document:
 
 
 def bucket_percentile(row: Document, share: float) -> int | None:
-    """At most this long were `share` of the entries: the bucket's bound, or the longest seen if that is less."""
+    """Returns the time that `share` of the entries did not exceed: the bucket's bound, or the longest entry if that is
+    less."""
     buckets = row.get("buckets") or []
     wanted = share * sum(bucket["count"] for bucket in buckets)
     longest = row.get("wall_ns_max", 0)

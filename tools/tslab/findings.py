@@ -1,4 +1,4 @@
-"""What is wrong with a process, in plain words, with the figures behind it and what to do: the rules of `tslab doctor`.
+"""The rules of `tslab doctor`: they name a problem in plain words, with its figures and a remedy.
 
 Each rule looks at one `Case` (two looks or more, or one) and yields its findings. A rule has a threshold and, where the
 threshold alone would speak of things that cost nothing, a least amount. The thresholds are in one table below;
@@ -149,7 +149,7 @@ def resident_grows(case: Case) -> Iterator[Finding]:
 
 
 def _live_of(row: Document, document: Document) -> float | None:
-    """What the row's epoch has alive there; None where it is another life of it, or not in the table."""
+    """Returns the live bytes of the row's epoch; None if the table lacks it, or has another life of it."""
     found = _epoch_of(row, document)
     return float(found.get("live_bytes", 0)) if found and found.get("era") == row.get("era") else None
 
@@ -237,7 +237,7 @@ def _idle_bytes(document: Document) -> int:
 
 
 def slab_bytes(row: Document) -> int:
-    """What a class's slabs take: 64 KiB each, 256 KiB above 8 KiB a block."""
+    """Returns the bytes of a class's slabs: 64 KiB each, 256 KiB for blocks above 8 KiB."""
     return int(row.get("slabs", 0) * (64 << 10 if row["object_size"] <= 8 << 10 else 256 << 10))
 
 

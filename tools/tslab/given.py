@@ -1,4 +1,4 @@
-"""What a person gives: numbers, and places for what takes long to make."""
+"""Checks of a person's input: numbers, and places for files that take long to make."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def minutes(text: str) -> float:
 
 
 def place_for(path: Path) -> Path:
-    """The path, if a file can be written there; asked before what it is for is made."""
+    """Returns the path if a file can be written there. Called before the long work for it begins."""
     folder = path.parent
     if path.is_dir():
         raise LabError(f"{path} is a directory: name a file in it")

@@ -31,7 +31,7 @@ _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inl
 
 
 class Exporter:
-    """What is shown, whoever asks. Thread: any; looks are made one at a time."""
+    """The figures that every request gets. Thread: any; one look at a time."""
 
     def __init__(self, namespace: str, classes: bool) -> None:
         if not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}", namespace):
@@ -74,7 +74,7 @@ class _Quiet:
 
 
 def of_process(reading: Reading) -> dict[str, Any]:
-    """What the page draws of one process."""
+    """Returns the data from which the page draws one process."""
     total = reading.total
     names = ("live_bytes", "live_blocks", "in_use_bytes", "free_dirty_bytes", "allocations", "slow_allocations",
              "epochs_open", "epochs_closing", "epochs_opened", "purge_failures", "returned_bytes")  # fmt: skip

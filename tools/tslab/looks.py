@@ -49,7 +49,7 @@ def watch(sources: Sequence[Source], seconds: float, sleep: Callable[[float], No
 
 
 class Case:
-    """One process's looks, as the rules of `findings` ask for them: what happened meanwhile, else since the start."""
+    """One process's looks, for the rules of `findings`: its growth between the looks, or since the start."""
 
     def __init__(self, looks: Sequence[Look]) -> None:
         self.looks = looks

@@ -1,4 +1,4 @@
-"""What a result has to say about where it came from: processor, caches, TLB, kernel, commit, load and stolen time."""
+"""The origin of a result: processor, caches, TLB, kernel, commit, load and stolen time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def commit(repository: Path) -> str:
 
 @dataclass(frozen=True)
 class Pressure:
-    """What else the machine did between two readings."""
+    """The other load of the machine between two readings."""
 
     load: float
     steal_pct: float

@@ -1,4 +1,4 @@
-"""What is published: names, kinds, units and help of every figure, from a segment's own tables.
+"""The published figures: name, kind, unit and help of each, from a segment's own tables.
 
 The JSON schema (schema/stats.schema.json) and the list in docs/observability.md are written from these tables, and the
 schema is how this reader knows, without a process, what grows and what is as it is now.

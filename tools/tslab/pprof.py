@@ -136,7 +136,8 @@ class _Writer:
 
 
 def encode(profile: HeapProfile, symbolizer: Symbolizer) -> bytes:
-    """What a site allocated is one sample without labels; what it holds is one for each place where it holds it."""
+    """The allocations of a site are one sample without labels. Its live memory is one sample for each place that holds
+    some."""
     symbolizer.learn(address for site in profile.sites for address in site.stack)
     writer = _Writer(profile, symbolizer)
     stacks = {site.number: site.stack for site in profile.sites}

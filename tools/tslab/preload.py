@@ -1,4 +1,4 @@
-"""The library under a command: which one, by which environment, and a small program that only publishes."""
+"""Preloads the library under a command: finds it, makes the environment, runs a small program that publishes."""
 
 from __future__ import annotations
 

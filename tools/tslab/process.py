@@ -1,4 +1,4 @@
-"""A process seen from outside: where its figures lie, and what it is doing.
+"""Looks at a process from outside: the place of its figures, and its state.
 
 Everything is read from /proc and needs no cooperation: it works on a process that hangs, is stopped, or has just been
 killed and left its segment behind.

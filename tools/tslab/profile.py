@@ -1,8 +1,8 @@
-"""Where a run's instructions go, function by function: callgrind's output, read without its annotator.
+"""The instructions of a run, function by function: reads callgrind's output without its annotator.
 
 Instruction counts of two equal runs hardly differ, so they show a change of a fraction of a percent that no clock can.
-What is counted per operation is what callers outside the allocator pay for their calls into malloc's family, callees
-included.
+The count for an operation is the cost that callers outside the allocator pay for their calls into malloc's family,
+callees included.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where things lie in the repository: libraries, workloads, peers, the ledger."""
+"""The places in the repository: libraries, workloads, peers, the ledger."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TSLAB = "tslab"
 
 @dataclass(frozen=True)
 class Allocator:
-    """One that a run can name. `library` is None for glibc; `missing` says why there is nothing to run."""
+    """An allocator that a run can name. `library` is None for glibc; `missing` says why there is nothing to run."""
 
     name: str
     version: str

@@ -1,4 +1,4 @@
-"""What happened between two looks at one process: growth of counters, change of gauges, and both per second."""
+"""The change between two looks at one process: growth of counters, change of gauges, and both per second."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Between:
         return int(new) - int(old)
 
     def grown(self, name: str, section: str = PROCESS, key: object = None) -> int:
-        """What a counter grew by. A table's row that went away and came back began anew, which is no growth."""
+        """Returns a counter's growth. A table's row that went away and came back began anew, which is no growth."""
         return max(0, self.change(name, section, key))
 
     def rate(self, name: str, section: str = PROCESS, key: object = None) -> float | None:

@@ -1,8 +1,8 @@
 """Step 0 of a comparison: is the changed code executed at all, and how much could it matter (Amdahl's bound)?
 
-What changed is found without being told. Of two builds: the functions whose instructions differ. Of one build in two
-environments: the functions that executed another number of instructions, more than two runs of the same arm differ.
-What share of the instructions those functions execute bounds the gain: at best they cost nothing.
+It finds the change by itself. Of two builds: the functions whose instructions differ. Of one build in two environments:
+the functions that executed another number of instructions, more than two runs of the same arm differ. The share of
+instructions that those functions execute bounds the gain: at best they cost nothing.
 """
 
 from __future__ import annotations

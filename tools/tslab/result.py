@@ -48,7 +48,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Cell:
-    """What an allocator did in a row: figures, or the status that stands in their place."""
+    """An allocator's result in a row: figures, or the status that stands in their place."""
 
     status: str
     note: str = ""
@@ -176,7 +176,7 @@ class Result:
 
 
 def _quotient(above: float, below: float) -> float:
-    """What is at or below 0 counts as 0; nothing tells two of those apart."""
+    """A value at or below 0 counts as 0; two such values are equal."""
     above, below = max(0.0, above), max(0.0, below)
     if below == 0:
         return 1.0 if above == 0 else math.inf

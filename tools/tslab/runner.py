@@ -1,4 +1,4 @@
-"""One run of one program under one arm: what it printed, what it cost, and whether the right allocator served it."""
+"""One run of one program under one arm: its output, its cost, and the check that the right allocator served it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def higher_is_better(metric: str) -> bool:
 
 @dataclass(frozen=True)
 class Program:
-    """What is run. A workload of ours prints rows and proves its allocator; any other command is timed as a whole.
+    """The program to run. A workload of ours prints rows and proves its allocator; any other command is timed as a
+    whole.
 
     One that `preloads` puts the library only under the programs that it starts, not under itself.
     """
@@ -119,8 +120,8 @@ def run(program: Program, arm: Arm, *, pad_to: int = 0, timeout_s: float = 600, 
 
 
 def _peak_rss(rows: Sequence[Row], usage: resource.struct_rusage) -> float | None:
-    """A workload's own figure, or the kernel's, which starts at the peak of the launching process: this one's. Below
-    that it says nothing about the program, and then nothing is said."""
+    """A workload's own figure, or the kernel's, which starts at the peak of the launching process: this one's. A peak
+    at or below that says nothing about the program, and the result leaves it out."""
     if rows:
         return max(row.metrics.get("peak_rss_bytes", 0.0) for row in rows)
     if usage.ru_maxrss <= resource.getrusage(resource.RUSAGE_SELF).ru_maxrss:

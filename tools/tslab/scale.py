@@ -1,4 +1,4 @@
-"""What one thing costs when there are many: the kinds of bench/cliffs, and the rule that calls a cost flat.
+"""The cost of one thing when there are many: the kinds of bench/cliffs, and the rule that calls a cost flat.
 
 A kind is run with 1, 10 and 100 times its least count. Its cost is flat if one thing costs at most 1.3 times as much
 with 100 times as many; else it bends. Costs that are too small to be told from nothing count as that small.

@@ -1,9 +1,9 @@
 """One look at every process under the library, made cheap enough to repeat for ever.
 
 A scrape reads six tables of each process, not its samples and threads, and checks a layout once for all processes whose
-library describes its segment by the same bytes. What is kept from one look to the next is of processes that the last
-one read: their headers and layouts.
-Every segment is somebody else's: one that cannot be believed is refused and counted, and the others are still read.
+library describes its segment by the same bytes. From one look to the next it keeps the headers and layouts of the
+processes that it read. A segment may come from any process: one that fails a check is refused and counted, and the
+others are still read.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The figures of a process as they lie in shared memory: src/stats/segment.h, read from outside.
 
-The bytes were written by somebody else, perhaps by somebody who means harm, so nothing is believed before it is
-checked: every size and offset against the bytes that are there, every string for its end, every count for what it would
-make us do. All tables together may not describe more than the file holds, so neither time nor memory depends on what a
-number claims. The file is read and never mapped: one that is cut short meanwhile gives fewer bytes, not a signal.
+Another process wrote the bytes, perhaps to do harm, so the reader checks everything: every size and offset against the
+bytes of the file, every string for its end, every count for the work that it would cause. All tables together may not
+describe more than the file holds, so neither time nor memory depends on what a number claims. The file is read and
+never mapped: one that is cut short meanwhile gives fewer bytes, not a signal.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Layout:
-    """What a segment says about itself, checked."""
+    """The layout that a segment describes, checked."""
 
     total_bytes: int
     pid: int
@@ -352,7 +352,7 @@ def of_descriptor(descriptor: int) -> Fetch:
 
 
 def saved(fetch: Fetch, layout: Layout, snapshot: Snapshot) -> bytes:
-    """The segment as a file that holds this one snapshot: what a later `tslab stats FILE` reads."""
+    """Returns the segment as a file that holds this one snapshot, for a later `tslab stats FILE`."""
     data = bytearray(exactly(fetch, 0, layout.total_bytes))
     for at in layout.snapshot_offsets:
         data[at : at + WORD.size] = bytes(WORD.size)

@@ -22,7 +22,7 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True)
 class Served:
-    """One process under the library. Without a document, `why` says what is in the way."""
+    """One process under the library. Without a document, `why` gives the reason."""
 
     pid: int
     process: Process | None
@@ -32,7 +32,7 @@ class Served:
 
 
 def published() -> list[int]:
-    """The processes that have a segment, whoever they belong to."""
+    """Returns the processes that have a segment, of any user."""
     own = {int(name[6:]) for name in _names(processes.DIRECTORY) if name.startswith("tslab.") and name[6:].isdigit()}
     here = (_link("self", "mnt"), _link("self", "pid"))
     found = []

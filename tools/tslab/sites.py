@@ -1,4 +1,4 @@
-"""The heap profile of a process: its call sites, and what each of them holds where.
+"""The heap profile of a process: its call sites, and the memory that each of them holds in each place.
 
 Figures are estimates from samples. `error` is a standard error: the true figure lies within twice that in 95 of 100
 cases, as long as a handful of samples are behind it.
@@ -33,7 +33,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Holder:
-    """What one call site holds in plain malloc, in the open epochs of a label, or in one closing epoch."""
+    """The memory of one call site in plain malloc, in the open epochs of a label, or in one closing epoch."""
 
     site: int
     state: int

@@ -43,7 +43,7 @@ class Verdict(Enum):
 
 
 class Kind(Enum):
-    """What the change is for, and therefore how much it has to bring."""
+    """The purpose of a change, and therefore the least gain that it must bring."""
 
     FEATURE = "feature"
     PRUNE = "prune"
@@ -87,7 +87,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict with all that it was drawn from.
+    """A verdict with the numbers behind it.
 
     `noise` is the standard deviation that n divides: of one round's ratio, or of a pair of runs. `runs_needed` is how
     many rounds (or runs on each side) would decide if the true change were the measured point; None when decided, or

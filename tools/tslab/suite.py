@@ -1,4 +1,4 @@
-"""What `tslab bench` runs: each workload with its options, its headline figures, and its short form.
+"""The cases of `tslab bench`: each workload with its options, its headline figures, and its short form.
 
 A case's short form keeps the shape and shrinks the length, so that the whole suite takes minutes; figures of short
 and long forms are never mixed in one table, since the options are part of every row's name.
@@ -109,6 +109,8 @@ def _cases() -> Iterable[Case]:
             short=short,
         )
     yield Case("fragmentation", (), (), short=("--mib=8",))
+    yield Case("holes", (), (), (PEAK, "after_bytes"), short=("--idle_ms=2000",))
+    yield Case("day", ("--seconds=900",), ("request_p99.9_ns", "worst_hour_p999_ns"), (PEAK,), short=("--seconds=24",))
     for objects in (20, 200):
         for threads in (1, 2, 4):
             options = (f"--objects={objects}", f"--threads={threads}", "--requests=50000")

@@ -1,4 +1,4 @@
-"""The runs of bench/cliffs in a result: what one thing costs at each count, and how much more at the greatest.
+"""The runs of bench/cliffs in a result: the cost of one thing at each count, and its rise at the greatest.
 
 Ratios are taken round by round, as everywhere: both counts met the same machine then.
 """
@@ -45,7 +45,7 @@ class Sweep:
         return median_interval(list(by_round.values()))[0] if by_round else None
 
     def status(self, kind: Kind, cost: Cost, count: int, allocator: str) -> str:
-        """What stands where there is no value."""
+        """Returns the text for a missing value."""
         key = self.key(kind, cost, count)
         return self.result.cell(key, allocator).status if key else "not run"
 

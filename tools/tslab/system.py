@@ -1,4 +1,4 @@
-"""What the system says of a process beside its allocator: memory, limits, and turns at a processor."""
+"""The system's figures of a process: memory, limits, and turns at a processor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `tslab top` shows: its views, their order, and what the keys change. No terminal is touched here."""
+"""The views of `tslab top`, their order, and the effect of keys. This module touches no terminal."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HELP = (
 
 @dataclass
 class Seen:
-    """What was seen of one process: its last two different publications, and live and resident memory over time."""
+    """The record of one process: its last two different publications, and live and resident memory over time."""
 
     document: Document
     before: Document | None = None

@@ -1,9 +1,9 @@
-"""Whether a series of looks grows for good, and how fast.
+"""Decides if a series of looks grows for good, and how fast.
 
-Memory of a working program goes up and down. What leaks raises the floor: the least value of each of some equal spans
-of time. A series grows where each floor is above the one before, the later half grows at least half as fast as the
-earlier one (a cache that fills slows down), and the slope's 95 % interval (least squares over the floors, Student's t)
-lies above 0.
+Memory of a working program goes up and down. A leak raises the floor: the least value of each of some equal spans of
+time. A series grows where each floor is above the one before, the later half grows at least half as fast as the earlier
+one (a cache that fills slows down), and the slope's 95 % interval (least squares over the floors, Student's t) lies
+above 0.
 """
 
 from __future__ import annotations

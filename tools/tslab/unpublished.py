@@ -1,4 +1,4 @@
-"""Why a process has no segment: the one cause, found from what /proc says of it.
+"""Finds the one cause why a process has no segment, from /proc.
 
 The library makes its thread, which publishes, when the heap reaches a mebibyte, or at the first slow path of malloc
 after a second. So a process that has the thread and no segment could not make the file, and a process without the
@@ -31,7 +31,7 @@ AT_SECURE = 23
 
 
 def why(process: Process, path: str) -> str:
-    """One sentence on what is the case, and one on what to do."""
+    """Returns one sentence on the cause, and one on the remedy."""
     here = f"process {process.pid} ({process.command:.60})"
     if process.state == processes.STATES["Z"]:
         return f"{here} has ended and waits for its parent: its figures are gone"

@@ -112,7 +112,7 @@ def leaks(between: Between, width: int) -> list[str]:
 
 
 def changes(first: Document, second: Document) -> Iterator[Change]:
-    """Of all numbers that both have, or that one of them has and the other would have as 0."""
+    """Returns the changes of all numbers that both sides have, or that one has and the other would have as 0."""
     known = known_fields()
     for name in (PROCESS, *KEYS):
         if name == "samples":

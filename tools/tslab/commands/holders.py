@@ -70,7 +70,7 @@ def _sentence(holders: list[Holder], found: Document) -> str:
 
 
 def _closed(label: str, held: str, epochs: set[int], found: Document) -> str:
-    """What the figures of the epochs say besides: the library tells them of the oldest and the largest ones."""
+    """Adds the figures of the epochs, which the library gives for the oldest and the largest ones."""
     rows = [row for row in found["epochs"] if row.get("epoch") in epochs]
     is_one = len(epochs) == 1 and 0 not in epochs
     who = f"epoch {min(epochs)} {label} is" if is_one else f"{len(epochs):,} or more epochs {label} are"

@@ -138,7 +138,7 @@ def _held(site: Site | None) -> int:
 
 
 def growth(before: list[tuple[str, Site]], after: list[tuple[str, Site]]) -> list[Growth]:
-    """By name, what grew most first."""
+    """Returns the growth by name, the largest first."""
     old, new = dict(before), dict(after)
     rows = [Growth(name, old.get(name), new.get(name)) for name in old | new]
     return sorted((row for row in rows if row.before != row.after), key=lambda row: (-row.bytes, row.name))

@@ -35,7 +35,7 @@ NOW_NS = 3_000_000_000
 
 @dataclass(frozen=True)
 class Row:
-    """What ps and top say of a process in one line."""
+    """The line of ps and top about a process."""
 
     pid: int
     user: str

@@ -108,7 +108,7 @@ def _cannot_start(name: str, error: OSError) -> int:
 
 
 def _end_by(number: int) -> None:
-    """As the command did, so that whoever waits for us sees the same; it has left its core, if any."""
+    """Ends as the command did, so that a waiting parent sees the same status. The command has left its core, if any."""
     sys.stdout.flush()
     sys.stderr.flush()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -123,7 +123,7 @@ def _end_by(number: int) -> None:
 
 
 class Watch:
-    """What is seen of the command: each second in shared memory, and at its end in the file it leaves."""
+    """Watches the command: each second in shared memory, and at its end in the file that it leaves."""
 
     def __init__(self, folder: Path, samples: CsvWriter | None, interval: float | None) -> None:
         self.folder = folder
@@ -217,7 +217,7 @@ def _run(command: list[str], variables: dict[str, str], watch: Watch) -> int:
 
 
 def _pass_on(pid: int, number: signal.struct_siginfo) -> None:
-    """What a terminal sends goes to the whole group: the command has it already. SIGCONT is harmless twice."""
+    """A terminal sends its signals to the whole group, so the command has them already. SIGCONT is harmless twice."""
     if number.si_code > 0 and number.si_signo != signal.SIGCONT:
         return
     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -306,7 +306,7 @@ def _path_of(name: str) -> Path | None:
 
 
 def _ignores_preload(program: Path) -> str:
-    """Why the loader does not look at LD_PRELOAD; empty when it does."""
+    """Returns why the loader does not read LD_PRELOAD; empty if it does."""
     try:
         facts, head = program.stat(), program.open("rb").read(1 << 16)
     except OSError:
@@ -321,7 +321,7 @@ def _ignores_preload(program: Path) -> str:
 
 
 def _asks_for_loader(head: bytes) -> bool:
-    """Whether a 64-bit ELF file has a PT_INTERP segment."""
+    """Returns true if a 64-bit ELF file has a PT_INTERP segment."""
     start, width, count = (int.from_bytes(head[at : at + n], "little") for at, n in ((32, 8), (54, 2), (56, 2)))
     kinds = (head[start + i * width : start + i * width + 4] for i in range(min(count, 64)))
     return any(int.from_bytes(kind, "little") == 3 for kind in kinds)

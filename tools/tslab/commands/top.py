@@ -109,7 +109,7 @@ def _take(top: Top, pid: int, document: dict[str, object], before: dict[str, obj
 
 
 def _keys(seconds: float) -> Iterator[str]:
-    """What was typed within that time; nothing when the window changes its size."""
+    """Returns the keys typed within that time; none if the window changes its size."""
     ready, _, _ = select.select([sys.stdin.fileno(), _wake[0]], [], [], seconds)
     if _wake[0] in ready:
         os.read(_wake[0], 512)

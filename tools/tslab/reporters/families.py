@@ -1,7 +1,7 @@
 """The workloads by what they stand for: one line of the summary, one picture and one paragraph on losses each.
 
-docs/benchmarking.md is made of these. `why` is what decides a row of the family that temporal-slab loses; it is shown
-where one is lost, and says what is known, not what a run measured.
+docs/benchmarking.md is made of these. `why` gives the known cause if temporal-slab loses a row of the family. The
+report shows it beside a lost row; it is no result of the run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Family:
     category: str = TIME
 
     def keys(self, result: Result) -> list[Key]:
-        """The rows that anybody measured. What one of many costs has a page of its own (docs/scale.md)."""
+        """Returns the rows with any figures. The costs of one of many have a page of their own (docs/scale.md)."""
         workloads = {case["name"]: case["workload"] for case in result.data["cases"]}
         mine = (key for key in result.rows() if key.category == self.category)
         return [key for key in mine if workloads[key.case] in self.workloads and result.envelope(key)]
@@ -51,8 +51,9 @@ FAMILIES = (
     Family(
         "handed-over", "Blocks freed by another thread", "A pipeline: one stage allocates, the next one frees.",
         ("remote", "pipeline"),
-        "A remote free goes back to the slab of its block, so that the slab can empty and its memory be returned. "
-        "tcmalloc gives the block to whoever frees it, which costs no message "
+        "A thread keeps blocks of others on its list while that has room "
+        "([0056](decisions/0056-remote-blocks-are-kept.md)). A remote free beyond that goes back to the slab of its "
+        "block, so that the slab can empty and its memory be returned "
         "([0026](decisions/0026-remote-frees-as-pointers.md), [0046](decisions/0046-remote-batches-stay-small.md)).",
     ),
     Family(

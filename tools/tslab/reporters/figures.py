@@ -1,4 +1,4 @@
-"""A process's figures in a terminal: what a person asks first stands first, and rows of nothing are left out."""
+"""A process's figures in a terminal: the most wanted ones stand first, and empty rows are left out."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def overview(found: Document, before: Document | None = None) -> list[str]:
 
 
 def changes(before: Document, after: Document) -> str:
-    """What happened between two looks, per second."""
+    """Prints the changes between two looks, per second."""
     seconds = (after["timestamp_ns"] - before["timestamp_ns"]) / 1e9
     if seconds <= 0 or before["pid"] != after["pid"]:
         return "no new figures since the last look"
