@@ -2,6 +2,7 @@
  *
  *   pthread_create, dlopen, __cxa_atexit    allocate in epoch 0, inside a scope too
  *   fork                                    blocks signals in a program of one thread
+ *   fork, pthread_create                    end the scavenger where it has the last process that a limit allows
  *   setrlimit, prlimit, mlockall            give back the unused reservation before they limit or lock addresses
  *   capset, unshare, setns                  end the scavenger in a program of one thread
  *   __libc_malloc and its kin, cfree        lead to this library's malloc and free
@@ -87,10 +88,23 @@ bool interpose_had_threads(void) {
   return atomic_load_explicit(&has_made_threads, memory_order_relaxed) || birth_had_two_heaps();
 }
 
+/* Ends the scavenger; a later slow path makes a new one. A vfork child has no scavenger, and a signal handler that
+ * interrupted malloc must not wait for one. */
+static COLD bool end_scavenger(void) {
+  return locks_held == 0 && scavenger_is_there() && !process_is_visitor() && scavenger_dismiss();
+}
+
 static int create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
   create_function *next = NEXT(next_create, "pthread_create");
   int error = next(thread, attributes, start, argument);
   return UNLIKELY(error == EAGAIN) && make_room() ? next(thread, attributes, start, argument) : error;
+}
+
+/* A limit of processes counts threads (RLIMIT_NPROC, pids.max). Then the scavenger may have the program's last one. */
+static int create_in_its_place(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
+                               void *argument) {
+  int error = create(thread, attributes, start, argument);
+  return UNLIKELY(error == EAGAIN) && end_scavenger() ? create(thread, attributes, start, argument) : error;
 }
 
 /* A handler of fork may start a thread, which inherits the caller's signal mask. This gives it the mask from before the
@@ -112,7 +126,7 @@ static int create_for_program(pthread_t *thread, const pthread_attr_t *attribute
   const sigset_t *signals = atomic_load_explicit(&before_lone_fork, memory_order_relaxed);
   bool is_in_fork = UNLIKELY(signals != NULL) && pthread_equal(lone_thread, pthread_self());
   return is_in_fork ? create_in_fork(thread, attributes, start, argument, signals)
-                    : create(thread, attributes, start, argument);
+                    : create_in_its_place(thread, attributes, start, argument);
 }
 
 SHOWN int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
@@ -147,14 +161,19 @@ SHOWN void *dlopen(const char *file, int mode) {
  * wait until fork is done. A program of several threads gets libc's own fork. One of its threads may wait for a signal
  * handler in this one, as a collector that stops threads by signals does, while a handler of fork waits for that
  * collector's lock. */
-SHOWN pid_t fork(void) {
+static pid_t fork_in_its_place(void) {
   fork_function *next = NEXT(next_fork, "fork");
-  if (interpose_had_threads()) return next();
+  pid_t child = next();
+  return UNLIKELY(child < 0) && errno == EAGAIN && end_scavenger() ? next() : child; /* see create_in_its_place */
+}
+
+SHOWN pid_t fork(void) {
+  if (interpose_had_threads()) return fork_in_its_place();
   sigset_t before = os_block_signals();
   const sigset_t *outer = atomic_load_explicit(&before_lone_fork, memory_order_relaxed); /* set in a fault's handler */
   lone_thread = pthread_self();
   atomic_store_explicit(&before_lone_fork, &before, memory_order_relaxed);
-  pid_t child = next();
+  pid_t child = fork_in_its_place();
   int kept = errno;
   atomic_store_explicit(&before_lone_fork, outer, memory_order_relaxed);
   os_restore_signals(&before);
@@ -219,12 +238,6 @@ SHOWN int mlockall(int flags) {
 }
 
 /* ---- calls for a process of one thread --------------------------------------------------------------------------- */
-
-/* Ends the scavenger; a later slow path makes a new one. A vfork child has no scavenger, and a signal handler that
- * interrupted malloc must not wait for one. */
-static COLD bool end_scavenger(void) {
-  return locks_held == 0 && scavenger_is_there() && !process_is_visitor() && scavenger_dismiss();
-}
 
 /* Each thread has capabilities of its own. glibc's setuid and similar calls ask the kernel for each thread, and abort
  * if the kernel allows one thread and refuses another. So in a program of one thread capset ends the scavenger, and the
