@@ -474,6 +474,7 @@ static void purge_inline(void) {
 static void start_now(uint32_t seen) {
   struct heap *heap = current_heap;
   if (!atomic_compare_exchange_strong(&state, &seen, STARTING)) return;
+  atomic_store_explicit(&scavenger_id, 0, memory_order_relaxed); /* it is not known to have gone */
   current_heap = current_thread->plain; /* libc's memory for the thread outlives every scope */
   if (create_thread()) {
     atomic_store(&state, BUSY);
@@ -636,14 +637,23 @@ static bool dismiss(void) {
   return seen == DISMISSED;
 }
 
-#define GONE_TRIES 100 /* a millisecond each */
+#define LEAVE_TRIES 10000 /* a millisecond each */
+#define GONE_TRIES  100
+
+static bool has_gone(void) { return !os_process_exists(atomic_load_explicit(&scavenger_id, memory_order_relaxed)); }
+
+/* A seccomp filter may have ended the scavenger's thread alone. Then this process has no scavenger any more. */
+static void wait_while_dismissed(void) {
+  uint32_t dismissed = DISMISSED;
+  for (int i = 0; i < LEAVE_TRIES && atomic_load(&state) == DISMISSED; i++, os_rest())
+    if (has_gone()) atomic_compare_exchange_strong(&state, &dismissed, IMPOSSIBLE);
+}
 
 bool scavenger_dismiss(void) {
   sigset_t before = os_block_signals();
   bool done = dismiss();
-  while (atomic_load(&state) == DISMISSED) os_rest();
-  uint32_t thread = atomic_load_explicit(&scavenger_id, memory_order_relaxed);
-  for (int i = 0; done && i < GONE_TRIES && os_process_exists(thread); i++) os_rest();
+  if (done) wait_while_dismissed();
+  for (int i = 0; done && i < GONE_TRIES && !has_gone(); i++) os_rest();
   os_restore_signals(&before);
   return done;
 }
