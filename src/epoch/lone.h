@@ -30,7 +30,7 @@ INLINE struct heap *lone_heap(const struct epoch *e) {
 INLINE bool lone_is_drained(struct heap *heap, uint64_t *handed_out) {
   struct tcache_sums sums = {heap->served, heap->freed};
   if (UNLIKELY(heap->opened)) sums = tcache_sums(heap);
-  *handed_out = heap->bump.allocations + heap->bump.sealed + heap->bump.count + sums.allocations;
+  *handed_out = heap->bump.allocations + heap->bump.count + sums.allocations;
   return !bump_has_live(heap) && (!heap_has_slabs(heap) || tcache_unfreed(sums) == heap->lost);
 }
 

@@ -20,6 +20,28 @@ static void set_heap(struct run *chunk, struct heap *heap) {
   atomic_store_explicit(&chunk->heap, heap, memory_order_release);
 }
 
+#define TURNS_MOST 1024 /* so a heap comes by to count as often as a list does */
+/* When a heap has taken back so many blocks in scopes, and others live in its chunk, slabs serve it better: their fast
+ * path is shorter. A call that names its epoch gains nothing by them. */
+#define BUMP_BUSY 4096
+/* `last` of a chunk that has no block, or whose last block nobody looked for yet. */
+#define LAST_UNKNOWN ((uintptr_t)1)
+
+/* How many blocks the heap may take back until it counts them: at most the mallocs until one is to be timed. With a
+ * heap profile each is looked at. */
+static uint32_t turns_of(const struct counters *counters) {
+  if (profile_is_on()) return 1;
+  int64_t until = options.sample ? counters->bump_countdown : TURNS_MOST;
+  return until <= 1 ? 1 : (uint32_t)min_size((size_t)until, TURNS_MOST);
+}
+
+/* Gives the heap so many turns. Blocks that it took back so far stay uncounted. */
+static void give_turns(struct bump *bump, uint32_t turns) {
+  uint32_t taken_back = bump_taken_back(bump);
+  STORE_RACING(bump->turns, turns);
+  STORE_RACING(bump->given, taken_back + turns);
+}
+
 /* Returns where the fast path must stop: at the next point of the heap profile, so that the sampled block does not fit,
  * or at the chunk's end. */
 static char *end_of(const struct bump *bump) {
@@ -30,6 +52,7 @@ static void draw_point(struct bump *bump) {
   bump->interval = profile_interval_now();
   size_t rest = (size_t)(chunk_end(bump) - bump->at), bytes = profile_draw_bytes(rest, bump->interval);
   bump->drawn = bytes == rest ? 0 : (uint16_t)((size_t)(bump->at - bump->start + bytes) / CHUNK_UNIT + 1);
+  give_turns(bump, 1);
 }
 _Static_assert(CHUNK_CAPACITY / CHUNK_UNIT < UINT16_MAX, "a point is the number of its unit, plus 1");
 
@@ -45,12 +68,16 @@ static void set_end(struct bump *bump, const struct counters *counters, uint32_t
   __atomic_store_n(&bump->end, end, __ATOMIC_RELAXED);
 }
 
+/* Blocks end there from now on, if the heap is not halted. */
+static void replace_end(struct bump *bump, char *end) {
+  char *before = __atomic_load_n(&bump->end, __ATOMIC_RELAXED);
+  if (before) __atomic_compare_exchange_n(&bump->end, &before, end, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
 /* Makes the chunk's end, or the point, the end again, unless the chunk is halted. */
 static void disarm(struct bump *bump) {
-  char *armed = __atomic_load_n(&bump->end, __ATOMIC_RELAXED);
   bump->armed = false;
-  if (armed)
-    __atomic_compare_exchange_n(&bump->end, &armed, end_of(bump), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+  replace_end(bump, end_of(bump));
 }
 
 static void make_current(struct heap *heap, struct run *chunk, size_t used) {
@@ -62,6 +89,11 @@ static void make_current(struct heap *heap, struct run *chunk, size_t used) {
   bump->start = chunk_start(chunk);
   bump->bytes = (uint32_t)run_bytes(chunk);
   bump->at = chunk_start(chunk) + used;
+  STORE_RACING(bump->last, LAST_UNKNOWN);
+  give_turns(bump, turns_of(heap->counters));
+  bump->unwound = bump->gone;
+  bump->reused = 0;
+  bump->kept = LOAD_RACING(chunk->moved) ? (uint16_t)(used / CHUNK_UNIT) : 0;
   bump->drawn = 0;
   if (profile_is_on()) draw_point(bump);
   set_end(bump, heap->counters, heap->counters->bump_used);
@@ -71,6 +103,7 @@ static void stop(struct bump *bump) {
   bump->armed = false;
   STORE_RACING(bump->chunk, NULL);
   bump->start = bump->at = NULL;
+  STORE_RACING(bump->last, LAST_UNKNOWN);
   bump->bytes = 0;
   __atomic_store_n(&bump->end, NULL, __ATOMIC_RELAXED);
 }
@@ -79,6 +112,7 @@ void bump_start(struct heap *heap) {
   struct bump *bump = &heap->bump;
   stop(bump);
   STORE_RACING(bump->count, 0);
+  STORE_RACING(bump->given, bump->turns);
   bump->gone = 0;
   bump->quarters = 0;
   bump->off = heap->arena && heap->arena->by_slabs;
@@ -93,14 +127,17 @@ static uint64_t freed_elsewhere(struct run *chunk) {
 
 bool bump_has_live(const struct heap *heap) {
   const struct bump *bump = &heap->bump;
-  return bump->chunk && bump->count != bump->gone + freed_elsewhere(bump->chunk);
+  return bump->chunk && bump_held(bump) != bump->gone + freed_elsewhere(bump->chunk);
 }
 
-/* Adds the blocks that the current chunk handed out to *to. */
-INLINE void hand_over(struct heap *heap, uint64_t *to) {
+/* Adds so many of the mallocs that the current chunk served to those that are counted. The heap has counted what it
+ * took back, too. */
+INLINE void hand_over(struct heap *heap, uint32_t mallocs) {
+  struct bump *bump = &heap->bump;
   heap_begin_chunk_change(heap);
-  __atomic_store_n(to, *to + heap->bump.count, __ATOMIC_RELEASE);
-  __atomic_store_n(&heap->bump.count, 0, __ATOMIC_RELEASE);
+  __atomic_store_n(&bump->allocations, bump->allocations + mallocs, __ATOMIC_RELEASE);
+  __atomic_store_n(&bump->count, bump->count - mallocs, __ATOMIC_RELEASE);
+  __atomic_store_n(&bump->given, bump->turns, __ATOMIC_RELEASE);
   heap_end_change(heap);
 }
 
@@ -113,6 +150,7 @@ static NOINLINE void end_samples(struct run *chunk) {
 /* Drops the chunk's samples and draws a new point. */
 static NOINLINE void begin_anew(struct bump *bump) {
   if (bump->chunk->moved) end_samples(bump->chunk);
+  bump->kept = 0;
   draw_point(bump);
 }
 
@@ -128,11 +166,13 @@ void bump_empty(struct heap *heap) {
     chunk_clear_freed(chunk_freed(bump->chunk), used);
   if (others_freed) atomic_store_explicit(&bump->chunk->word, 0, memory_order_relaxed);
   counters->bump_countdown -= bump->count;
-  hand_over(heap, &bump->allocations);
-  bump->gone = 0;
+  hand_over(heap, bump->count);
+  bump->gone = bump->unwound = 0;
   bump->quarters = 0;
+  bump->reused = 0;
   counters->bump_used = (uint32_t)used;
   bump->at = bump->start;
+  STORE_RACING(bump->last, LAST_UNKNOWN);
   if (profile_is_on()) begin_anew(bump);
   set_end(bump, counters, (uint32_t)used);
 }
@@ -167,7 +207,7 @@ static void release(struct run *chunk) {
 unsigned bump_blocks(const struct run *chunk) {
   const struct heap *heap = atomic_load_explicit(&chunk->heap, memory_order_relaxed);
   bool current = heap && __atomic_load_n(&heap->bump.chunk, __ATOMIC_RELAXED) == chunk;
-  return current ? LOAD_RACING(heap->bump.count) : LOAD_RACING(chunk->capacity);
+  return current ? bump_held(&heap->bump) : LOAD_RACING(chunk->capacity);
 }
 
 /* Looks only at the blocks that were handed out. */
@@ -193,14 +233,15 @@ static void count_blocks(struct arena *arena, uint64_t bumped, uint64_t freed) {
 static bool seal(struct heap *heap) {
   struct bump *bump = &heap->bump;
   struct run *chunk = bump->chunk;
-  STORE_RACING(chunk->capacity, (uint16_t)bump->count);
+  uint32_t held = bump_held(bump);
+  STORE_RACING(chunk->capacity, (uint16_t)held);
   chunk->size = used_of(bump);
   counters_here()->bump_used = (uint32_t)chunk->size;
   chunk->gone = bump->gone;
-  count_blocks(heap->arena, bump->count, bump->gone + freed_elsewhere(chunk));
-  uint64_t added = CHUNK_SEALED + bump->count - bump->gone;
+  count_blocks(heap->arena, held, bump->gone + freed_elsewhere(chunk));
+  uint64_t added = CHUNK_SEALED + held - bump->gone;
   counters_here()->bump_countdown -= bump->count;
-  hand_over(heap, &bump->sealed);
+  hand_over(heap, bump->count);
   bump->gone = 0;
   return atomic_fetch_add_explicit(&chunk->word, added, memory_order_acq_rel) + added == CHUNK_SEALED;
 }
@@ -216,7 +257,8 @@ static bool unseal(struct heap *heap, struct run *chunk) {
                                                   memory_order_acq_rel, memory_order_relaxed));
   counters_here()->bump_countdown += chunk->capacity;
   heap_begin_chunk_change(heap);
-  __atomic_store_n(&bump->sealed, bump->sealed - chunk->capacity, __ATOMIC_RELEASE); /* it may wrap */
+  uint64_t allocations = bump->allocations - chunk->capacity; /* it may wrap, in a sum */
+  __atomic_store_n(&bump->allocations, allocations, __ATOMIC_RELEASE);
   __atomic_store_n(&bump->count, chunk->capacity, __ATOMIC_RELEASE);
   heap_end_change(heap);
   bump->gone = (uint32_t)chunk->gone;
@@ -304,10 +346,11 @@ static bool refill(struct heap *heap, size_t size) {
     bump_empty(heap);
     return true;
   }
-  bool drained = seal(heap), is_small = run_is_quarter(full) && ++bump->quarters < QUARTERS;
+  bool is_busy = bump->reused == BUMP_BUSY, is_small = run_is_quarter(full) && ++bump->quarters < QUARTERS;
+  bool drained = seal(heap);
   stop(bump);
   if (drained) release(full);
-  bump->off = !is_small && (heap->arena->first_of_label || reuses(heap->arena));
+  bump->off = is_busy || (!is_small && (heap->arena->first_of_label || reuses(heap->arena)));
   return !bump->off && new_chunk(heap, round_up(size, CHUNK_UNIT));
 }
 
@@ -334,8 +377,11 @@ static bool meets_point(const struct bump *bump, size_t size) {
   return after + CHUNK_UNIT <= bump->bytes && after > (bump->drawn - 1) * (size_t)CHUNK_UNIT;
 }
 
-/* Records a drawn block as a sample. Returns the block that the program gets, perhaps a guarded one. */
+/* Records a drawn block as a sample. It stays where it is until the chunk is emptied, and so does all before it.
+ * Returns the block that the program gets, perhaps a guarded one. */
 static void *sample(struct heap *heap, void *block, size_t size, uint32_t interval) {
+  struct bump *bump = &heap->bump;
+  bump->kept = (uint16_t)((size_t)(bump->at - bump->start) / CHUNK_UNIT);
   profile_chunk(heap, block, size, interval);
   return guard_sample(heap, block, size, round_up(size, CHUNK_UNIT), interval);
 }
@@ -406,12 +452,134 @@ void *bump_aligned(struct heap *heap, size_t alignment, size_t size) {
   if (at != bump->at) chunk_skip(bump->chunk, bump->at, at);
   else if (alignment > CHUNK_UNIT) STORE_RACING(bump->chunk->class, CHUNK_HAS_GAPS); /* tslab_epoch_move reads it */
   bump->at = at;
+  STORE_RACING(bump->last, LAST_UNKNOWN); /* not the block before, should there be none now */
   void *block = bump_take(heap, max_size(size, 1));
   if (profile_is_on()) block = draw_aligned(heap, block, size);
   return unless_halted(heap, block);
 }
 
 /* ---- freeing ----------------------------------------------------------------------------------------------------- */
+
+/* Returns where the block or gap starts that ends at `at`, in a chunk that has one. */
+static uintptr_t start_before(const struct bump *bump, uintptr_t at) {
+  uint64_t word = bump_starts(bump->starts, at)->word & (chunk_bit(at) - 1);
+  at = round_down(at, 64 * CHUNK_UNIT);
+  while (!word) {
+    at -= 64 * CHUNK_UNIT;
+    word = bump_starts(bump->starts, at)->word;
+  }
+  return at + log2_floor(word) * CHUNK_UNIT;
+}
+
+static bool is_kept(const struct bump *bump, uintptr_t p) {
+  return p < (uintptr_t)bump->start + bump->kept * (size_t)CHUNK_UNIT;
+}
+
+/* Blocks of one word of bits, all right before `at`, which this thread freed: they are taken back. */
+static void take_back_freed(struct bump *bump, uintptr_t first, uint64_t freed) {
+  uint32_t count = (uint32_t)__builtin_popcountll(freed);
+  struct chunk_starts *starts = bump_starts(bump->starts, first);
+  bump_take_back(bump, first);
+  chunk_unset(&starts->word, freed & ~chunk_bit(first));
+  chunk_unset(&bump_freed(bump->freed, first)->local, freed);
+  STORE_RACING(bump->given, bump->given + count);
+  bump->gone -= count;
+}
+
+/* A block was taken back: so are those before it that its thread freed before. Those that another thread freed are
+ * counted in the chunk's word, and a gap is not told from a block: there it ends. */
+static void unwind(struct bump *bump) {
+  uintptr_t start = (uintptr_t)bump->start, kept = start + bump->kept * (size_t)CHUNK_UNIT;
+  for (uintptr_t at = (uintptr_t)bump->at; at > start && !LOAD_RACING(bump->chunk->class);) {
+    uintptr_t word_start = round_down(at - CHUNK_UNIT, 64 * CHUNK_UNIT);
+    uint64_t starts = bump_starts(bump->starts, word_start)->word;
+    if (at - word_start < 64 * CHUNK_UNIT) starts &= chunk_bit(at) - 1;
+    uint64_t freed = starts & bump_freed(bump->freed, word_start)->local, others = starts & ~freed;
+    if (kept > word_start) others |= kept - word_start < 64 * CHUNK_UNIT ? chunk_bit(kept) - 1 : UINT64_MAX;
+    if (others) freed &= ~(UINT64_MAX >> (63 - log2_floor(others)));
+    if (freed) take_back_freed(bump, word_start + lowest_bit(freed) * CHUNK_UNIT, freed);
+    if (others) break;
+    at = word_start;
+  }
+  bump->unwound = bump->gone;
+}
+
+/* The last block that lived was taken back: with it goes whatever lies in the chunk. */
+static void take_back_all(struct bump *bump) {
+  size_t used = (size_t)(bump->at - bump->start);
+  struct chunk_starts *starts = bump_starts(bump->starts, (uintptr_t)bump->start);
+  chunk_clear_starts(starts, used);
+  chunk_begin(starts);
+  chunk_clear_freed(bump_freed(bump->freed, (uintptr_t)bump->start), used);
+  bump->at = bump->start;
+  STORE_RACING(bump->given, bump->given + bump->gone);
+  bump->gone = bump->unwound = 0;
+}
+
+/* The next malloc finds no room, for it to be sampled if `armed`; unless one that halts this heap came first. */
+static void end_here(struct bump *bump, bool armed) {
+  bump->armed = armed;
+  replace_end(bump, bump->at);
+}
+
+/* The turns are used up: counts, and gives new ones. */
+static void count_turns(struct heap *heap) {
+  struct bump *bump = &heap->bump;
+  struct counters *counters = heap->counters;
+  uint32_t taken_back = bump_taken_back(bump);
+  counters->bump_countdown -= taken_back;
+  hand_over(heap, taken_back);
+  give_turns(bump, turns_of(counters));
+  if (heap == current_heap) bump->reused = (uint16_t)min_size(bump->reused + taken_back, BUMP_BUSY);
+  bool is_due = options.sample && counters->bump_countdown <= 0;
+  if (is_due || bump->reused == BUMP_BUSY) end_here(bump, is_due);
+}
+
+/* With a heap profile: the point of the next sample is as far from where blocks end as it was before. */
+static void draw_again(struct bump *bump) {
+  draw_point(bump);
+  if (!bump->armed || LOAD_RACING(bump->end) > end_of(bump)) replace_end(bump, end_of(bump));
+}
+
+static bool free_last(struct heap *heap, const void *p) {
+  struct bump *bump = &heap->bump;
+  uintptr_t at = (uintptr_t)p;
+  const struct chunk_freed *freed = bump_freed(bump->freed, at);
+  if ((freed->local | __atomic_load_n(&freed->remote, __ATOMIC_RELAXED)) & chunk_bit(at)) return false;
+  if (is_kept(bump, at)) return bump_free_within(bump, p);
+  bump_take_back(bump, at);
+  bool is_over = bump->turns == 1;
+  if (is_over) STORE_RACING(bump->given, bump->given + 1);
+  else STORE_RACING(bump->turns, bump->turns - 1);
+  bool is_alone = bump_held(bump) == bump->gone && freed_elsewhere(bump->chunk) == 0 && bump->kept == 0;
+  if (is_alone && bump->gone) take_back_all(bump);
+  else if (bump->gone != bump->unwound) unwind(bump);
+  if (is_over) count_turns(heap);
+  if (profile_is_on()) draw_again(bump);
+  return true;
+}
+
+bool bump_free_current(struct heap *heap, const void *p) {
+  struct bump *bump = &heap->bump;
+  uintptr_t at = (uintptr_t)p;
+  if (at >= (uintptr_t)bump->at || at < (uintptr_t)bump->start || at % CHUNK_UNIT != 0) return false;
+  if (TSLAB_HARDENED) return bump_free_within(bump, p);
+  if (bump->last % CHUNK_UNIT != 0) STORE_RACING(bump->last, start_before(bump, (uintptr_t)bump->at));
+  return at == bump->last ? free_last(heap, p) : bump_free_within(bump, p);
+}
+
+bool bump_resize(struct heap *heap, const void *p, size_t size) {
+  struct bump *bump = &heap->bump;
+  uintptr_t at = (uintptr_t)p, end = (uintptr_t)bump->at, next = at + round_up(size, CHUNK_UNIT);
+  if (at >= end || at < (uintptr_t)bump->start || start_before(bump, end) != at || size > BUMP_MOST) return false;
+  bool has_room = next <= (uintptr_t)LOAD_RACING(bump->end);
+  if (!has_room || profile_is_on() || (TSLAB_HARDENED && next < end)) return false;
+  chunk_set(&bump_starts(bump->starts, next)->word, chunk_bit(next));
+  if (next != end) chunk_unset(&bump_starts(bump->starts, end)->word, chunk_bit(end));
+  bump->at = (char *)next;
+  STORE_RACING(bump->last, at);
+  return true;
+}
 
 static void forget_one(struct run *chunk) {
   struct arena *arena = arena_at(chunk->epoch);
@@ -505,8 +673,8 @@ size_t bump_purge_dead(struct arena *arena, unsigned most) {
 void bump_orphan(struct heap *heap) {
   struct run *chunk = heap_chunk(heap);
   if (chunk) {
-    if (heap->bump.count) chunk->capacity = (uint16_t)heap->bump.count;
-    hand_over(heap, &heap->bump.sealed);
+    if (heap->bump.count) chunk->capacity = (uint16_t)bump_held(&heap->bump);
+    hand_over(heap, heap->bump.count);
     chunk->size = chunk_capacity(chunk);
     chunk->class = CHUNK_HAS_GAPS;
     set_heap(chunk, NULL);

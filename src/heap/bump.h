@@ -6,6 +6,11 @@
  * and over a quarter of the epoch's blocks are free, the heap turns to slabs. It also does so if no epoch of the label
  * is known to have ended, because this one may live for good (docs/decisions/0021).
  *
+ * The free of the block that was handed out last takes it back: the next malloc gets its place, with the lines that are
+ * hot, and the chunk of an epoch that frees what it takes does not fill (docs/decisions/0051). bump.last is that block.
+ * Once it was taken back, bump.last is its address plus 1, and a free looks which block is the last now. A hardened
+ * library takes none back: a pointer to a freed block leads to no other.
+ *
  * A thread that is in many epochs may leave a nearly empty chunk in each. So its heaps take quarters of granules
  * (slab/quarter.h) until they have filled four of them; only the fourth counts as a full chunk.
  *
@@ -40,6 +45,7 @@ INLINE void *bump_take(struct heap *heap, size_t size) {
   if (UNLIKELY(next > (uintptr_t)LOAD_RACING(heap->bump.end))) return NULL; /* a heap without a chunk ends here, too */
   if (at == 0) __builtin_unreachable(); /* tells the caller that this is not NULL */
   heap->bump.at = (char *)next;
+  STORE_RACING(heap->bump.last, at);
   STORE_RACING(heap->bump.count, heap->bump.count + 1);
   uintptr_t starts = heap->bump.starts;
   const struct chunk_starts *from = bump_starts(starts, next);
@@ -51,11 +57,22 @@ INLINE void *bump_take(struct heap *heap, size_t size) {
   return (void *)at;
 }
 
-/* Frees p if it is a live block of the heap's current chunk. Otherwise it returns false and changes nothing. */
-INLINE bool bump_free_current(struct heap *heap, const void *p) {
-  struct bump *bump = &heap->bump;
+/* Blocks of the current chunk that were taken back and are not yet counted. */
+INLINE uint32_t bump_taken_back(const struct bump *bump) { return LOAD_RACING(bump->given) - LOAD_RACING(bump->turns); }
+/* Blocks in the current chunk, with those that were freed. */
+INLINE uint32_t bump_held(const struct bump *bump) { return LOAD_RACING(bump->count) - bump_taken_back(bump); }
+
+/* The next block will start at p, where the last one starts. */
+INLINE void bump_take_back(struct bump *bump, uintptr_t p) {
+  uintptr_t end = (uintptr_t)bump->at;
+  chunk_unset(&bump_starts(bump->starts, end)->word, chunk_bit(end));
+  bump->at = (char *)p;
+  STORE_RACING(bump->last, p + 1);
+}
+
+/* Frees a block of the heap's current chunk that others follow. Returns false if it is none, or not live. */
+INLINE bool bump_free_within(struct bump *bump, const void *p) {
   uintptr_t at = (uintptr_t)p;
-  if (UNLIKELY(at >= (uintptr_t)bump->at || at < (uintptr_t)bump->start || at % CHUNK_UNIT != 0)) return false;
   struct chunk_freed *freed = bump_freed(bump->freed, at);
   uint64_t here = freed->local, gone = here | __atomic_load_n(&freed->remote, __ATOMIC_RELAXED);
   uint64_t live = bump_starts(bump->starts, at)->word & ~gone;
@@ -65,6 +82,45 @@ INLINE bool bump_free_current(struct heap *heap, const void *p) {
   bump->gone++;
   return true;
 }
+
+/* Returns true if p, which lies in the chunk, starts the block that ends at bump.at; false for some that do, too: those
+ * that are far from it. */
+INLINE bool bump_ends_at_next(const struct bump *bump, uintptr_t p) {
+  uintptr_t end = (uintptr_t)bump->at;
+  uintptr_t words = end / (64 * CHUNK_UNIT) - p / (64 * CHUNK_UNIT);
+  uint64_t before = bump_starts(bump->starts, end)->word & (chunk_bit(end) - 1);
+  if (words == 1 && before == 0) before = bump_starts(bump->starts, p)->word;
+  else if (words != 0) return false;
+  return before >> chunk_shift(p) == 1;
+}
+
+enum bump_free { BUMP_FREED, BUMP_UNSURE, BUMP_ELSEWHERE };
+
+/* Frees a block of the heap's current chunk in a few instructions. BUMP_UNSURE: it needs bump_free_current; and
+ * BUMP_ELSEWHERE: it lies elsewhere. Then nothing happened. Where others freed nothing, the last block is live. */
+INLINE enum bump_free bump_free_at_once(struct heap *heap, const void *p) {
+  struct bump *bump = &heap->bump;
+  uintptr_t at = (uintptr_t)p, last = bump->last;
+  if (TSLAB_HARDENED || at != last) {
+    bool is_here = at < (uintptr_t)bump->at && at >= (uintptr_t)bump->start && at % CHUNK_UNIT == 0;
+    if (UNLIKELY(!is_here)) return BUMP_ELSEWHERE;
+    if (TSLAB_HARDENED || LIKELY(last % CHUNK_UNIT == 0)) return bump_free_within(bump, p) ? BUMP_FREED : BUMP_UNSURE;
+    if (!bump_ends_at_next(bump, at)) return BUMP_UNSURE;
+  }
+  uint32_t turns = bump->turns - 1;
+  if (UNLIKELY(turns == 0 || bump->gone != bump->unwound)) return BUMP_UNSURE;
+  if (UNLIKELY(atomic_load_explicit(&bump->chunk->word, memory_order_relaxed) != 0)) return BUMP_UNSURE;
+  STORE_RACING(bump->turns, turns);
+  bump_take_back(bump, at);
+  return BUMP_FREED;
+}
+
+/* Frees a live block of the heap's current chunk. Returns false if p is something else, and nothing happened. It takes
+ * no lock. */
+HIDDEN bool bump_free_current(struct heap *heap, const void *p);
+
+/* Gives a live block that was handed out last another size, where it is. False: it is another one, or has no room. */
+HIDDEN bool bump_resize(struct heap *heap, const void *p, size_t size);
 
 /* Return a block after bump_take failed, if necessary of a new chunk. NULL if the heap does not bump, the size is above
  * BUMP_MOST, or there is no memory or budget. */

@@ -27,8 +27,8 @@ static void undo_change(struct heap *heap) {
   if (heap->sampling.sequence % 2 == 0) return;
   if (undo->class == UNDO_CHUNKS) {
     heap->bump.allocations = undo->was[0];
-    heap->bump.sealed = undo->was[1];
-    heap->bump.count = (uint32_t)undo->was[2];
+    heap->bump.count = (uint32_t)undo->was[1];
+    heap->bump.given = (uint32_t)undo->was[2];
   } else if (undo->class < CLASSES) {
     heap->bins[undo->class].allocations = undo->was[0];
     heap->bins[undo->class].frees = undo->was[1];

@@ -240,27 +240,33 @@ struct heap {
   void *list[CLASSES]; /* the first field: an element's address then needs no addition */
   struct count count[CLASSES];
   struct sampling sampling;
+  struct heap *next_of_epoch; /* heaps of an epoch; the epoch's lock */
+  struct counters *counters;  /* of its thread; of a heap that serves nobody, of the last one */
 
-  struct bump { /* heap/bump.h; for an epoch's heap; only its thread uses this, but any thread may store `end` */
-    char *at, *end, *start;  /* the next block; the end and the start of the current chunk */
-    uintptr_t starts, freed; /* of the current chunk's bits: see bump_starts */
+  struct bump { /* heap/bump.h; of an epoch's heap; its thread's alone, but for `end` */
+    char *at, *end, *start;  /* the next block, and the current chunk */
+    uintptr_t starts, freed; /* the current chunk's bits: heap/bump.h */
+    uintptr_t last;          /* the block that ends at `at`, or 1 more than where the last one was taken back */
+    uint32_t count;          /* mallocs that the chunk served and that are not in `allocations` yet */
+    uint32_t gone;           /* its blocks that this thread freed and that are still there */
+    uint32_t turns;          /* blocks that it takes back until it counts them; at least 1 */
+    uint32_t unwound;        /* `gone` when the block before one that was taken back was still in use */
     struct run *chunk;
-    uint32_t count, gone;        /* blocks of the current chunk that were handed out, and that this thread freed */
-    uint64_t allocations;        /* ever, in chunks that were emptied */
-    bool off;                    /* the heap fills slabs now */
-    uint16_t drawn;              /* 1 plus the unit of the heap profile's next point; 0: none in the chunk */
-    bool armed;                  /* `end` is early, so that a malloc comes to be timed */
-    uint8_t quarters;            /* quarters that it filled since it last emptied a chunk */
-    uint32_t bytes;              /* of the current chunk; 0: none */
-    uint32_t interval;           /* the profile's interval when the point was drawn */
-    uint64_t sealed;             /* blocks handed out in chunks that this heap sealed */
+    uint64_t allocations;    /* blocks handed out, ever, but for `count` */
+    uint32_t given;          /* `turns` at first; the difference is what was taken back since */
+    uint32_t bytes;          /* of the current chunk; 0: none */
+    uint32_t interval;       /* of the profile when the point was drawn */
+    uint16_t drawn;          /* the unit that a point of the heap profile lies in, plus 1; 0: none in the chunk */
+    uint16_t kept;           /* units from the chunk's start whose blocks are not taken back: samples are among them */
+    uint16_t reused;         /* how many blocks of this chunk it took back in scopes, up to BUMP_BUSY */
+    uint8_t quarters;        /* chunks of a quarter that it filled, while it has not reused its memory */
+    bool off : 1;            /* turned to slabs */
+    bool armed : 1;          /* `end` is where the next block would start, for that one to be sampled */
   } bump ALIGNED(CACHE_LINE);
   _Atomic uint32_t entered;   /* how often the thread is inside the epoch: epoch/scope.h */
   uint32_t index;
   struct thread *thread;      /* the thread that has it, or NULL */
   struct arena *arena;  /* NULL: epoch 0. Changes only while no thread has the heap and it owns no slab */
-  struct counters *counters; /* of its thread, or of its last one */
-  struct heap *next_of_epoch; /* heaps of an epoch; the epoch's lock protects it */
 
   struct lock lock ALIGNED(CACHE_LINE);
   union {
@@ -400,7 +406,7 @@ INLINE void heap_begin_one_store(struct heap *heap) { /* for one store, whose pa
 }
 INLINE void heap_begin_chunk_change(struct heap *heap) {
   const struct bump *bump = &heap->bump;
-  heap_begin_change(heap, (struct undo){{bump->allocations, bump->sealed, bump->count, 0}, {0, 0}, UNDO_CHUNKS});
+  heap_begin_change(heap, (struct undo){{bump->allocations, bump->count, bump->given, 0}, {0, 0}, UNDO_CHUNKS});
 }
 /* In the child of a signal handler that forked, the change may be undone, and the sequence even, already. */
 INLINE void heap_end_change(struct heap *heap) {
@@ -425,7 +431,6 @@ INLINE uint64_t heap_bumped(const struct heap *heap) {
   for (unsigned looks = 0;; heap_look_again(&looks)) {
     uint32_t begun = heap_begin_look(heap);
     uint64_t bumped = __atomic_load_n(&heap->bump.allocations, __ATOMIC_ACQUIRE) +
-                      __atomic_load_n(&heap->bump.sealed, __ATOMIC_ACQUIRE) +
                       __atomic_load_n(&heap->bump.count, __ATOMIC_ACQUIRE);
     if (heap_end_look(heap, begun)) return bumped;
   }

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "heap/arena.h"
+#include "heap/heap.h"
 #include "os/lock.h"
 #include "slab/chunk.h"
 #include <stdlib.h>
@@ -73,10 +74,17 @@ static void say_unused(const char *call, const void *p, const char *class, const
   else log_line("%s of %p (%s; freed long ago, or never allocated)", call, p, class);
 }
 
+/* Returns true if the last block of the chunk was taken back and started here. */
+static bool was_last(const struct run *chunk, const void *p) {
+  const struct heap *heap = atomic_load_explicit(&chunk->heap, memory_order_relaxed);
+  return heap && LOAD_RACING(heap->bump.last) == (uintptr_t)p + 1;
+}
+
 /* Reports a pointer into a run in use that lies in no block. */
 static void say_nowhere(const char *call, const void *p, const struct run *run) {
   if (run->kind != RUN_CHUNK) say_foreign(call, p);
-  else log_line("%s of %p (no block: its epoch ended or was reset, or it was never allocated)", call, p);
+  else if (was_last(run, p)) say_freed_in(call, p, "block of an epoch", run);
+  else log_line("%s of %p (no block: it was freed, alone or with its epoch, or never allocated)", call, p);
 }
 
 /* Reports a pointer into a block. Returns false if p lies outside all blocks. */

@@ -182,7 +182,7 @@ struct heap *heaps_first_of_epochs(void) {
 static void ask_for(const struct heap *heap) {
   __builtin_prefetch(&heap->sampling.sequence);
   __builtin_prefetch(&heap->bump);
-  __builtin_prefetch(&heap->bump.sealed);
+  __builtin_prefetch(&heap->bump.allocations);
   __builtin_prefetch(&heap->lock);
 }
 

@@ -3,7 +3,8 @@
  *   inline_free               puts the block on the list of its class, if its slab belongs to the thread's heap
  *     slow_free_full          the list has no room: heap_overflow moves it to the magazines or the slabs
  *     slow_free               the current heap does not own the granule
- *       bump_free_current     a block of the current chunk of this thread's epoch
+ *       bump_free_at_once     a block of the current chunk of this thread's epoch
+ *       free_in_chunk         the same where it takes more
  *       heap_keep_remote      a block of another thread's slab goes onto this thread's list, or waits in a batch
  *       free_named            a block of an epoch that the thread was in: its own heap of that epoch takes it
  *         free_looking        does so for an epoch that the thread did not name lately
@@ -187,7 +188,7 @@ HOT static NOINLINE void free_named(void *p) {
     free_named_to_list(thread, named, p);
     return;
   }
-  bool freed = LIKELY(scope_look_named(thread, named)) && bump_free_current(named->heap, p);
+  bool freed = LIKELY(scope_look_named(thread, named)) && bump_free_at_once(named->heap, p) == BUMP_FREED;
   if (UNLIKELY(!scope_look_away_named(thread, named))) {
     free_seen(named, p, freed);
     return;
@@ -195,8 +196,14 @@ HOT static NOINLINE void free_named(void *p) {
   if (UNLIKELY(!freed)) free_looking(p);
 }
 
+static NOINLINE void free_in_chunk(void *p, struct heap *heap) {
+  if (!bump_free_current(heap, p)) slow_free_unclear(p);
+}
+
 HOT void slow_free(void *p, struct heap *heap) {
-  if (!bump_free_current(heap, p) && !heap_keep_remote(heap, p)) free_named(p);
+  enum bump_free done = bump_free_at_once(heap, p);
+  if (UNLIKELY(done == BUMP_UNSURE)) free_in_chunk(p, heap);
+  else if (done == BUMP_ELSEWHERE && !heap_keep_remote(heap, p)) free_named(p);
 }
 
 void slow_free_full(void *p) {

@@ -1,4 +1,5 @@
 /* realloc: realloc, and the calls that return or take the size of a block.                          floor: malloc */
+#include "heap/bump.h"
 #include "heap/guard.h"
 #include "heap/misuse.h"
 #include "heap/profile.h"
@@ -33,6 +34,7 @@ static void *resize(void *p, size_t size) {
       return block;
     } /* malloc also looks for free memory of other sizes */
   }
+  if (run->kind == RUN_CHUNK && bump_resize(current_heap, p, size)) return p;
   if (stays(old, size, run->kind == RUN_CHUNK)) return p;
   if (run->kind == RUN_GUARDED) run = pages_run_of(guard_behind(p));
   void *block = malloc_in_epoch(run->epoch, size); /* a block keeps its epoch, in any scope */

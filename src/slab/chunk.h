@@ -64,6 +64,9 @@ INLINE uint64_t chunk_bit(uintptr_t p) { return (uint64_t)1 << chunk_shift(p); }
 INLINE void chunk_set(uint64_t *word, uint64_t bit) {
   __atomic_store_n(word, __atomic_load_n(word, __ATOMIC_RELAXED) | bit, __ATOMIC_RELAXED);
 }
+INLINE void chunk_unset(uint64_t *word, uint64_t bit) {
+  __atomic_store_n(word, __atomic_load_n(word, __ATOMIC_RELAXED) & ~bit, __ATOMIC_RELAXED);
+}
 
 /* Returns an empty chunk for the arena of that index, with no owner in the pagemap, or NULL without memory. */
 HIDDEN struct run *chunk_new(uint32_t epoch, struct pages_how *how);

@@ -9,4 +9,5 @@ static void run(void) {
   CHECK(tslab_epoch_leave(e) == 0);
 }
 
-MISUSE("a small block of an epoch freed twice inside the scope", NAMED, TWICE(CHUNK_TEXT));
+MISUSE("a small block of an epoch freed twice inside the scope", NAMED, TWICE(LAST_TEXT),
+       .hardened = {NAMED, TWICE(CHUNK_TEXT)});

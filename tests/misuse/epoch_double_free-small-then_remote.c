@@ -7,4 +7,5 @@ static void run(void) {
   free_elsewhere(block);
 }
 
-MISUSE("a small block of an epoch freed here, then by another thread", NAMED, TWICE(CHUNK_TEXT));
+MISUSE("a small block of an epoch freed here, then by another thread", NAMED, TWICE(LAST_TEXT),
+       .hardened = {NAMED, TWICE(CHUNK_TEXT)});

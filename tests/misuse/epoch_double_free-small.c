@@ -7,4 +7,5 @@ static void run(void) {
   tslab_free(block);
 }
 
-MISUSE("a small block of an epoch freed twice", NAMED, TWICE(CHUNK_TEXT));
+MISUSE("a small block of an epoch freed twice", NAMED, TWICE(LAST_TEXT),
+       .hardened = {NAMED, TWICE(CHUNK_TEXT)});

@@ -11,4 +11,4 @@ static void run(void) {
 }
 
 MISUSE("a block freed once, and once by a pointer from before a reset that the new block has in common", NAMED,
-       OR_STALE(TWICE(CHUNK_TEXT)));
+       OR_STALE(TWICE(LAST_TEXT)), .hardened = {NAMED, OR_STALE(TWICE(CHUNK_TEXT))});

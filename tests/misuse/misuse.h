@@ -68,6 +68,7 @@ enum { STACK_MOST = 8 << 20 }; /* what lies so little above a caller's frames is
 #define MEDIUM_BLOCK "block of the " MEDIUM_TEXT
 #define LARGE_TEXT   "large block"
 #define CHUNK_TEXT   "96-byte block of an epoch"
+#define LAST_TEXT    "block of an epoch" /* its place was taken back, and its size is gone */
 
 /* The usual lines. */
 #define TWICE(what) "double free of 0xADDR (" what ")"
@@ -91,7 +92,7 @@ enum { STACK_MOST = 8 << 20 }; /* what lies so little above a caller's frames is
 #define FREED(call, what)           call " of freed block 0xADDR (" what ")"
 #define UNUSED(call, what)          call " of 0xADDR (" what "; freed long ago, or never allocated)"
 #define ENDED(call) \
-  call " of 0xADDR (no block: its epoch ended or was reset, or it was never allocated)"
+  call " of 0xADDR (no block: it was freed, alone or with its epoch, or never allocated)"
 #define INTERIOR(call, bytes, what) call " of interior pointer 0xADDR (" #bytes " bytes into a " what ")"
 #define FOREIGN(call)               call " of foreign pointer 0xADDR (not from this allocator)"
 #define STACK(call)                 call " of stack pointer 0xADDR"

@@ -7,4 +7,5 @@ static void run(void) {
   CHECK(tslab_epoch_move(block, 0) == NULL);
 }
 
-MISUSE("tslab_epoch_move of a freed block of an epoch", NAMED, FREED("tslab_epoch_move", CHUNK_TEXT));
+MISUSE("tslab_epoch_move of a freed block of an epoch", NAMED, FREED("tslab_epoch_move", LAST_TEXT),
+       .hardened = {NAMED, FREED("tslab_epoch_move", CHUNK_TEXT)});

@@ -7,4 +7,5 @@ static void run(void) {
   CHECK(tslab_realloc(block, 5000) == NULL);
 }
 
-MISUSE("realloc of a freed block of an epoch", NAMED, FREED("realloc", CHUNK_TEXT));
+MISUSE("realloc of a freed block of an epoch", NAMED, FREED("realloc", LAST_TEXT),
+       .hardened = {NAMED, FREED("realloc", CHUNK_TEXT)});

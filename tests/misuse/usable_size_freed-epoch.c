@@ -7,4 +7,5 @@ static void run(void) {
   CHECK(tslab_malloc_usable_size(block) == 0);
 }
 
-MISUSE("malloc_usable_size of a freed block of an epoch", NAMED, FREED("malloc_usable_size", CHUNK_TEXT));
+MISUSE("malloc_usable_size of a freed block of an epoch", NAMED, FREED("malloc_usable_size", LAST_TEXT),
+       .hardened = {NAMED, FREED("malloc_usable_size", CHUNK_TEXT)});

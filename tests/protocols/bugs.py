@@ -94,6 +94,10 @@ BUGS = [
         "  if (is_kept) plain->store->chunks.cached_seen = 0;\n"
         "  else if (id == plain->store->chunks.cached_seen) chunk_cache_drop_epoch(plain, index);\n"
         "  else plain->store->chunks.cached_seen = id;\n"),
+    Bug("unwound_remote", "taking-back", "src/heap/bump.c",
+        "uint64_t freed = starts & bump_freed(bump->freed, word_start)->local,",
+        "struct chunk_freed *bits = bump_freed(bump->freed, word_start);\n"
+        "    uint64_t freed = starts & (bits->local | bits->remote),"),
     Bug("two_whole_granules", "quarters", "src/slab/quarter.c",
         "  bool whole = split->threshold == ALL;\n"
         "  if (whole && before) unlink_run(split);\n"

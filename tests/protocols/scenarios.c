@@ -797,6 +797,26 @@ static void quarter_sealed_2(void) {
   take_quarter(0);
 }
 
+/* ---- taking back: a thread's last block goes, and those before it that are free, while another frees one of them */
+
+static void taking_back_setup(void) {
+  all_born();
+  explore_as(0);
+  epoch = open_epoch(0, 0);
+  epoch_slot(epoch)->arena.first_of_label = false; /* else it turns to slabs sooner or later */
+  for (unsigned i = 0; i < 4; i++) take_in(epoch, i, BUMPED);
+}
+static void taking_back_0(void) {
+  give(2);
+  give(3);
+  if (tslab_epoch_enter(epoch) != 0) return;
+  for (unsigned i = 2; i < 4; i++) take(i, BUMPED);
+  give(3);
+  EXPECT(tslab_epoch_leave(epoch) == 0);
+}
+static void taking_back_1(void) { give_of(0, 1); }
+static void taking_back_2(void) { close_it(); }
+
 /* ---- leaving threads: one ends with a heap of an epoch that closes ----------------------------------------------- */
 
 static void thread_leaves_setup(void) {
@@ -1082,6 +1102,8 @@ const struct scenario scenarios[] = {
      .finish = finish, .bound = 2},
     {.name = "quarters", .setup = quarters_setup, .run = {quarters_0, quarters_1, quarters_2}, .finish = finish,
      .bound = 1},
+    {.name = "taking-back", .setup = taking_back_setup, .run = {taking_back_0, taking_back_1, taking_back_2},
+     .finish = finish, .bound = 1},
     {.name = "quarter-sealed", .setup = quarter_sealed_setup,
      .run = {quarter_sealed_0, quarter_sealed_1, quarter_sealed_2}, .finish = finish, .bound = 1},
     {.name = "thread-leaves", .setup = thread_leaves_setup, .run = {thread_leaves_0, thread_leaves_1, thread_leaves_2},

@@ -187,7 +187,8 @@ class Tree:
         rows = [f"- {when}: {', '.join(names)}" for when, names in beside.items()]
         return "\n".join(
             [
-                f"The longest path of {self.path.name} crosses {len(path)} files, and the test allows {self.path.files}:",
+                f"The longest path of {self.path.name} crosses {len(path)} files, and the test allows "
+                f"{self.path.files}:",
                 f"{' → '.join(f'`{file}`' for file in path)}.",
                 "",
                 "```",

@@ -150,10 +150,95 @@ static void emptied(void) {
   end();
 }
 
+static uint64_t served(void) { return bump_allocations(); }
+
+/* The last block's place is the next one's, and so on down, those before it that went earlier included; unless another
+ * thread freed it. All count. */
+static void taken_back(void) {
+  begin();
+  const uint64_t before = served();
+  for (unsigned i = 0; i < 6; i++) blocks[i] = take(heap, 1000);
+  struct run *const chunk = chunk_of(blocks[0]);
+  CHECK(bump_free_current(heap, blocks[5]) && !bump_free_current(heap, blocks[5]) && !bump_free(chunk, blocks[5]));
+  CHECK(chunk_place_of(chunk, blocks[5]) == CHUNK_NOWHERE && chunk_place_of(chunk, blocks[5] + 16) == CHUNK_NOWHERE);
+  CHECK(take(heap, 2000) == blocks[5] && bump_free_at_once(heap, blocks[5]) == BUMP_FREED);
+  CHECK_COUNT(bump_blocks(chunk), ==, 5);
+  CHECK(bump_free_at_once(heap, blocks[4]) == BUMP_FREED);
+  CHECK(take(heap, 16) == blocks[4]);
+  CHECK(bump_free_current(heap, blocks[3]) && bump_free_current(heap, blocks[2]) && bump_free(chunk, blocks[1]));
+  CHECK_COUNT(chunk_live(chunk).blocks, ==, 2);
+  CHECK(bump_free_current(heap, blocks[4]) && take(heap, 16) == blocks[2]);
+  CHECK_COUNT(bump_blocks(chunk), ==, 3);
+  CHECK_COUNT(chunk_live(chunk).blocks, ==, 2);
+  CHECK(bump_free_current(heap, blocks[2]) && !bump_free_current(heap, blocks[1]));
+  CHECK_COUNT(served() - before, ==, 9);
+  CHECK(bump_has_live(heap) && bump_free_current(heap, blocks[0]) && !bump_has_live(heap));
+  bump_empty(heap);
+  check_no_marks(chunk);
+  CHECK_COUNT(served() - before, ==, 9);
+  end();
+}
+
+/* What lies before an aligned block is none. */
+static void taken_back_aligned(void) {
+  begin();
+  char *const first = take(heap, 16), *const block = bump_aligned(heap, 1024, 16);
+  CHECK(block == first + 1024 && !bump_free_current(heap, first + 16));
+  CHECK(bump_free_current(heap, block) && !bump_free_current(heap, first + 16) && take(heap, 16) == block);
+  CHECK(bump_free_current(heap, first) && bump_has_live(heap));
+  CHECK(bump_free_current(heap, block) && !bump_has_live(heap));
+  CHECK_COUNT(chunk_live(chunk_of(first)).blocks, ==, 0);
+  bump_empty(heap);
+  check_no_marks(chunk_of(first));
+  end();
+}
+
+static void resized(void) {
+  begin();
+  char *const first = take(heap, 16), *const block = take(heap, 100);
+  struct run *const chunk = chunk_of(first);
+  CHECK(!bump_resize(heap, first, 32) && !bump_resize(heap, block, BUMP_MOST + 1));
+  CHECK(bump_resize(heap, block, 5000) && chunk_size_of(chunk, block) == 5008);
+  CHECK(bump_resize(heap, block, 5000) && chunk_size_of(chunk, block) == 5008);
+  CHECK(bump_resize(heap, block, 17) && chunk_size_of(chunk, block) == 32);
+  CHECK_COUNT(chunk_live(chunk).blocks, ==, 2);
+  CHECK(take(heap, 16) == block + 32 && !bump_resize(heap, block, 16));
+  CHECK(bump_free_current(heap, block + 32) && bump_resize(heap, block, 64) && bump_free_current(heap, block));
+  CHECK(take(heap, 16) == block);
+  bump_empty(heap);
+  while (bump_take(heap, BUMP_MOST)) {}
+  char *const last = take(heap, 16);
+  CHECK(!bump_resize(heap, last, BUMP_MOST) && chunk_size_of(chunk_of(last), last) == 16);
+  bump_empty(heap);
+  end();
+}
+
+/* Again and again: all count, and in a scope it turns to slabs if a block lives. */
+static void busy(bool in_scope, bool has_live) {
+  begin();
+  struct heap *const mine = current_heap;
+  const uint64_t before = served();
+  uint64_t count = 0;
+  char *const first = has_live ? take(heap, 16) : NULL;
+  if (in_scope) current_heap = heap;
+  for (char *block; count < 10000 && (block = take(heap, 100)); count++) {
+    CHECK(chunk_of(block) == heap->bump.chunk && block == heap->bump.start + (has_live ? 16 : 0));
+    CHECK(bump_free_at_once(heap, block) == BUMP_FREED || bump_free_current(heap, block));
+    CHECK_COUNT(heap->bump.count, <=, 1100);
+  }
+  CHECK_COUNT(served() - before - has_live, ==, count);
+  CHECK((count == 10000) == !(in_scope && has_live));
+  CHECK_COUNT(count, >=, 4000);
+  current_heap = mine;
+  if (count < 10000) CHECK(heap->bump.off && bump_free(chunk_of(first), first));
+  else bump_empty(heap);
+  end();
+}
+
 static void turning(bool over) {
   begin();
   const unsigned count = fill(heap, 1000), freed = count / 4 + over;
-  for (unsigned i = 0; i < freed; i++) CHECK(bump_free_current(heap, blocks[i]));
+  for (unsigned i = 0; i < freed; i++) CHECK(bump_free_current(heap, blocks[i])); /* the last one stays */
   char *const next = take(heap, 1000);
   CHECK((next == NULL) == over);
   CHECK((bump_refill(heap, 10) == NULL) == over);
@@ -221,6 +306,10 @@ int main(void) {
   freeing();
   refilled();
   emptied();
+  taken_back();
+  taken_back_aligned();
+  resized();
+  for (unsigned how = 0; how < 4; how++) busy(how & 1, how & 2);
   turning(false);
   turning(true);
   turning_at_once();
