@@ -43,10 +43,15 @@ static uint32_t process; /* the process that owns this memory */
 static pthread_t first_thread;
 static bool knows_first_thread;
 
+/* The descriptor of the first thread of a program stays for ever. That of another thread, which forks, goes away when
+ * the thread is joined, so in its child nobody knows the first thread. */
 void process_is_this(void) {
+  bool is_child = process != 0;
   process = os_process_id();
+  bool is_first = process == os_thread_id();
+  if (is_child) knows_first_thread = knows_first_thread && is_first && pthread_equal(first_thread, pthread_self());
+  else knows_first_thread = is_first;
   first_thread = pthread_self();
-  knows_first_thread = process == os_thread_id();
 }
 
 /* The kernel clears a thread's id at its end, and glibc then gives no clock of the thread. */

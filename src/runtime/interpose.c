@@ -2,6 +2,7 @@
  *
  *   pthread_create, dlopen, __cxa_atexit    allocate in epoch 0, inside a scope too
  *   fork                                    blocks signals in a program of one thread
+ *   fork, pthread_create                    end the scavenger where it has the last process that a limit allows
  *   setrlimit, prlimit, mlockall            give back the unused reservation before they limit or lock addresses
  *   capset, unshare, setns                  end the scavenger in a program of one thread
  *
@@ -47,8 +48,14 @@ static fork_function *_Atomic next_fork;
   (atomic_load_explicit(&(place), memory_order_relaxed) ? atomic_load_explicit(&(place), memory_order_relaxed) \
                                                         : (place = (__typeof__(place))dlsym(RTLD_NEXT, name)))
 
+static int create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument);
+static struct libc_threads libc_threads = {create, pthread_join, pthread_detach};
+const struct libc_threads *interpose_libc_threads(void) { return &libc_threads; }
+
 __attribute__((constructor(101))) static void find_next(void) {
   (void)NEXT(next_create, "pthread_create");
+  libc_threads.join = (__typeof__(libc_threads.join))dlsym(RTLD_NEXT, "pthread_join");
+  libc_threads.detach = (__typeof__(libc_threads.detach))dlsym(RTLD_NEXT, "pthread_detach");
   (void)NEXT(next_exit, "__cxa_atexit");
   (void)NEXT(next_fork, "fork"); /* a signal handler may be the first to fork */
   birth_expect_notes();
@@ -74,10 +81,23 @@ static COLD bool make_room(void) {
 static const sigset_t *_Atomic before_lone_fork;
 static pthread_t lone_thread; /* written before before_lone_fork */
 
+/* Ends the scavenger; a later slow path makes a new one. A vfork child has no scavenger, and a signal handler that
+ * interrupted malloc must not wait for one. */
+static COLD bool end_scavenger(void) {
+  return locks_held == 0 && scavenger_is_there() && !process_is_visitor() && scavenger_dismiss();
+}
+
 static int create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
   create_function *next = NEXT(next_create, "pthread_create");
   int error = next(thread, attributes, start, argument);
   return UNLIKELY(error == EAGAIN) && make_room() ? next(thread, attributes, start, argument) : error;
+}
+
+/* A limit of processes counts threads (RLIMIT_NPROC, pids.max). Then the scavenger may have the program's last one. */
+static int create_in_its_place(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
+                               void *argument) {
+  int error = create(thread, attributes, start, argument);
+  return UNLIKELY(error == EAGAIN) && end_scavenger() ? create(thread, attributes, start, argument) : error;
 }
 
 /* A handler of fork may start a thread, which inherits the caller's signal mask. This gives it the mask from before the
@@ -99,7 +119,7 @@ static int create_for_program(pthread_t *thread, const pthread_attr_t *attribute
   const sigset_t *signals = atomic_load_explicit(&before_lone_fork, memory_order_relaxed);
   bool is_in_fork = UNLIKELY(signals != NULL) && pthread_equal(lone_thread, pthread_self());
   return is_in_fork ? create_in_fork(thread, attributes, start, argument, signals)
-                    : create(thread, attributes, start, argument);
+                    : create_in_its_place(thread, attributes, start, argument);
 }
 
 SHOWN int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
@@ -134,14 +154,19 @@ SHOWN void *dlopen(const char *file, int mode) {
  * wait until fork is done. A program of several threads gets libc's own fork. One of its threads may wait for a signal
  * handler in this one, as a collector that stops threads by signals does, while a handler of fork waits for that
  * collector's lock. */
-SHOWN pid_t fork(void) {
+static pid_t fork_in_its_place(void) {
   fork_function *next = NEXT(next_fork, "fork");
-  if (birth_had_threads()) return next();
+  pid_t child = next();
+  return UNLIKELY(child < 0) && errno == EAGAIN && end_scavenger() ? next() : child; /* see create_in_its_place */
+}
+
+SHOWN pid_t fork(void) {
+  if (birth_had_threads()) return fork_in_its_place();
   sigset_t before = os_block_signals();
   const sigset_t *outer = atomic_load_explicit(&before_lone_fork, memory_order_relaxed); /* set in a fault's handler */
   lone_thread = pthread_self();
   atomic_store_explicit(&before_lone_fork, &before, memory_order_relaxed);
-  pid_t child = next();
+  pid_t child = fork_in_its_place();
   int kept = errno;
   atomic_store_explicit(&before_lone_fork, outer, memory_order_relaxed);
   os_restore_signals(&before);
@@ -206,12 +231,6 @@ SHOWN int mlockall(int flags) {
 }
 
 /* ---- calls for a process of one thread --------------------------------------------------------------------------- */
-
-/* Ends the scavenger; a later slow path makes a new one. A vfork child has no scavenger, and a signal handler that
- * interrupted malloc must not wait for one. */
-static COLD bool end_scavenger(void) {
-  return locks_held == 0 && scavenger_is_there() && !process_is_visitor() && scavenger_dismiss();
-}
 
 /* Each thread has capabilities of its own. glibc's setuid and similar calls ask the kernel for each thread, and abort
  * if the kernel allows one thread and refuses another. So in a program of one thread capset ends the scavenger, and the

@@ -274,6 +274,13 @@ static bool publish(void) {
   return publish_and_time(&not_before) && visited;
 }
 
+/* Makes and ends the scavenger by libc's own functions. A program may stand in for them, and make a thread, or call
+ * malloc, while it holds a lock that its function takes, too. But a sanitizer's runtime must know each thread. */
+static const struct libc_threads *thread_calls(void) {
+  static const struct libc_threads by_name = {pthread_create, pthread_join, pthread_detach};
+  return interpose_libc_threads && !os_has_sanitizer() ? interpose_libc_threads() : &by_name;
+}
+
 static bool is_leaving(void) { return atomic_load(&state) >= LEAVING; }
 
 /* Ends the process, with the exit status of its first thread, if the scavenger is the last thread. A thread that ends
@@ -343,13 +350,13 @@ static void give_up(void) {
   uint32_t seen = atomic_load(&state);
   while (seen < LEAVING && !atomic_compare_exchange_weak(&state, &seen, DISMISSED)) {}
   if (seen == LEAVING) return;
-  pthread_detach(scavenger);
+  thread_calls()->detach(scavenger);
   atomic_store(&try_again_ns, 0);
   atomic_store(&state, IMPOSSIBLE);
 }
 
 static void leave(void) {
-  pthread_detach(scavenger);
+  thread_calls()->detach(scavenger);
   publish_end();
   atomic_store(&state, UNBORN);
 }
@@ -395,7 +402,7 @@ static bool create_thread(void) {
   uint32_t stages = counters->stages;
   uint64_t waited = counters->waited;
   atomic_store_explicit(&maker, os_thread_id(), memory_order_relaxed);
-  bool done = pthread_create(&scavenger, &attributes, run, NULL) == 0;
+  bool done = thread_calls()->create(&scavenger, &attributes, run, NULL) == 0;
   atomic_store_explicit(&maker, 0, memory_order_relaxed);
   counters->stages = stages;
   counters->waited = waited;
@@ -466,6 +473,7 @@ static void purge_inline(void) {
 static void start_now(uint32_t seen) {
   struct heap *heap = current_heap;
   if (!atomic_compare_exchange_strong(&state, &seen, STARTING)) return;
+  atomic_store_explicit(&scavenger_id, 0, memory_order_relaxed); /* it is not known to have gone */
   current_heap = current_thread->plain; /* libc's memory for the thread outlives every scope */
   if (create_thread()) {
     atomic_store(&state, BUSY);
@@ -599,7 +607,7 @@ static void stop(void) {
   os_wake(&state, 1);
   int before;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before); /* malloc may have come here */
-  pthread_join(scavenger, NULL);
+  thread_calls()->join(scavenger, NULL);
   pthread_setcancelstate(before, &before);
   publish_end();
   atomic_store(&state, UNBORN);
@@ -628,14 +636,23 @@ static bool dismiss(void) {
   return seen == DISMISSED;
 }
 
-#define GONE_TRIES 100 /* a millisecond each */
+#define LEAVE_TRIES 10000 /* a millisecond each */
+#define GONE_TRIES  100
+
+static bool has_gone(void) { return !os_process_exists(atomic_load_explicit(&scavenger_id, memory_order_relaxed)); }
+
+/* A seccomp filter may have ended the scavenger's thread alone. Then this process has no scavenger any more. */
+static void wait_while_dismissed(void) {
+  uint32_t dismissed = DISMISSED;
+  for (int i = 0; i < LEAVE_TRIES && atomic_load(&state) == DISMISSED; i++, os_rest())
+    if (has_gone()) atomic_compare_exchange_strong(&state, &dismissed, IMPOSSIBLE);
+}
 
 bool scavenger_dismiss(void) {
   sigset_t before = os_block_signals();
   bool done = dismiss();
-  while (atomic_load(&state) == DISMISSED) os_rest();
-  uint32_t thread = atomic_load_explicit(&scavenger_id, memory_order_relaxed);
-  for (int i = 0; done && i < GONE_TRIES && os_process_exists(thread); i++) os_rest();
+  if (done) wait_while_dismissed();
+  for (int i = 0; done && i < GONE_TRIES && !has_gone(); i++) os_rest();
   os_restore_signals(&before);
   return done;
 }
