@@ -49,13 +49,13 @@ static fork_function *_Atomic next_fork;
                                                         : (place = (__typeof__(place))dlsym(RTLD_NEXT, name)))
 
 static int create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument);
-static struct libc_threads libc_threads = {create, pthread_join, pthread_detach};
-const struct libc_threads *interpose_libc_threads(void) { return &libc_threads; }
+static struct thread_calls libc_threads = {create, pthread_join, pthread_detach};
 
 __attribute__((constructor(101))) static void find_next(void) {
   (void)NEXT(next_create, "pthread_create");
   libc_threads.join = (__typeof__(libc_threads.join))dlsym(RTLD_NEXT, "pthread_join");
   libc_threads.detach = (__typeof__(libc_threads.detach))dlsym(RTLD_NEXT, "pthread_detach");
+  scavenger_use(&libc_threads);
   (void)NEXT(next_exit, "__cxa_atexit");
   (void)NEXT(next_fork, "fork"); /* a signal handler may be the first to fork */
   birth_expect_notes();

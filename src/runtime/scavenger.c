@@ -274,11 +274,14 @@ static bool publish(void) {
   return publish_and_time(&not_before) && visited;
 }
 
+static const struct thread_calls *libc_calls;
+void scavenger_use(const struct thread_calls *calls) { libc_calls = calls; }
+
 /* Makes and ends the scavenger by libc's own functions. A program may stand in for them, and make a thread, or call
  * malloc, while it holds a lock that its function takes, too. But a sanitizer's runtime must know each thread. */
-static const struct libc_threads *thread_calls(void) {
-  static const struct libc_threads by_name = {pthread_create, pthread_join, pthread_detach};
-  return interpose_libc_threads && !os_has_sanitizer() ? interpose_libc_threads() : &by_name;
+static const struct thread_calls *thread_calls(void) {
+  static const struct thread_calls by_name = {pthread_create, pthread_join, pthread_detach};
+  return libc_calls && !os_has_sanitizer() ? libc_calls : &by_name;
 }
 
 static bool is_leaving(void) { return atomic_load(&state) >= LEAVING; }

@@ -3,6 +3,7 @@
 #define TSLAB_RUNTIME_SCAVENGER_H
 
 #include "heap/heap.h"
+#include <pthread.h>
 
 /* Called at the end of a slow path, without a lock. Starts or wakes the scavenger if enough memory is free. */
 HIDDEN void scavenger_notice(const struct heap *heap);
@@ -11,6 +12,15 @@ HIDDEN void scavenger_notice_thread(void); /* called before the program makes a 
 HIDDEN bool scavenger_is_made_here(void); /* true while this thread makes the scavenger's thread */
 HIDDEN void scavenger_notice_start(void); /* for a heap that grew before the library could make a thread */
 HIDDEN void scavenger_notice_death(const struct heap *heap); /* counts the lists as free, too */
+
+/* The functions of libc that make a thread and end it. The shared library, which replaces pthread_create, sets them
+ * before the first thread can be made; without that the functions are those of the names. */
+struct thread_calls {
+  int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+  int (*join)(pthread_t, void **);
+  int (*detach)(pthread_t);
+};
+HIDDEN void scavenger_use(const struct thread_calls *calls);
 
 /* Called when the last thread with a heap ends. Waits until the scavenger has ended. After pthread_exit in its main
  * thread a process ends with its last thread, which must not be the scavenger. */

@@ -37,10 +37,10 @@ static void *must(size_t size) {
 /* Has free blocks on its lists and another's block on its way, and then stands still. */
 static void *stand_by(void *unused) {
   void *own[30];
-  for (int i = 0; i < 30; i++) own[i] = must(100);
+  for (int i = 0; i < 30; i++) own[i] = must(200); /* of a class it uses, it would keep another's block on its list */
   for (int i = 0; i < 30; i++) tslab_free(own[i]);
   tslab_free(kept[0]);
-  listed = (unsigned)tcache_totals(current_heap, class_of(100)).length;
+  listed = (unsigned)tcache_totals(current_heap, class_of(200)).length;
   pthread_barrier_wait(&barrier);
   pthread_barrier_wait(&barrier);
   return unused;
