@@ -77,7 +77,7 @@ static void replace_end(struct bump *bump, char *end) {
 /* Makes the chunk's end, or the point, the end again, unless the chunk is halted. */
 static void disarm(struct bump *bump) {
   bump->armed = false;
-  replace_end(bump, end_of(bump));
+  if (bump->chunk) replace_end(bump, end_of(bump));
 }
 
 static void make_current(struct heap *heap, struct run *chunk, size_t used) {
