@@ -13,7 +13,13 @@ LIBRARY = REPOSITORY / "build" / "release" / "libtslab.so.0"
 FOLDER = REPOSITORY / "bench" / "adopt"
 
 
-@pytest.mark.parametrize("script", sorted(path.name for path in FOLDER.glob("*.py") if path.name != "adopt.py"))
+SCRIPTS = sorted(path.name for path in FOLDER.glob("*.py") if path.name != "adopt.py")
+QUICK = {"redis.py", "python_service.py"}  # the others start whole services, which slow the tests that run beside them
+
+
+@pytest.mark.parametrize(
+    "script", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.soak) for name in SCRIPTS]
+)
 def test_a_script_measures_what_its_page_says(script: str) -> None:
     if not LIBRARY.exists():
         pytest.skip("build/release has no library")
