@@ -1,4 +1,4 @@
-/* examples/http_server.c as it would be without epochs: each request frees what it took. http.py loads both. */
+/* examples/http_server.c as it would be without epochs: each request frees what it took. http_server.py loads both. */
 #include <microhttpd.h>
 #include <stdint.h>
 #include <stdio.h>
