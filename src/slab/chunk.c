@@ -30,7 +30,8 @@ INLINE bool starts(const struct run *run, size_t offset) {
 
 INLINE bool is_freed(const struct run *run, size_t offset) {
   const struct chunk_freed *freed = &chunk_freed(run)[chunk_word(offset)];
-  return (load(&freed->local) | load(&freed->remote)) & chunk_bit(offset);
+  uint64_t remote = __atomic_load_n(&freed->remote, __ATOMIC_ACQUIRE); /* the scavenger purges what it finds free */
+  return (load(&freed->local) | remote) & chunk_bit(offset);
 }
 
 /* Returns the offset of the first start bit at or after `from`, or the chunk's bytes if there is none. */
@@ -71,7 +72,7 @@ void *chunk_block_of(const struct run *run, const void *p) {
 bool chunk_mark_freed(struct run *run, const void *p) {
   size_t offset = offset_in(run, p);
   struct chunk_freed *freed = &chunk_freed(run)[chunk_word(offset)];
-  uint64_t bit = chunk_bit(offset), before = __atomic_fetch_or(&freed->remote, bit, __ATOMIC_RELAXED);
+  uint64_t bit = chunk_bit(offset), before = __atomic_fetch_or(&freed->remote, bit, __ATOMIC_RELEASE);
   return !((before | __atomic_load_n(&freed->local, __ATOMIC_RELAXED)) & bit);
 }
 
