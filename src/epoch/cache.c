@@ -1,6 +1,7 @@
 /* cached epoch: see cache.h.                                                                         floor: epoch */
 #include "epoch/cache.h"
 
+#include "base/probe.h"
 #include "epoch/finish.h"
 #include "epoch/teardown.h"
 #include "heap/bump.h"
@@ -81,6 +82,7 @@ static NOINLINE void drop_chunk(struct epoch *e, struct heap *heap) {
 
 void epoch_cache_keep(struct thread *thread, struct epoch *e, uint64_t handed_out) {
   struct heap *heap = e->heaps;
+  PROBE3("tslab", "epoch_close", epoch_id(e), (uintptr_t)e->label, epoch_own_bytes(e));
   epoch_count_allocations(e, heap, handed_out);
   STORE_RACING(e->recycled_here,
                e->recycled_here + atomic_load_explicit(&e->arena.own, memory_order_relaxed));

@@ -1,6 +1,7 @@
 /* close: see close.h.                                                                                floor: epoch */
 #include "epoch/close.h"
 
+#include "base/probe.h"
 #include "epoch/finish.h"
 #include "epoch/lone.h"
 #include "epoch/report.h"
@@ -13,6 +14,7 @@
 
 /* In a fork child a thread without a heap may end an epoch that another thread of the parent had begun to end. */
 void close_begin(struct epoch *e) {
+  PROBE3("tslab", "epoch_close", epoch_id(e), (uintptr_t)e->label, epoch_own_bytes(e));
   epoch_cache_drop_claim(e, current_heap->plain);
   atomic_store_explicit(&e->arena.recycled, 0, memory_order_relaxed);
   atomic_store_explicit(&e->arena.returned, 0, memory_order_relaxed);

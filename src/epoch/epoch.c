@@ -1,6 +1,7 @@
 /* epoch: see epoch.h.                                                                                floor: epoch */
 #include "epoch/epoch.h"
 
+#include "base/probe.h"
 #include "heap/label.h"
 #include "os/os.h"
 #include <errno.h>
@@ -159,6 +160,7 @@ void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
   atomic_store_explicit(&e->state, EPOCH_OPEN, memory_order_release);
   /* Release: pairs with enter's load. A thread that sees this id sees all of the above. */
   atomic_store_explicit(&e->open_id, id, memory_order_release);
+  PROBE2("tslab", "epoch_open", id, (uintptr_t)e->label);
 }
 
 void epoch_end(struct epoch *e) {

@@ -2,6 +2,7 @@
 #include "epoch/finish.h"
 
 #include "base/options.h"
+#include "base/probe.h"
 #include "epoch/handle.h"
 #include "epoch/inside.h"
 #include "epoch/tree.h"
@@ -32,6 +33,7 @@ void epoch_retire(struct epoch *e) {
 void epoch_finish(struct epoch *e) {
   struct lock *gate = epoch_take(e);
   bool ended = epoch_finish_locked(e);
+  if (ended) PROBE2("tslab", "last_free", epoch_id(e), (uintptr_t)e->label);
   epoch_release(e, gate);
   if (ended) epoch_retire(e);
 }

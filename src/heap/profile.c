@@ -1,6 +1,7 @@
 /* profile: see profile.h.                                                                           floor: heap */
 #include "heap/profile.h"
 
+#include "base/probe.h"
 #include "heap/arena.h"
 #include "heap/draw.h"
 #include "os/os.h"
@@ -197,6 +198,7 @@ NOINLINE void profile_record(const struct heap *heap, void *block, size_t size, 
       .thread_id = (uint32_t)heap->counters->thread_totals.thread_id,
   };
   add(&sample, frames, depth);
+  PROBE3("otel_memory", "alloc", (uintptr_t)block, size, weight * size / PROFILE_WEIGHT_ONE);
 }
 
 /* Takes the row at *link off its bucket and frees it. */
@@ -204,6 +206,7 @@ static void drop(uint32_t *link) {
   uint32_t index = *link;
   struct profile_sample *row = &state.tables->samples[index];
   *link = row->next;
+  PROBE1("otel_memory", "free", (uintptr_t)row->block);
   row->block = NULL;
   row->next = state.free;
   state.free = index;

@@ -2,6 +2,7 @@
 #include "heap/timing.h"
 
 #include "base/options.h"
+#include "base/probe.h"
 #include "heap/arena.h"
 #include "heap/draw.h"
 #include "heap/label.h"
@@ -222,6 +223,7 @@ void timing_end(const struct timing *timing, size_t requested, size_t usable) {
   ticks_calibrate(now);
   struct sample s = {.requested = requested, .usable = usable, .wall_ns = ticks_to_ns(ticks),
                      .lock_wait_ns = ticks_to_ns(counters->waited), .path = path_of(counters, ticks)};
+  PROBE3("tslab", "slow_path", s.path, s.wall_ns, requested);
   s.cpu_ns = cpu_of(timing, s.wall_ns);
   count_path(counters, (enum path)s.path, s.wall_ns, s.lock_wait_ns);
   counter_add(&counters->thread_totals.slow_ns, s.wall_ns);
@@ -253,6 +255,7 @@ void timing_end_path(const struct timing *timing, enum path path) {
   uint64_t now = ticks_now(), ticks = now - timing->start;
   ticks_calibrate(now);
   uint64_t ns = ticks_to_ns(ticks);
+  PROBE3("tslab", "slow_path", path, ns, 0);
   if (UNLIKELY(counters == &shared_counters)) {
     count_nobodys_free(path, ns);
     return;

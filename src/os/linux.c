@@ -1,6 +1,7 @@
 /* os: Linux. See os.h for the contracts.                                                            floor: os */
 #include "os/os.h"
 
+#include "base/probe.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -153,8 +154,10 @@ static bool try_purge(volatile uint64_t *at, size_t length) {
 }
 
 bool os_purge(void *at, size_t length) {
-  if (LIKELY(purges == PURGES_WORK)) return drop(at, length);
-  return purges == PURGES_UNTRIED && try_purge(at, length);
+  bool done = LIKELY(purges == PURGES_WORK) ? drop(at, length)
+                                            : purges == PURGES_UNTRIED && try_purge(at, length);
+  PROBE3("tslab", "purge", (uintptr_t)at, length, done);
+  return done;
 }
 
 static bool move(void *from, void *to, size_t length) {
