@@ -62,7 +62,7 @@ static void life_of_one(void) {
   struct chain first = bins_take(heap, CLASS, 1);
   lock_release(&heap->lock);
   slab[0] = pages_run_of(first.head);
-  check_bin(1, run_bytes(slab[0]) > os_page_size, 1, 0); /* a new slab: with units to link where one page holds a part of it */
+  check_bin(1, run_bytes(slab[0]) > os_page_size, 1, 0); /* new: with units to link if a page is a part of it */
   CHECK(heap_class_of(heap, pages_pagemap()[run_index(slab[0])]) == CLASS);
   bins_return(&heap->lock, first);
 

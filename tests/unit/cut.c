@@ -105,7 +105,7 @@ static void wholeness(void) {
     seen++;
     CHECK(heap_find_double(current_heap) == NULL); /* a mark is not damage */
     CHECK_COUNT(marked_lists(), ==, 0);
-    for (unsigned class = 0; class < CLASSES; class++) cut_list(current_heap, class); /* the mark was for a thread's end */
+    for (unsigned class = 0; class < CLASSES; class++) cut_list(current_heap, class); /* for a thread's end */
   }
   CHECK(seen > 0);
   tslab_purge(); /* and the heap returns all lists */

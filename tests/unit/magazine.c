@@ -114,7 +114,7 @@ static void limits(void) {
   options.cache_bytes = SIZE_MAX;
   heap.bins[CLASS].cap = 0; /* nothing joins: a batch for each */
   struct chain chain = make_chain(33);
-  for (int i = 1; i < MAGAZINES; i++) CHECK(magazine_put(&heap, CLASS, chain)); /* the magazine does not read the blocks */
+  for (int i = 1; i < MAGAZINES; i++) CHECK(magazine_put(&heap, CLASS, chain)); /* no magazine reads the block */
   CHECK(!magazine_put(&heap, CLASS, chain));
   check_counts(33 * (MAGAZINES - 1), 0);
   magazine_take(&heap, CLASS);

@@ -407,7 +407,7 @@ static void trim_ends(void) {
 /* Ends the scavenger as the last thread's end does. */
 static void stops_and_is_born_again(unsigned before) {
   scavenger_stop();
-  while (threads() != before) sched_yield(); /* the kernel reports a thread's end to the thread that joins it before it removes the thread from its list */
+  while (threads() != before) sched_yield(); /* the kernel's list of threads lags behind a join */
   scavenger_stop(); /* nothing to stop */
   burst();
   CHECK_COUNT(threads(), ==, before + 1);
