@@ -30,7 +30,7 @@ static void every_alignment_and_size(void) {
     }
 }
 
-/* As in glibc, errno names a lack of memory, too, and is kept otherwise. */
+/* As in glibc, errno also names a lack of memory, and keeps its value otherwise. */
 static void posix_memalign_refuses(int expected, size_t alignment, size_t size) {
   void *out = &out;
   errno = 1234;

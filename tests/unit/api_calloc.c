@@ -8,7 +8,7 @@ static void check_zero(const unsigned char *block, size_t size) {
 }
 
 /* Frees dirty blocks of the size in a number that passes through every path of reuse: the thread's own list, its
- * overflow, an emptied slab, a run of granules that was given back. */
+   overflow, an emptied slab, a run of granules that went back. */
 static void dirty_then_check(size_t size, size_t blocks) {
   static void *held[64];
   for (int round = 0; round < 3; round++) {

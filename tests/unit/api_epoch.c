@@ -23,11 +23,11 @@ static void unknown_ids_are_stale(void) {
   check_stale(NEVER_ISSUED);
   check_stale(UINT64_MAX);
   const tslab_epoch e = open_epoch("last", 0);
-  check_stale(e + ((tslab_epoch)1 << 40)); /* an id yet to come */
+  check_stale(e + ((tslab_epoch)1 << 40)); /* an id that no epoch has yet */
   CHECK_COUNT(tslab_epoch_close(e, NULL), ==, 0);
 }
 
-/* Plain malloc's epoch may be entered and asked for blocks, and never ends. */
+/* A thread may enter plain malloc's epoch and take blocks from it; this epoch never ends. */
 static void epoch_zero(void) {
   tslab_epoch_report report;
   CHECK_COUNT(tslab_epoch_close(0, &report), ==, EPERM);
@@ -94,7 +94,7 @@ static void options_it_knows(void) {
   check_stale(e);
 }
 
-/* The first may begin with what earlier epochs of the thread left ready: 256 KiB at most. */
+/* The first epoch may begin with the memory that earlier epochs of the thread left ready: 256 KiB at most. */
 static void an_idle_epoch_holds_nothing(void) {
   tslab_epoch idle[20];
   uint64_t committed = 0;
@@ -190,7 +190,7 @@ struct seen {
 static int visit(const tslab_epoch_status *status, void *argument) {
   struct seen *const seen = argument;
   CHECK(status->epoch != 0);
-  tslab_free(block_in(status->state == TSLAB_EPOCH_OPEN ? status->epoch : 0, 100)); /* may call anything */
+  tslab_free(block_in(status->state == TSLAB_EPOCH_OPEN ? status->epoch : 0, 100)); /* may call any function */
   for (int i = 0; i < seen->count; i++)
     if (seen->expected[i] == status->epoch) seen->met++;
   return seen->met == seen->stop_at ? 42 : 0;
@@ -207,7 +207,7 @@ static void each_visits_open_and_closing(void) {
   void *pin = NULL;
   for (int i = 0; i < COUNT; i++) open[i] = open_epoch("each", 0);
   pin = block_in(open[7], 10);
-  CHECK_COUNT(tslab_epoch_close(open[7], NULL), ==, 0); /* closing: visited; drained: not */
+  CHECK_COUNT(tslab_epoch_close(open[7], NULL), ==, 0); /* a closing epoch is visited, a drained one is not */
   CHECK_COUNT(tslab_epoch_close(open[8], NULL), ==, 0);
   struct seen seen = {open, COUNT, 0, -1};
   CHECK_COUNT(tslab_epoch_each(visit, &seen), ==, 0);

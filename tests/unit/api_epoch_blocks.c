@@ -17,7 +17,7 @@ static void every_size(tslab_epoch e) {
   size_t sizes[KEPT] = {0};
   unsigned n = 0;
   for (size_t size = 0; size <= MOST; size += size < 2100 ? 1 : size * TEST_SCALE / 40, n++) {
-    const unsigned at = n % KEPT; /* so that neighbours are live while one is written to its end */
+    const unsigned at = n % KEPT; /* so that neighbours are live while the test writes a block to its end */
     check_filled(kept[at], sizes[at], n - KEPT);
     tslab_free(kept[at]);
     kept[at] = tslab_epoch_malloc(e, size);
@@ -63,7 +63,7 @@ static void check_zero_then_spoil(void *block, size_t size) {
   memset(block, 0xEE, tslab_malloc_usable_size(block));
 }
 
-/* In fresh memory, in an epoch's own freed memory, and in what an earlier epoch left. */
+/* In fresh memory, in memory that the epoch freed itself, and in memory that an earlier epoch left. */
 static void calloc_is_zero(void) {
   static void *blocks[400];
   const size_t sizes[] = {1, 40, 1000, 5000, 40000, 300000};
@@ -124,7 +124,7 @@ static void realloc_keeps_the_epoch(tslab_epoch e, tslab_epoch current) {
   CHECK_COUNT(status_of(e).live_blocks, ==, 0);
 }
 
-/* Allocates and frees for ever, with at most `live` blocks at a time; what it holds is bounded by its peak. */
+/* Allocates and frees `live` blocks at most at a time, without end; the peak bounds the memory that the epoch holds. */
 static void churn(tslab_epoch e, size_t smallest, size_t largest, unsigned live, size_t bound) {
   static void *blocks[64];
   uint64_t random = 9;
@@ -147,7 +147,7 @@ static void churn(tslab_epoch e, size_t smallest, size_t largest, unsigned live,
 
 static void reuse_is_bounded(void) {
   tslab_epoch e = open_epoch("one size", 0);
-  churn(e, 100, 100, 1, 4 * GRANULE); /* two chunks and a slab would do */
+  churn(e, 100, 100, 1, 4 * GRANULE); /* two chunks and a slab would be enough */
   CHECK_COUNT(tslab_epoch_close(e, NULL), ==, 0);
   e = open_epoch("one size, some live", 0);
   churn(e, 100, 100, 64, 4 * GRANULE);
@@ -167,7 +167,7 @@ static void reuse_is_bounded(void) {
 int main(void) {
   const tslab_epoch e = open_epoch("blocks", 0), other = open_epoch("other", 0);
   every_size(e);
-  every_size(e); /* once more, in memory that was used and is promoted to slabs */
+  every_size(e); /* once more, in used memory, which the epoch turns to slabs */
   every_alignment(e);
   calloc_is_zero();
   more_than_there_is(e);

@@ -11,7 +11,7 @@ static tslab_epoch open_budget(uint64_t bytes, tslab_epoch parent) {
   return e;
 }
 
-/* Blocks of `size` until there is no more, as a list. Returns how many. */
+/* Allocates blocks of `size` until the epoch refuses one, and links them as a list. Returns their number. */
 static uint64_t exhaust(tslab_epoch e, size_t size, void **list) {
   void **block;
   uint64_t count = 0;
@@ -55,7 +55,7 @@ static void a_budget_is_kept(void) {
       CHECK_COUNT(status.committed_bytes, <=, budgets[i]);
       CHECK_COUNT(status.live_blocks, ==, count);
       CHECK_COUNT(status.refused, >=, 1);
-      /* And it was used: large slabs may leave a rest. */
+      /* The budget was used: large slabs may leave a rest. */
       if (budgets[i] >= MIB) CHECK_COUNT(count * sizes[j], >=, budgets[i] / 2);
       const uint64_t refused = status.refused;
       errno = 0;
@@ -113,7 +113,7 @@ static void a_childs_bytes_are_the_parents_too(void) {
   CHECK_COUNT(status_of(parent).charged_bytes, ==,
               status_of(parent).committed_bytes + status_of(child).charged_bytes + status_of(sibling).charged_bytes);
   others_go_on(0);
-  free_all(&its); /* and with the child's end its bytes are the parent's again */
+  free_all(&its); /* the child's end returns its bytes to the parent */
   CHECK_COUNT(tslab_epoch_close(child, NULL), ==, 0);
   CHECK_COUNT(status_of(parent).charged_bytes, ==,
               status_of(parent).committed_bytes + status_of(sibling).charged_bytes);
@@ -158,7 +158,7 @@ static void prefault(void) {
   }
   const long faulted = faults() - before;
   CHECK_COUNT(tslab_epoch_leave(e), ==, 0);
-  if (!SANITIZED) CHECK_COUNT(faulted, <, 2 * MIB / 4096 / 8); /* our tables; the pages were 512 */
+  if (!SANITIZED) CHECK_COUNT(faulted, <, 2 * MIB / 4096 / 8); /* the library's tables; the pages were 512 */
   free_all(&list);
   CHECK_COUNT(tslab_epoch_close(e, NULL), ==, 0);
   check_stale(e);
@@ -172,8 +172,8 @@ static void prefault_within_the_budget(void) {
   errno = 0;
   CHECK(open_options((tslab_epoch_options){.prefault_bytes = 2 * MIB, .parent = parent}) == 0);
   CHECK_COUNT(errno, ==, ENOMEM);
-  CHECK_COUNT(status_of(parent).charged_bytes, ==, 0); /* nothing was left behind */
-  /* More than any machine has: told at once, before a page of it is touched. */
+  CHECK_COUNT(status_of(parent).charged_bytes, ==, 0); /* the refused call left nothing behind */
+  /* More than any machine has: the call is refused at once, before it touches a page. */
   const uint64_t beyond[] = {UINT64_MAX, UINT64_MAX - 65535, UINT64_C(1) << 63, UINT64_C(1) << 48};
   for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) {
     errno = 0;

@@ -3,7 +3,7 @@
 
 static char said[8192];
 
-/* tslab_epoch_destroy or _reset, and what it wrote. */
+/* Calls tslab_epoch_destroy or _reset, and returns the text that it wrote. */
 static tslab_epoch_report end(tslab_epoch e, int (*call)(tslab_epoch, tslab_epoch_report *)) {
   tslab_epoch_report report;
   int pipe_ends[2];
@@ -13,7 +13,7 @@ static tslab_epoch_report end(tslab_epoch e, int (*call)(tslab_epoch, tslab_epoc
   const int error = call(e, &report);
   dup2(kept, 2);
   close(kept), close(pipe_ends[1]);
-  const ssize_t length = read(pipe_ends[0], said, sizeof said - 1); /* little enough to come at once */
+  const ssize_t length = read(pipe_ends[0], said, sizeof said - 1); /* few enough bytes to arrive in one read */
   said[length > 0 ? length : 0] = 0;
   close(pipe_ends[0]);
   CHECK_COUNT(error, ==, 0);
@@ -38,7 +38,7 @@ static void check_names(const char *text, void *const *blocks, int count, int li
   for (int line = 0; line < lines; line++) {
     char expected[96];
     check_starts(&text, "tslab:   0x");
-    void *const block = (void *)strtoul(text, NULL, 16); /* NOLINT: an address, as it was printed */
+    void *const block = (void *)strtoul(text, NULL, 16); /* NOLINT: an address as the message prints it */
     int known = 0;
     for (int i = 0; i < count; i++) known += blocks[i] == block;
     CHECK_COUNT(known, ==, 1);
@@ -102,7 +102,7 @@ static void a_child_is_named_too(void) {
   check_stale(parent);
 }
 
-/* A reset names them too; the epoch stays open, and they in it. */
+/* A reset names the live blocks too; the epoch stays open, and the blocks stay in it. */
 static void a_reset_keeps_them(void) {
   const tslab_epoch e = open_epoch("reset", TSLAB_EPOCH_DESTROYABLE);
   char *block = block_in(e, 100);

@@ -1,7 +1,7 @@
 /* close and close_step: blocks stay valid, later calls fail, and the memory goes back in time. */
 #include "../epochs.h"
 
-/* The last free ends the epoch, whoever does it. */
+/* The last free ends the epoch, on whichever thread it happens. */
 static void *free_it(void *block) {
   tslab_free(block);
   return NULL;
@@ -66,9 +66,9 @@ static void live_blocks_stay_valid(void) {
   CHECK_COUNT(status.live_blocks, ==, report.live_blocks);
   CHECK_COUNT(status.live_bytes, ==, bytes);
   CHECK_COUNT(status.slabs_pinned, ==, report.slabs_pinned);
-  CHECK_COUNT(status.slabs, ==, status.slabs_pinned); /* every other one is gone */
+  CHECK_COUNT(status.slabs, ==, status.slabs_pinned); /* every second block is freed */
 
-  /* Others allocate and free meanwhile: nothing of it reaches these blocks. */
+  /* Other threads allocate and free meanwhile, and do not change these blocks. */
   for (int i = 0; i < 20000; i++) tslab_free(block_here((size_t)i % 900));
   for (int i = 0; i < COUNT; i += 100)
     for (size_t j = 0; j < 30 + (size_t)i % 700; j++) CHECK(blocks[i][j] == i % 251);
@@ -86,7 +86,7 @@ static void live_blocks_stay_valid(void) {
     else tslab_free(blocks[i]);
     if (i == COUNT - 100) break;
     status = status_of(e);
-    /* Then and there: a slab whose last block went is no longer held. */
+    /* At once: a slab whose last block was freed is no longer held. */
     CHECK_COUNT(status.slabs, ==, status.slabs_pinned);
     if (status.slabs_pinned < pinned) CHECK_COUNT(status.committed_bytes, <, committed);
   }
@@ -126,7 +126,7 @@ static void closing_refuses(void) {
   check_stale(e);
 }
 
-/* In place it stays where it is; a move leads to epoch 0, and the contents come along. */
+/* A resize in place leaves the block in its epoch; a move copies the contents to epoch 0. */
 static void realloc_in_a_closing_epoch(void) {
   const size_t sizes[] = {20, 100, 3000, 20000, 200000};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -163,7 +163,7 @@ static void several_close_side_by_side(void) {
   }
 }
 
-/* In steps: no new allocations from the first on, done after finitely many, the same end as close's. */
+/* close_step: no new allocations after the first step; a bounded number of steps reaches the same end as close. */
 static void step_by_step(bool pinned) {
   enum { COUNT = 2000 };
   static void *blocks[COUNT];

@@ -49,7 +49,7 @@ static void destroy_ends_all_blocks(void) {
   CHECK_COUNT(report.live_bytes, ==, bytes);
   CHECK_COUNT(report.slabs_pinned, ==, status.slabs_pinned);
   CHECK_COUNT(report.bytes_recycled + report.bytes_returned, >=, bytes);
-  /* Tables that served it alone may go back with it: less than a sixteenth. */
+  /* Tables that served only this epoch may go back with it: less than a sixteenth. */
   CHECK_COUNT(report.bytes_recycled + report.bytes_returned, <=, status.committed_bytes / 16 * 17);
   for (size_t i = 0; i < sizeof report.reserved / 8; i++) CHECK_COUNT(report.reserved[i], ==, 0);
   check_stale(e);
@@ -79,19 +79,19 @@ static void nobody_may_be_inside(void) {
   CHECK_COUNT(tslab_epoch_destroy(e, NULL), ==, EBUSY);
   CHECK_COUNT(tslab_epoch_reset(e, NULL), ==, EBUSY);
   CHECK_COUNT(tslab_epoch_enter(e), ==, 0);
-  CHECK_COUNT(tslab_epoch_reset(e, NULL), ==, EBUSY); /* inside oneself, but another one too */
+  CHECK_COUNT(tslab_epoch_reset(e, NULL), ==, EBUSY); /* the caller is inside, and another thread too */
   CHECK_COUNT(tslab_epoch_leave(e), ==, 0);
   guest_end(&guest);
   CHECK_COUNT(tslab_epoch_enter(e), ==, 0);
   CHECK_COUNT(tslab_epoch_enter(0), ==, 0);
-  CHECK_COUNT(tslab_epoch_destroy(e, NULL), ==, EBUSY); /* also when it is oneself, below the innermost scope */
+  CHECK_COUNT(tslab_epoch_destroy(e, NULL), ==, EBUSY); /* also when it is the caller, below its innermost scope */
   CHECK_COUNT(tslab_epoch_leave(0), ==, 0);
   CHECK_COUNT(tslab_epoch_destroy(e, NULL), ==, EBUSY);
   CHECK_COUNT(tslab_epoch_leave(e), ==, 0);
   CHECK_COUNT(tslab_epoch_switch(e), ==, 0);
-  CHECK_COUNT(tslab_epoch_destroy(e, NULL), ==, EBUSY); /* a switch is a way to be inside */
+  CHECK_COUNT(tslab_epoch_destroy(e, NULL), ==, EBUSY); /* a thread that switched to the epoch is inside */
   CHECK_COUNT(tslab_epoch_switch(0), ==, e);
-  CHECK_COUNT(status_of(e).live_blocks, ==, blocks); /* nothing was done */
+  CHECK_COUNT(status_of(e).live_blocks, ==, blocks); /* the refused call changed nothing */
   CHECK_COUNT(status_of(e).live_bytes, ==, bytes);
   CHECK_COUNT(status_of(e).era, ==, 0);
   CHECK(block[0] == 0x5C);
@@ -129,7 +129,7 @@ static void reset_from_inside(void) {
     CHECK_COUNT(status.state, ==, TSLAB_EPOCH_OPEN);
     CHECK_COUNT(status.threads_inside, ==, 1);
     CHECK_COUNT(status.live_blocks, ==, 0);
-    CHECK_COUNT(status.committed_bytes, <=, 2 * GRANULE); /* empty: what stays is for its next block */
+    CHECK_COUNT(status.committed_bytes, <=, 2 * GRANULE); /* empty: memory stays for its next block */
   }
   CHECK_COUNT(tslab_epoch_leave(e), ==, 0);
   CHECK_COUNT(tslab_epoch_destroy(e, NULL), ==, 0);
@@ -165,7 +165,8 @@ static void *leaves_blocks(void *argument) {
   return NULL;
 }
 
-/* Blocks of threads that are gone, and lists of this one, which was inside too: nothing of an era reaches the next. */
+/* Threads that ended left blocks, and this thread, which was inside too, has lists: nothing of one era reaches the
+   next. */
 static void blocks_of_other_threads(void) {
   static unsigned char *blocks[1000];
   const tslab_epoch e = open_epoch("others'", TSLAB_EPOCH_DESTROYABLE);

@@ -1,7 +1,7 @@
 /* Epochs end while threads are inside, or have blocks of the epoch in their lists. */
 #include "../epochs.h"
 
-/* The calling thread is inside. Its mallocs go to epoch 0 from its next slow path on, which is soon, and count. */
+/* The calling thread is inside. From its next slow path on, its mallocs go to epoch 0, and the totals count them. */
 static void malloc_goes_to_epoch_0(void) {
   enum { MOST = 100000 };
   static void *blocks[MOST];
@@ -41,7 +41,8 @@ static void allocate_and_free(void) {
   for (int i = 0; i < 500; i++) tslab_free(blocks[i]);
 }
 
-/* Nothing is live, but two threads are inside with blocks of it in their lists: the last one to leave completes it. */
+/* Nothing is live, but two threads are inside with blocks of the epoch in their lists: the last one to leave completes
+   it. */
 static void the_last_to_leave_completes(void) {
   tslab_epoch_report report;
   struct guest guests[2];
@@ -75,7 +76,7 @@ static void *visits_and_rests(void *argument) {
   visits(&resting->epoch);
   pthread_barrier_wait(&resting->barrier);
   pthread_barrier_wait(&resting->barrier);
-  /* What this thread takes now is of its new epoch, whatever its lists held. */
+  /* Blocks that this thread allocates now belong to its new epoch, whatever its lists held. */
   const tslab_epoch next = open_epoch("next", 0);
   CHECK_COUNT(tslab_epoch_enter(next), ==, 0);
   for (size_t size = 0; size < 1500; size++) {
@@ -89,8 +90,8 @@ static void *visits_and_rests(void *argument) {
   return NULL;
 }
 
-/* After a close no list of any thread holds what was the epoch's: neither of one that left and lives on, nor of one
- * that is gone. */
+/* After a close no list of any thread holds blocks of the epoch: no list of a thread that left and lives on, nor of one
+   that ended. */
 static void no_list_keeps_it(void) {
   struct resting resting = {.epoch = open_epoch("in lists", 0)};
   const tslab_epoch e = resting.epoch;
@@ -112,7 +113,7 @@ static void no_list_keeps_it(void) {
 static void *dies_inside(void *argument) {
   CHECK_COUNT(tslab_epoch_enter(*(tslab_epoch *)argument), ==, 0);
   allocate_and_free();
-  return block_here(100); /* the caller's now */
+  return block_here(100); /* the block is the caller's now */
 }
 
 static void a_thread_that_died_inside(void) {

@@ -33,7 +33,7 @@ static void enter_in_table(const void *block, tslab_epoch e) {
   pthread_mutex_unlock(&table_lock);
 }
 
-/* Before its free: afterwards the piece may be anybody's. */
+/* Called before the free of the block: afterwards the piece may belong to any epoch. */
 static void leave_table(const void *block, tslab_epoch e) {
   CHECK_COUNT(tslab_epoch_of(block), ==, e);
   const uintptr_t first = (uintptr_t)block / PIECE;
@@ -92,7 +92,7 @@ static void *mix(void *seed) {
       tslab_free(live[at].block);
     }
     const tslab_epoch e = live[at].epoch = epochs[check_random(&random) % EPOCHS];
-    /* Mostly small: a large one costs the kernel's time. */
+    /* Mostly small sizes: a large block costs time in the kernel. */
     const size_t size = sizes[check_random(&random) % (check_random(&random) % 64 ? 30 : size_count)];
     if (way % 2) {
       live[at].block = block_in(e, size);
@@ -127,7 +127,8 @@ static void threads_at_once(void) {
     }
 }
 
-/* Half of the epochs close on live blocks, and new ones take their places: old and new never meet in a piece. */
+/* Half of the epochs close on live blocks, and new epochs take their places: no piece holds blocks of an old and a new
+   one. */
 static void generations(void) {
   enum { ROUNDS = 6, COUNT = 300 };
   static void *pinned[ROUNDS][EPOCHS][COUNT];
@@ -162,7 +163,7 @@ int main(void) {
   CHECK_COUNT(size_count, >, 30);
   for (unsigned e = 1; e < EPOCHS; e++) epochs[e] = open_epoch("isolated", 0);
   every_size_by_turns();
-  every_size_by_turns(); /* in memory that was used */
+  every_size_by_turns(); /* in memory that was used before */
   threads_at_once();
   generations();
   threads_at_once();

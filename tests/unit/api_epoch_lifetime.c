@@ -95,7 +95,7 @@ static void *advances_too(void *argument) {
   return NULL;
 }
 
-/* Each thread advances for itself. On a thread that never did. */
+/* Each thread advances for itself, also a thread that never did so before. */
 static void *advance_is_the_threads_own(void *unused) {
   tslab_epoch e = tslab_epoch_advance("first thread", NULL);
   CHECK(e != 0);

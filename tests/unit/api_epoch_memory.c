@@ -3,7 +3,7 @@
 #include "../epochs.h"
 #include "../stress/memory.h"
 
-enum { MIB = 1 << 20, SLACK = MIB + 256 * 1024 }; /* the ready reserve, and what else moves */
+enum { MIB = 1 << 20, SLACK = MIB + 256 * 1024 }; /* the reserve of ready memory, and other memory that may change */
 
 static tslab_stats_global stats(void) {
   tslab_stats_global now;
@@ -31,8 +31,8 @@ static void check_moved(const tslab_stats_global *before, uint64_t blocks, uint6
   CHECK_COUNT(now.live_bytes - before->live_bytes, ==, bytes);
 }
 
-/* Whether an epoch that holds more than a chunk still fills chunks, where blocks of different sizes are neighbours. All
- * that it holds is freed again. */
+/* Returns true if an epoch that holds more than a chunk still fills chunks, where blocks of different sizes are
+   neighbours. Frees all blocks again. */
 static bool fills_chunks(tslab_epoch e) {
   enum { BLOCKS = 100 };
   char *blocks[BLOCKS];
@@ -42,7 +42,7 @@ static bool fills_chunks(tslab_epoch e) {
   return neighbours;
 }
 
-/* The first epoch of a label may be there for good; one that was reset, or follows one that ended, is not. */
+/* The first epoch of a label may stay for good; an epoch that was reset, or follows one that ended, does not. */
 static void first_of_a_label(void) {
   const tslab_epoch first = open_epoch("novel", 0), beside = open_epoch("novel", 0);
   CHECK(!fills_chunks(first) && !fills_chunks(beside));
@@ -56,7 +56,7 @@ static void first_of_a_label(void) {
   CHECK_COUNT(tslab_epoch_reset(other, NULL), ==, 0);
   CHECK(fills_chunks(other));
   CHECK_COUNT(tslab_epoch_close(other, NULL), ==, 0);
-  const tslab_epoch again = open_epoch("novel", 0); /* in a slot that had another label meanwhile */
+  const tslab_epoch again = open_epoch("novel", 0); /* in a slot whose epoch had another label meanwhile */
   CHECK(fills_chunks(again));
   CHECK_COUNT(tslab_epoch_close(again, NULL), ==, 0);
 }
@@ -91,7 +91,7 @@ static void totals_are_exact(void) {
   }
 }
 
-/* Blocks of `size`, as a list in `e`. */
+/* Allocates blocks of `size` in `e` and links them as a list. */
 static void *fill(tslab_epoch e, size_t size, size_t total) {
   void *list = NULL;
   CHECK_COUNT(tslab_epoch_enter(e), ==, 0);
@@ -102,7 +102,7 @@ static void *fill(tslab_epoch e, size_t size, size_t total) {
 
 static void *fill_64(tslab_epoch e, size_t size) { return fill(e, size, 64 * MIB); }
 
-/* Code is resident from its first call on, which is nobody's memory. */
+/* Code becomes resident at its first call; the test counts no such page. */
 static void run_everything_once(size_t size) {
   const tslab_epoch closed = open_epoch("closed", 0), destroyed = open_epoch("destroyed", TSLAB_EPOCH_DESTROYABLE);
   void *list = fill(closed, size, 3 * MIB);
@@ -128,7 +128,7 @@ static void a_drained_epoch_leaves_nothing(size_t size) {
   check_stale(e);
 }
 
-/* Pinned first: the last free of each slab gives it back. */
+/* The blocks pin their slabs first: the last free of each slab gives it back. */
 static void late_frees_leave_nothing(size_t size) {
   const size_t before = resident_bytes();
   const tslab_epoch e = open_epoch("late", 0);
@@ -159,7 +159,7 @@ static void a_destroyed_epoch_leaves_nothing(size_t size) {
   check_stale(e);
 }
 
-/* No individual frees at all: 78 MiB in 64 arenas, one after the other. */
+/* The epochs free no block one by one: 78 MiB in 64 arenas, one after the other. */
 static void epochs_without_a_single_free(void) {
   const size_t before = resident_bytes();
   for (int round = 0; round < 64; round++) {
@@ -170,7 +170,7 @@ static void epochs_without_a_single_free(void) {
   CHECK_COUNT(resident_bytes(), <=, before + SLACK);
 }
 
-/* Many more than the process keeps ready, one block in each. */
+/* Many more epochs than the process keeps ready, one block in each. */
 static void ten_thousand_small_ones(void) {
   enum { COUNT = 10000 };
   static tslab_epoch epochs[COUNT];
@@ -179,7 +179,7 @@ static void ten_thousand_small_ones(void) {
   /* A page of data, 2 KiB of tables, the epoch itself, and this list of ids. */
   CHECK_COUNT(resident_bytes(), <=, before + (size_t)COUNT * (4096 + 2048 + 512 + 8) + SLACK);
   for (int i = 0; i < COUNT; i++) CHECK_COUNT(tslab_epoch_destroy(epochs[i], NULL), ==, 0);
-  /* The epochs' own records may serve the next ones. */
+  /* The records of ended epochs may serve the next ones. */
   CHECK_COUNT(resident_bytes(), <=, before + (size_t)COUNT * (512 + 8) + SLACK);
 }
 

@@ -11,7 +11,7 @@ static void check_filled(const unsigned char *block, size_t size) {
   for (size_t i = 0; i < size; i++) CHECK(block[i] == pattern(i));
 }
 
-/* Moves a block of `from` and frees the copy; nothing is left of it in either. */
+/* Moves a block of `from` and frees the copy; neither epoch holds anything of it afterwards. */
 static void move_one(void *block, tslab_epoch from, tslab_epoch to) {
   CHECK(block != NULL);
   const size_t size = tslab_malloc_usable_size(block);
@@ -48,7 +48,7 @@ static void every_alignment(tslab_epoch from, tslab_epoch to) {
       }
 }
 
-/* Blocks that nobody aligned take no more room than they had, wherever they happen to lie. */
+/* Blocks without a demanded alignment take no more room than before, at whatever address they lie. */
 static void small_ones_stay_small(void) {
   enum { COUNT = 1000, SIZE = 48 };
   static void *blocks[COUNT];
@@ -69,7 +69,7 @@ static void its_own_epoch_is_no_move(void) {
   CHECK(tslab_epoch_move(block, e) == block);
   CHECK(tslab_epoch_move(plain, 0) == plain);
   CHECK_COUNT(tslab_epoch_close(e, NULL), ==, 0);
-  CHECK(tslab_epoch_move(block, e) == block); /* closing, and in it all the same */
+  CHECK(tslab_epoch_move(block, e) == block); /* the epoch is closing and still owns the block */
   tslab_free(plain);
   tslab_free(block);
   check_stale(e);
@@ -105,7 +105,7 @@ static void a_refusal_leaves_the_block(void) {
   CHECK_COUNT(tslab_epoch_close(e, NULL), ==, 0);
 }
 
-/* What it is for: the last free of a closing epoch's block, which a move is, gives its memory back. */
+/* The use of a move: it is the last free of a closing epoch's block, so it returns the epoch's memory. */
 static void a_promoted_block_pins_nothing(void) {
   const tslab_epoch request = open_epoch("request", 0);
   CHECK_COUNT(tslab_epoch_enter(request), ==, 0);
@@ -120,7 +120,7 @@ static void a_promoted_block_pins_nothing(void) {
   tslab_free(kept);
 }
 
-/* A thread that has allocated nothing may move, too, and another than the block's. */
+/* A thread that allocated nothing may move a block, and so may another thread than the block's. */
 static void *move_to_plain(void *block) { return tslab_epoch_move(block, 0); }
 
 static void any_thread_may(void) {
@@ -139,7 +139,7 @@ static void any_thread_may(void) {
 
 int main(void) {
   const tslab_epoch e = open_epoch("one", 0), other = open_epoch("other", 0);
-  for (int scope = 0; scope < 2; scope++) { /* the scope that the thread is in makes no difference */
+  for (int scope = 0; scope < 2; scope++) { /* the scope of the calling thread makes no difference */
     if (scope) CHECK_COUNT(tslab_epoch_enter(other), ==, 0);
     every_kind(e, other);
     every_kind(e, 0);

@@ -33,7 +33,7 @@ static void a_child_may_close_alone(void) {
   void *block = block_in(child, 100);
   CHECK_COUNT(tslab_epoch_close(child, NULL), ==, 0);
   CHECK_COUNT(status_of(parent).state, ==, TSLAB_EPOCH_OPEN);
-  CHECK_COUNT(status_of(parent).charged_bytes, >, 0); /* what the child still holds */
+  CHECK_COUNT(status_of(parent).charged_bytes, >, 0); /* the bytes that the child still holds */
   tslab_free(block);
   check_stale(child);
   CHECK_COUNT(status_of(parent).charged_bytes, ==, 0);
@@ -62,7 +62,8 @@ static void step_takes_them_too(void) {
   check_stale(parent);
 }
 
-/* The child's blocks live on, and with them the id of the parent; the parent's own are gone, and their handles know. */
+/* The child's blocks live on, and keep the parent's id valid. The parent's own blocks are gone, and their handles are
+   stale. */
 static void destroy_beside_a_closing_child(void) {
   void *of_parent, *of_child;
   const tslab_epoch parent = open_epoch("parent", TSLAB_EPOCH_DESTROYABLE);
@@ -90,7 +91,7 @@ static void destroy_needs_every_childs_flag(void) {
   CHECK_COUNT(status_of(child).era, ==, 0);
   tslab_free(blocks[2]);
   CHECK_COUNT(tslab_epoch_close(grandchild, NULL), ==, 0);
-  CHECK_COUNT(tslab_epoch_destroy(parent, NULL), ==, 0); /* nothing is left of the one that did not vouch */
+  CHECK_COUNT(tslab_epoch_destroy(parent, NULL), ==, 0); /* nothing is left of the epoch that was not destroyable */
   check_stale(child);
   check_stale(parent);
 }
@@ -112,7 +113,7 @@ static void nobody_may_be_inside_a_child(void) {
   check_stale(parent);
 }
 
-/* Children go first, but not before it is known that all may. */
+/* Children end first, but only after the library knows that every one of them may end. */
 static void nobody_may_be_inside_the_parent(void) {
   const tslab_epoch parent = open_epoch("parent", TSLAB_EPOCH_DESTROYABLE);
   const tslab_epoch child = open_child(parent, TSLAB_EPOCH_DESTROYABLE);
@@ -142,7 +143,7 @@ static void reset_takes_the_children_along(void) {
     CHECK_COUNT(status_of(child).state, ==, TSLAB_EPOCH_OPEN);
     CHECK_COUNT(status_of(parent).live_blocks + status_of(child).live_blocks, ==, 0);
   }
-  CHECK_COUNT(tslab_epoch_reset(child, NULL), ==, 0); /* the child's alone */
+  CHECK_COUNT(tslab_epoch_reset(child, NULL), ==, 0); /* the child's own bytes */
   CHECK_COUNT(status_of(child).era, ==, 5);
   CHECK_COUNT(status_of(parent).era, ==, 4);
   CHECK_COUNT(tslab_epoch_destroy(parent, NULL), ==, 0);

@@ -6,7 +6,7 @@
 
 static tslab_epoch a, b;
 
-/* This thread's next block, of every size that takes another way, is `e`'s, and so does it say. */
+/* The thread's next block of each size that takes a path of its own belongs to `e`, and tslab_epoch_of agrees. */
 static void check_routed(tslab_epoch e) {
   const size_t sizes[] = {0, 1, 24, 500, 1281, 9000, 33000, 300000};
   CHECK_COUNT(tslab_epoch_current(), ==, e);
@@ -112,7 +112,7 @@ static void unwinding(void) {
     longjmp(out, 1);
   }
   CHECK_COUNT(tslab_scope_depth(), ==, 11);
-  tslab_scope_unwind(TSLAB_SCOPES); /* nothing is above it */
+  tslab_scope_unwind(TSLAB_SCOPES); /* no scope is above this one */
   CHECK_COUNT(tslab_scope_depth(), ==, 11);
   tslab_scope_unwind(4);
   CHECK_COUNT(tslab_scope_depth(), ==, 4);
@@ -145,7 +145,7 @@ static void *starts_outside(void *unused) {
   check_routed(0);
   CHECK_COUNT(tslab_epoch_enter(b), ==, 0);
   check_routed(b);
-  return unused; /* gone without a leave: nobody is inside who does not live */
+  return unused; /* the thread ended without a leave: an ended thread is not inside */
 }
 
 static void threads_have_scopes_of_their_own(void) {
@@ -159,7 +159,7 @@ static void threads_have_scopes_of_their_own(void) {
 static volatile tslab_epoch asked[3];
 static void *volatile ask_about;
 
-/* The functions marked async-signal-safe; a handler is in its thread's epoch. */
+/* Functions that are marked async-signal-safe; a signal handler runs in its thread's epoch. */
 static void handler(int number) {
   (void)number;
   asked[0] = tslab_epoch_current();

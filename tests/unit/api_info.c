@@ -6,7 +6,7 @@
 enum { COUNT = 4000, SIZE = 1000, LARGE = 5 << 20 };
 static void *blocks[COUNT];
 
-/* uordblks + hblkhd is what is in use, whichever of the two the large block is counted in. */
+/* The sum of uordblks and hblkhd is the memory in use, whichever of them counts the large block. */
 static void mallinfo_follows_what_is_in_use(void) {
   const struct tslab_mallinfo before = tslab_mallinfo2();
   for (size_t i = 0; i < COUNT; i++) {
@@ -41,7 +41,7 @@ static void trim_says_whether_it_gave_something_back(void) {
   for (size_t i = 1; i < TRIMMED / SIZE; i += 2) tslab_free(many[i]);
   CHECK(tslab_malloc_trim(0) == 1);
   /* The scavenger may just have made memory resident ahead of growth (docs/decisions/0041), which the next call gives
-   * back. Nothing asks it to do so again. */
+     back. No later event makes it do so again. */
   unsigned more = 0;
   while (tslab_malloc_trim(0) == 1) CHECK(++more <= 3);
 }

@@ -29,7 +29,7 @@ static void no_block_no_figures(void) {
   CHECK_COUNT(tslab_occupancy(&block, 0, &use), ==, 0);
 }
 
-/* An epoch's blocks, one after the other, of which three quarters go. */
+/* Allocates an epoch's blocks one after the other, and frees three quarters of them. */
 static void a_chunk(void) {
   enum { COUNT = 400, SIZE = 96 };
   static void *blocks[COUNT];
@@ -46,7 +46,7 @@ static void a_chunk(void) {
   CHECK((uintptr_t)blocks[0] - use.start < use.slab_bytes);
   for (int i = 0; i < COUNT; i++)
     if (i % 4 != 0) tslab_free(blocks[i]);
-  CHECK_COUNT(tslab_occupancy(blocks, COUNT, uses), ==, 0); /* the freed ones have the figures of where they lay */
+  CHECK_COUNT(tslab_occupancy(blocks, COUNT, uses), ==, 0); /* freed blocks have their slab's figures */
   for (int i = 0; i < COUNT; i++) {
     CHECK_COUNT(uses[i].start, ==, use.start);
     CHECK_COUNT(uses[i].used_bytes, ==, COUNT / 4 * SIZE);
@@ -58,7 +58,7 @@ static void a_chunk(void) {
   for (int i = 0; i < COUNT; i += 4) tslab_free(blocks[i]);
 }
 
-/* Slabs of an epoch that closed, so that no list holds any of their blocks: figures are exact. */
+/* Slabs of an epoch that closed: no list holds any of their blocks, so the figures are exact. */
 static void a_slab(void) {
   enum { COUNT = 64, SIZE = 20000 };
   static void *blocks[COUNT];
@@ -107,7 +107,7 @@ static void *ask(void *arg) {
   return arg;
 }
 
-/* Pointers whose blocks, slabs, chunks and epochs end meanwhile. */
+/* Pointers whose blocks, slabs, chunks and epochs end while tslab_occupancy looks at them. */
 static void beside_all_that_ends(void) {
   pthread_t thread;
   uint64_t random = 5;
@@ -132,6 +132,6 @@ int main(void) {
   a_chunk();
   a_slab();
   a_large_block();
-  if (!SANITIZED) beside_all_that_ends(); /* it reads what others write, and says so */
+  if (!SANITIZED) beside_all_that_ends(); /* it reads words that other threads write */
   return 0;
 }

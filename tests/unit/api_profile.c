@@ -11,7 +11,7 @@
 
 enum { INTERVAL = 4096, CERTAIN = 64 * INTERVAL, SMALL = 200, LEFT = 3000, KEPT = 20000, PHASE = 700, SIGMAS = 5 };
 
-#if defined(__clang__) /* which makes no clones of its own */
+#if defined(__clang__) /* a function that the compiler does not clone */
 #define SITE __attribute__((noinline))
 #else
 #define SITE __attribute__((noinline, noclone))
@@ -19,9 +19,9 @@ enum { INTERVAL = 4096, CERTAIN = 64 * INTERVAL, SMALL = 200, LEFT = 3000, KEPT 
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
-/* All sites that call from the function: it is the innermost one, but for malloc where no call is a jump. */
+/* Sums all sites whose innermost function is `function`; malloc is innermost where no call became a jump. */
 struct sums {
-  uintptr_t from, to; /* 0: of all sites */
+  uintptr_t from, to; /* 0: all sites */
   uint64_t sites, samples, blocks, bytes, allocated, squares;
 };
 
@@ -53,7 +53,7 @@ static struct sums sums_of(void *(*site)(size_t)) {
   return sums;
 }
 
-/* ---- call sites: 256 bytes belong to each, and no caller of theirs lies among them ------------------------------- */
+/* ---- call sites: 256 bytes belong to each, and their callers lie elsewhere ------------------------------- */
 
 #define DEFINE_SITE(name) \
   __attribute__((aligned(256), section(".sites"))) SITE static void *name(size_t size) { \
@@ -125,12 +125,12 @@ static void check_near(const char *what, struct sums sums, uint64_t truth) {
   CHECK(away * away <= SIGMAS * SIGMAS * (double)sums.squares);
 }
 
-/* The interval changes at no visit in particular, many times while one draw is out. */
+/* The interval changes many times while one draw is out, at moments unrelated to the thread's visits. */
 static void while_it_changes(void) {
   static const size_t intervals[] = {INTERVAL, 64 * INTERVAL, 2 * INTERVAL, 16 * INTERVAL};
   static void *blocks[KEPT];
   tslab_epoch epoch = tslab_epoch_open("changing");
-  CHECK(tslab_epoch_close(epoch, NULL) == 0); /* the first of a label may be there for good, and turns to slabs */
+  CHECK(tslab_epoch_close(epoch, NULL) == 0); /* a label's first epoch may stay for good, and turns to slabs */
   epoch = tslab_epoch_open("changing");
   for (int i = 0; i < KEPT; i++) {
     if (i % PHASE == 0) CHECK(tslab_profile_interval(intervals[i / PHASE % 4], NULL) == 0);
@@ -153,7 +153,7 @@ static void paused(void) {
   void *const followed = certain(CERTAIN);
   size_t before;
   CHECK(tslab_profile_interval(0, &before) == 0 && before == INTERVAL);
-  for (int i = 0; i < 2000; i++) tslab_free(in_pause(SMALL)); /* until the class comes by */
+  for (int i = 0; i < 2000; i++) tslab_free(in_pause(SMALL)); /* until the class is visited */
   const uint64_t then = sums_of(in_pause).allocated;
   for (int i = 0; i < KEPT; i++) blocks[i] = in_pause(SMALL);
   void *const large = in_pause(CERTAIN);

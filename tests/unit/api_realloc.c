@@ -58,7 +58,8 @@ static void growth_in_small_steps(void) {
   tslab_free(block);
 }
 
-/* Programs cut a buffer to what it holds, as Redis does with each value, so a block never keeps an eighth too much. */
+/* Programs shrink a buffer to its contents, as Redis does with each value, so a block never keeps an eighth too
+   much. */
 static void a_shrunk_block_gives_back_what_it_need_not_hold(void) {
   for (size_t from = 16; from <= 32768; from += from < 1024 ? 16 : 256)
     for (size_t to = 1; to <= from; to += 1 + to / 16) {
@@ -69,13 +70,13 @@ static void a_shrunk_block_gives_back_what_it_need_not_hold(void) {
       CHECK(block != NULL);
       CHECK_COUNT(tslab_malloc_usable_size(block) * 7, <=, least * 8);
       void *again = tslab_realloc(block, to);
-      CHECK(again == block); /* it does not move from a block of a class to another one */
+      CHECK(again == block); /* the block of a class does not move to another class */
       tslab_free(again);
       tslab_free(fresh);
     }
 }
 
-/* Neighbours alive: a large block cannot always grow where it is. */
+/* The neighbours are live: a large block cannot always grow in place. */
 static void large_blocks_grow_among_neighbours(void) {
   enum { COUNT = 8 };
   unsigned char *blocks[COUNT];
@@ -99,7 +100,7 @@ static void large_blocks_grow_among_neighbours(void) {
 }
 
 /* Buffers that grow in turn by an eighth have room to grow into: each moves a few times on its way to 4 MB, and not at
- * each step because another is behind it. Hardened, a guard stands where the room would be. */
+   each step because another buffer lies behind it. In the hardened library a guard stands in place of this room. */
 static void buffers_growing_in_turn_move_seldom(void) {
   enum { BUFFERS = 16, MOST = 4000000 };
   unsigned char *buffers[BUFFERS] = {NULL};

@@ -1,4 +1,4 @@
-/* free_sized and free_aligned_sized with the sizes that they may be given. */
+/* free_sized and free_aligned_sized with every size that C23 allows for the block. */
 #include "../check.h"
 
 int main(void) {

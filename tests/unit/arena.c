@@ -1,5 +1,5 @@
-/* arena: slots come one by one and stay; a charge reaches every ancestor or none; the list holds the added runs; memory
- * goes to the reserve, to common use or to the kernel, and each byte counts once. */
+/* arena: slots are made one by one and stay; a charge reaches every ancestor or none; the list holds the added runs;
+   memory goes to the reserve, to common use or to the kernel, and each byte counts once. */
 #include "unit.h"
 
 #include "base/options.h"
@@ -57,7 +57,7 @@ static struct run *new_run(struct arena *arena, size_t granules) {
   return run;
 }
 
-/* The newest run first; runs[i] stands for nothing where it is NULL. */
+/* The newest run first; a NULL in runs[i] stands for no run. */
 static void check_list(struct arena *arena, struct run *const *runs) {
   size_t own = 0;
   arena_lock(arena);
@@ -74,7 +74,8 @@ static void check_list(struct arena *arena, struct run *const *runs) {
   check_charged(own, own, own);
 }
 
-/* While open: to the reserve while that has room, then to common use, from where it is returned on demand. */
+/* An open epoch gives memory to the reserve while the reserve has room, then to common use, which returns it on
+   demand. */
 static void releasing(void) {
   struct arena *const arena = slots[1];
   struct run *runs[RUNS];
@@ -94,7 +95,7 @@ static void releasing(void) {
   CHECK_COUNT(pages_free_dirty(), ==, 0);
   CHECK(!arena_return_spilled(arena, SIZE_MAX));
 
-  /* Late: nothing lies about, and what was clean already is not counted dirty. */
+  /* Late: no memory is kept ready, and clean memory is not counted as dirty. */
   arena->release_target = RELEASE_TO_KERNEL;
   CHECK_COUNT(reserve_empty(), ==, GRANULE);
   for (int i = 0; i < RUNS; i += 2) {
@@ -110,7 +111,7 @@ static void releasing(void) {
   arena->recycled = arena->returned = 0;
 }
 
-/* One of many: nothing is discharged before all are collected. */
+/* lifetime_release in two steps: the first collects all arenas, the second discharges them. */
 static void collecting(void) {
   struct arena *const arena = slots[1];
   struct run *runs[RUNS] = {new_run(arena, 1), new_run(arena, 2)};
@@ -153,7 +154,8 @@ static void prefaulting(void) {
   arena_drop_ready(arena);
 }
 
-/* Every run once, but those that leave meanwhile or come; never more than so many steps under the lock. */
+/* The walk visits each run once, apart from runs that leave or arrive meanwhile, and takes a bounded number of steps
+   under the lock. */
 static void walking(void) {
   enum { MANY = 3 * ARENA_STEPS };
   static struct run *runs[MANY];
@@ -165,12 +167,12 @@ static void walking(void) {
     CHECK(run == runs[met++]);
   CHECK(met == MANY && arena->walks == NULL);
 
-  /* The lock is free between two holds: what another thread does then, this one does by releasing it. */
+  /* The lock is free between two holds: a release here stands for the work of another thread. */
   struct run *run = arena_walk(&walk, arena);
   CHECK(run == runs[0] && arena_walk_on(&walk, 1) == runs[1]);
   arena_unlock(arena);
-  arena_release(arena, runs[1], false); /* where it is */
-  arena_release(arena, runs[2], false); /* where it goes on */
+  arena_release(arena, runs[1], false); /* the run at which the walk is */
+  arena_release(arena, runs[2], false); /* the run at which the walk goes on */
   arena_release(arena, runs[3], false);
   runs[3] = new_run(arena, 1); /* in front */
   CHECK(arena_walk(&other, arena) == runs[3]);

@@ -28,7 +28,7 @@ static void purge_says_how_much(void) {
   for (int i = 0; i < COUNT; i++) tslab_free(blocks[i]);
   const size_t purged = tslab_purge();
   CHECK(tslab_stats(&stats, sizeof stats) == 0);
-  /* Some of it may have gone back as it was freed; all of it is counted once. */
+  /* Some of the memory may have gone back when it was freed; all of it is counted once. */
   CHECK_COUNT(stats.returned_bytes - returned, >=, COUNT * SIZE);
   CHECK_COUNT(stats.returned_bytes - returned, >=, purged);
   CHECK_COUNT(stats.free_dirty_bytes, ==, 0);
@@ -42,8 +42,8 @@ static void version_names_the_library(void) {
   CHECK(strncmp(tslab_version(), expected, strlen(expected)) == 0);
 }
 
-/* Programs end when mallopt refuses a parameter that glibc has. The numbers are glibc's, from M_ARENA_MAX to M_KEEP;
- * other C libraries do not define the names. */
+/* Some programs end if mallopt refuses a parameter that glibc has. The numbers are glibc's, from M_ARENA_MAX to M_KEEP;
+   other C libraries do not define the names. */
 static void mallopt_knows_what_glibc_has(void) {
   static const int values[] = {INT_MIN, -1, 0, 1, 160, 64 << 10, 32 << 20, INT_MAX};
   for (int parameter = -20; parameter <= 20; parameter++) {
@@ -57,7 +57,7 @@ static void mallopt_knows_what_glibc_has(void) {
   CHECK(tslab_mallopt(-9999, 1) == 0 && tslab_mallopt(INT_MIN, 1) == 0 && tslab_mallopt(INT_MAX, 1) == 0);
 }
 
-/* A parameter that was accepted changes nothing that a program can see: M_PERTURB fills no block. */
+/* An accepted parameter has no effect that a program can see: M_PERTURB fills no block. */
 static void mallopt_changes_nothing(void) {
   enum { PERTURB = -6 };
   CHECK(tslab_mallopt(PERTURB, 0xa5) == 1);

@@ -45,7 +45,7 @@ static void replaces(void) {
   CHECK_COUNT(table.used, ==, MANY);
 }
 
-/* Heaps that others have by now do not stay in it. */
+/* Heaps that belong to other threads by now do not stay in the table. */
 static void rebuilds(void) {
   attach_end(&table);
   for (unsigned i = 1; i <= 100; i++) put(i, heaps[i]);
@@ -61,7 +61,7 @@ static void rebuilds(void) {
   CHECK_COUNT(table.log, ==, ATTACH_FIRST_LOG);
 }
 
-/* The same memory again and again. */
+/* Each rebuild uses the same memory again. */
 static void serves_again(void) {
   attach_end(&table);
   const size_t committed = pages_totals().committed;

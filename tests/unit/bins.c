@@ -7,15 +7,16 @@
 #include "heap/registry.h"
 #include "heap/totals.h"
 
-enum { CLASS = 8, OF = 455 }; /* 144 bytes: a slab has at least so many blocks */
+enum { CLASS = 8, OF = 455 }; /* 144 bytes: a slab has at least 32 blocks */
 
 static struct heap *heap;
 static struct bin *bin;
 static void *blocks[8][OF];
-static unsigned count[8]; /* of the slab of that number */
+static unsigned count[8]; /* the index of the slab */
 static struct run *slab[8];
 
-/* All that the heap's next `slabs` slabs have, sorted by slab; of the first, `live` blocks are out already. */
+/* Takes all blocks that the heap's next `slabs` slabs have, sorted by slab; `live` blocks of the first slab are out
+   already. */
 static void take_slabs(unsigned slabs, unsigned live) {
   memset(count, 0, sizeof count);
   memset(slab, 0, sizeof slab);
@@ -61,26 +62,26 @@ static void life_of_one(void) {
   struct chain first = bins_take(heap, CLASS, 1);
   lock_release(&heap->lock);
   slab[0] = pages_run_of(first.head);
-  check_bin(1, run_bytes(slab[0]) > os_page_size, 1, 0); /* new; with units to link, where a page is not all of it */
+  check_bin(1, run_bytes(slab[0]) > os_page_size, 1, 0); /* new: with units to link if a page is a part of it */
   CHECK(heap_class_of(heap, pages_pagemap()[run_index(slab[0])]) == CLASS);
   bins_return(&heap->lock, first);
 
   take_slabs(1, 0);
   check_bin(1, 0, 1, 0); /* all given out */
   give_back(0, slab[0]->threshold - 1u);
-  check_bin(1, 0, 1, 0); /* not worth it yet */
+  check_bin(1, 0, 1, 0); /* the folded count is too small yet */
   give_back(0, 1);
   check_bin(1, 1, 1, 0);
   CHECK(is_listed(0) && !(atomic_load(&slab[0]->word) & SLAB_PENDING));
   give_back(0, count[0]);
   check_bin(1, 1, 1, 0); /* one cached epoch stays */
-  CHECK_COUNT(heap_trim(heap, false), ==, 0); /* changed since the last look, which was never */
+  CHECK_COUNT(heap_trim(heap, false), ==, 0); /* the slab changed since the last look, which never happened */
   CHECK_COUNT(heap_trim(heap, false), ==, GRANULE);
   check_bin(0, 0, 1, 1);
   CHECK(slab[0]->kind == RUN_FREE);
 }
 
-/* Blocks of several slabs return in one chain and reach each its own; of the empty slabs one stays. */
+/* Blocks of several slabs return in one chain, and each reaches its own slab; of the empty slabs one stays. */
 static void several(void) {
   take_slabs(3, 0);
   check_bin(3, 0, 4, 1);
@@ -100,8 +101,8 @@ static void several(void) {
   check_bin(0, 0, 4, 4);
 }
 
-/* What is free beside the live block is used and comes back, twice, which leaves it in the same order: the slab's word
- * is as it was, but not its pages, if a block of these reaches into one that was purged. */
+/* The free blocks beside the live block are used and come back, twice. The slab's word is then the same as before; its
+   pages are not, if such a block reaches into a page that was purged. */
 static void use_kept(void) {
   bool reaches = false;
   for (int turn = 0; turn < 2; turn++) {
@@ -136,7 +137,7 @@ static void holes(void) {
   check_bin(1, 0, 5, 4);
   CHECK_COUNT(*(unsigned char *)live, ==, 0x77);
 
-  /* Half of it, and when that is gone the other half. */
+  /* Half of the slab is purged, and the other half when its blocks are free too. */
   const unsigned half = count[0] / 2;
   give_back(0, half);
   CHECK_COUNT(heap_trim(heap, false), ==, 0);
@@ -152,7 +153,7 @@ static void holes(void) {
   CHECK_COUNT(*(unsigned char *)live, ==, 0x77);
 }
 
-/* What a dead thread left listed serves the next one, before a new slab does. */
+/* Slabs that a dead thread left listed serve the next thread before a new slab does. */
 static void inheritance(void) {
   struct heap *const heir = heap_acquire();
   CHECK(heir != heap);
@@ -200,7 +201,7 @@ static struct chain take_whole(struct heap *from) {
   return all;
 }
 
-/* The first blocks of a chain, which loses them. */
+/* Takes the first blocks off the chain. */
 static struct chain split(struct chain *from, unsigned blocks_of_it) {
   struct chain first = {from->head, blocks_of_it};
   void *last = first.head;
@@ -212,9 +213,9 @@ static struct chain split(struct chain *from, unsigned blocks_of_it) {
 }
 
 static struct heap *dead[DEAD];
-static struct chain some[DEAD], all[DEAD]; /* of a slab with something to give, and of a full one */
+static struct chain some[DEAD], all[DEAD]; /* of a slab with free blocks, and of a full one */
 
-/* However many threads died, each is folded once, and then no walk meets its heap. */
+/* With any number of dead threads, each heap is folded once, and then no walk visits it. */
 static void the_dead_are_folded(void) {
   const unsigned before = count_active();
   for (unsigned i = 0; i < DEAD; i++) dead[i] = heap_acquire();
@@ -240,7 +241,7 @@ static void the_dead_are_folded(void) {
   heap_check(&common_heap);
 }
 
-/* Its full slab is for all once blocks come back, and nobody takes its lock for that. */
+/* Its full slab is common once blocks return to it, and no thread takes its heap's lock for that. */
 static void a_full_slab_comes_back(void) {
   struct run *const full = pages_run_of(all[7].head);
   const uint64_t taken = dead[7]->lock.taken, slabs = totals_of_all().slabs;
@@ -255,7 +256,7 @@ static void a_full_slab_comes_back(void) {
 static void one_look_finds_one(void) {
   const struct class_counters *const counters = &heap->counters->classes[CLASS];
   const uint64_t attempts = counters->adopt_attempts, failures = counters->adopt_failures;
-  do { /* what it has itself comes first */
+  do { /* the thread's own slabs come first */
     lock_take(&heap->lock);
     CHECK(bins_take(heap, CLASS, 1).count > 0);
     lock_release(&heap->lock);

@@ -19,7 +19,7 @@ static void *kept[KEPT], *large;
 static tslab_epoch epoch;
 static void *in_epoch;
 static tslab_handle handle;
-static unsigned listed; /* free blocks on the other thread's list, detached and in its quarantine */
+static unsigned listed; /* free blocks on the other thread's list, on its detached list, and in its quarantine */
 static pthread_barrier_t barrier;
 
 static tslab_stats_global stats(void) {
@@ -34,10 +34,10 @@ static void *must(size_t size) {
   return memset(block, 1, size);
 }
 
-/* Has free blocks on its lists and another's block on its way, and then stands still. */
+/* Puts free blocks on the thread's lists and another thread's block on its way, and then waits. */
 static void *stand_by(void *unused) {
   void *own[30];
-  for (int i = 0; i < 30; i++) own[i] = must(200); /* of a class it uses, it would keep another's block on its list */
+  for (int i = 0; i < 30; i++) own[i] = must(200); /* its list would keep a block of a class in use */
   for (int i = 0; i < 30; i++) tslab_free(own[i]);
   tslab_free(kept[0]);
   listed = (unsigned)tcache_totals(current_heap, class_of(200)).length;
@@ -86,7 +86,7 @@ static void use_new_epoch(void) {
 
 static void see_whole(void) {
   const tslab_stats_global at_birth = stats();
-  CHECK_COUNT(at_birth.live_blocks, ==, KEPT - 1 + 1 + 2); /* kept[0] was freed; and `large`, and two in the epoch */
+  CHECK_COUNT(at_birth.live_blocks, ==, KEPT - 1 + 1 + 2); /* kept[0] is free; `large` and two blocks live */
   CHECK_COUNT(at_birth.leaked_at_fork, ==, 1);
   CHECK_COUNT(at_birth.leaked_blocks, ==, listed + 1);
   CHECK_COUNT(at_birth.frozen_bytes, ==, 0);
@@ -110,7 +110,7 @@ static void see_frozen(void) {
   CHECK_COUNT(at_birth.live_blocks, ==, KEPT - 1 + 1 + 2);
   CHECK_COUNT(at_birth.frozen_bytes, ==, at_birth.committed_bytes);
   CHECK_COUNT(at_birth.leaked_at_fork, ==, 1);
-  use_heap(); /* in the scope, but of epoch 0 */
+  use_heap(); /* allocated in the scope, but of epoch 0 */
   CHECK(tslab_epoch_current() == epoch && tslab_epoch_info(epoch, &status) == 0);
   CHECK(status.state == TSLAB_EPOCH_CLOSING);
   tslab_free(in_epoch);
@@ -148,7 +148,7 @@ static void see_ended(void) {
   CHECK(tslab_epoch_info(parent, &(tslab_epoch_status){0}) == ESTALE);
 }
 
-/* Its closer has let go of the lock, to close the children, and is not in the child. */
+/* The closing thread released the lock to close the children; the child process does not have this thread. */
 /* The first call of such a child finds out that the block it changes is frozen. */
 static void *beside_free;
 static void grow_first(void) {
@@ -202,7 +202,7 @@ static void see_counted(void) {
   CHECK_COUNT(now.live_blocks, ==, before.live_blocks);
 }
 
-/* Stands still with a chunk half full, most of whose blocks are free. */
+/* Waits with a chunk that is half full and whose blocks are mostly free. */
 static void *stand_in_epoch(void *unused) {
   void *own[30];
   const tslab_epoch filled = tslab_epoch_open("filled");
@@ -216,7 +216,7 @@ static void *stand_in_epoch(void *unused) {
   return unused;
 }
 
-/* What was counted in the parent is so in a child, in the chunks of threads, too, that it does not have. */
+/* Counts of the parent hold in a child, also for chunks of threads that the child does not have. */
 static void calls_stay_counted(void) {
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, stand_in_epoch, NULL) == 0);

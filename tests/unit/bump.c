@@ -47,7 +47,7 @@ static void end(void) {
   heap_give_back(other);
 }
 
-/* Blocks of one size until the chunk is full; how many. */
+/* Allocates blocks of one size until the chunk is full. Returns their number. */
 static unsigned fill(struct heap *p, size_t size) {
   unsigned count = 0;
   blocks[count++] = take(p, size);
@@ -72,7 +72,7 @@ static void one_after_the_other(void) {
   char *const aligned = bump_aligned(heap, 4096, 10);
   CHECK((uintptr_t)aligned % 4096 == 0 && aligned >= largest + BUMP_MOST && aligned < largest + BUMP_MOST + 4096);
   CHECK(bump_aligned(heap, 2 * BUMP_MOST, 10) == NULL && bump_aligned(heap, 64, BUMP_MOST + 1) == NULL);
-  CHECK_COUNT(bump_blocks(chunk_of(first)) - 4, <=, 1); /* and the gap, which counts as one that was freed */
+  CHECK_COUNT(bump_blocks(chunk_of(first)) - 4, <=, 1); /* and the gap, which the chunk counts as a freed block */
   CHECK_COUNT(chunk_live(chunk_of(first)).blocks, ==, 4);
   CHECK(bump_is_all(heap) && bump_has_live(heap));
   bump_empty(heap);
@@ -81,7 +81,7 @@ static void one_after_the_other(void) {
   end();
 }
 
-/* In the current chunk by its thread, in any chunk by anybody. */
+/* The thread frees in its current chunk, and any thread frees in any chunk. */
 static void freeing(void) {
   begin();
   const unsigned count = fill(heap, 1000);
@@ -116,7 +116,7 @@ static void refilled(void) {
   end();
 }
 
-/* A quarter and more freed by the time a chunk is full. */
+/* A quarter or more of the blocks is free when a chunk is full. */
 static void check_no_marks(const struct run *chunk) {
   for (unsigned word = 0; word < CHUNK_WORDS; word++) {
     CHECK_COUNT(chunk_starts(chunk)[word].word, ==, word == 0); /* where the first block will start */
@@ -124,7 +124,7 @@ static void check_no_marks(const struct run *chunk) {
   }
 }
 
-/* As in a fork child, whose parent another thread left in the middle of a free. */
+/* As in a fork child whose parent had another thread in the middle of a free. */
 static void half_freed(void) {
   current_heap = heap;
   CHECK(chunk_mark_freed(heap->bump.chunk, blocks[7]));
@@ -133,7 +133,7 @@ static void half_freed(void) {
   check_no_marks(heap->bump.chunk);
 }
 
-/* However its blocks went, an emptied chunk is as new. */
+/* An emptied chunk is as new, in whichever order its blocks were freed. */
 static void emptied(void) {
   begin();
   for (unsigned how = 0; how < 5; how++) {
@@ -152,8 +152,8 @@ static void emptied(void) {
 
 static uint64_t served(void) { return bump_allocations(); }
 
-/* The last block's place is the next one's, and so on down, those before it that went earlier included; unless another
- * thread freed it. All count. */
+/* The next block takes the place of the last one if that is free, and so on down to earlier free blocks; the place
+   stays if another thread freed the block. The counts include every block. */
 static void taken_back(void) {
   begin();
   const uint64_t before = served();
@@ -179,7 +179,7 @@ static void taken_back(void) {
   end();
 }
 
-/* What lies before an aligned block is none. */
+/* No block lies in the gap before an aligned block. */
 static void taken_back_aligned(void) {
   begin();
   char *const first = take(heap, 16), *const block = bump_aligned(heap, 1024, 16);
@@ -213,7 +213,7 @@ static void resized(void) {
   end();
 }
 
-/* Again and again: all count, and in a scope it turns to slabs if a block lives. */
+/* Repeated often: the counts include every block, and in a scope the heap turns to slabs if a block lives. */
 static void busy(bool in_scope, bool has_live) {
   begin();
   struct heap *const mine = current_heap;
@@ -258,7 +258,7 @@ static void turning_at_once(void) {
   end();
 }
 
-/* The rest of a chunk is the next heap's, unless the epoch is closing; its frees are everybody's. */
+/* The next heap continues the rest of a chunk unless the epoch is closing; any thread may free in it. */
 static void leaving(bool to_continue) {
   begin();
   char *const mine = take(heap, 1000);

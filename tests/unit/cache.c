@@ -24,7 +24,7 @@ static uint64_t open_with(tslab_epoch_options wanted) {
   return id;
 }
 
-/* One block is allocated in it, and freed. */
+/* One block is allocated in the epoch and freed. */
 static void use(uint64_t id) {
   CHECK(scope_enter(current_thread, id) == 0);
   tslab_free(tslab_malloc(100));
@@ -55,7 +55,7 @@ static void reused(void) {
   CHECK(bump_take(heap, 100) == run_start(chunk)); /* as if new */
   CHECK(scope_leave(current_thread, next) == 0);
 
-  /* Destroyed, the block given up. A second epoch that ends now is not kept. */
+  /* The epoch is destroyed with a live block. A second epoch that ends now is not kept. */
   const uint64_t other = open_with((tslab_epoch_options){.label = "other"});
   use(other);
   CHECK(epoch_destroy(next, NULL) == 0 && kept() == e);
@@ -66,7 +66,7 @@ static void reused(void) {
   CHECK_COUNT(reserve_bytes(), ==, 0);
 }
 
-/* What the next incarnation would inherit. */
+/* The heap and chunk that the next incarnation would inherit. */
 static void not_kept(void) {
   const uint64_t parent = open_with((tslab_epoch_options){.label = "parent"});
   const tslab_epoch_options others[] = {{.parent = parent}, {.budget_bytes = GRANULE}, {.prefault_bytes = 2 * GRANULE}};
@@ -119,12 +119,12 @@ static void open_is_not_counted(void) {
   for (int look = 0; look < 3; look++) epoch_cache_update_claim(plain); /* of a cached epoch */
   CHECK_COUNT(reserve_bytes(), ==, GRANULE);
   epoch_caches_age(true);
-  CHECK_COUNT(reserve_bytes(), ==, 0); /* what nobody used for so long is not kept for another second */
+  CHECK_COUNT(reserve_bytes(), ==, 0); /* memory without use for so long is not kept for another second */
 }
 
 enum { LONG = 200 };
 
-/* However many epochs that began as cached epochs stay open, the next ones are served as before. */
+/* With any number of open epochs that began as cached epochs, the next ones are served as before. */
 static void long_ones_leave_room(void) {
   static uint64_t stay[LONG];
   for (int i = 0; i < LONG; i++) {
@@ -182,7 +182,7 @@ static void *requests(void *unused) {
   return unused;
 }
 
-/* The reserve is within its bound whenever one looks, and empty when nobody is left. */
+/* The reserve is within its bound at every look, and empty when no thread is left. */
 static void within_its_bound(void) {
   pthread_t threads[THREADS];
   options.reserve_bytes = SMALL_RESERVE;
@@ -239,7 +239,7 @@ static tslab_epoch_status status_of_epoch(uint64_t id) {
   return status;
 }
 
-/* One request that frees what it takes; whether it filled slabs. */
+/* Runs one request that frees its blocks. Returns true if it filled slabs. */
 static bool request(const char *label) {
   const uint64_t id = begin(label);
   const bool slabs = by_slabs();
@@ -250,7 +250,7 @@ static bool request(const char *label) {
   return slabs;
 }
 
-/* Requests until one fills slabs: how many did not. */
+/* Runs requests until one fills slabs. Returns the number of those that did not. */
 static unsigned learn(const char *label) {
   unsigned count = 0;
   while (!request(label)) CHECK(count++ < 100000);
@@ -283,7 +283,7 @@ static void slabs_are_kept(void) {
   if (!TSLAB_HARDENED) CHECK_COUNT(e->kept_granules, ==, 1);
   for (int i = 0; i < 1000; i++) {
     CHECK(request("slabs") && kept() == e);
-    if (!TSLAB_HARDENED) CHECK_COUNT(e->arena.own, ==, own); /* there, freed blocks wait */
+    if (!TSLAB_HARDENED) CHECK_COUNT(e->arena.own, ==, own); /* freed blocks wait in quarantine there */
   }
   CHECK_COUNT(live_blocks(), ==, live);
   check_nothing_left(e);
@@ -304,7 +304,7 @@ static void free_elsewhere(void *block) {
 
 enum otherwise { DESTROYED, RESET_ONCE, SURVIVED, SURVIVED_LARGE, FREED_ELSEWHERE, CLOSED_INSIDE, WAYS };
 
-/* The last block is what is different. */
+/* Only the last block differs. */
 static void end_otherwise(uint64_t id, enum otherwise how) {
   void *last = how == SURVIVED_LARGE ? tslab_malloc(100000) : taken[0];
   free_from(1);
@@ -322,7 +322,7 @@ static void end_otherwise(uint64_t id, enum otherwise how) {
   if (how == CLOSED_INSIDE) CHECK(scope_leave(current_thread, id) == 0);
 }
 
-/* Each way to be no such label after all doubles what it takes, up to a limit. */
+/* Each request of another kind doubles the number of requests before the label gets slabs again, up to a limit. */
 static void unlearned(void) {
   const unsigned most = drains == 2 ? 4 : 64 << WAYS;
   unsigned needed = drains;
@@ -339,7 +339,7 @@ static void unlearned(void) {
   }
 }
 
-/* An epoch of another label in slabs that were kept is served by them, and gives them up. */
+/* An epoch of another label that takes kept slabs is served from them, and returns them. */
 static void relabelled(void) {
   CHECK_COUNT(learn("before"), ==, drains);
   struct epoch *const e = kept();
@@ -358,7 +358,8 @@ static void relabelled(void) {
   check_nothing_left(e);
 }
 
-/* One freed twice and one never look drained: what is kept then stays as it is, and the end of it tells. */
+/* One block is freed twice and another is not seen as drained: the kept memory then stays as it is, and the end of the
+   epoch reports it. */
 static void free_twice(void) {
   const uint64_t id = begin("twice");
   free_from(2);
@@ -379,8 +380,8 @@ static void freed_twice(void) {
   CHECK(strstr(text, "tslab: double free of ") == text);
 }
 
-/* In a child, an epoch that another thread was in is reset, and what its lists held is lost; later ones may not take
- * that for blocks which were freed. */
+/* In a child, an epoch that another thread was inside is reset, and the blocks on its lists are lost; later epochs must
+   not count these as freed blocks. */
 static sem_t inside, over;
 static uint64_t shared;
 
@@ -421,7 +422,7 @@ static void lost_in_child(void) {
   CHECK(pthread_join(thread, NULL) == 0);
 }
 
-/* The same where a request is more than a chunk, so that none becomes a cached epoch before it has slabs. */
+/* The same where a request is larger than a chunk, so that no epoch becomes a cached epoch before it has slabs. */
 static bool long_request(void) {
   static void *blocks[1000];
   const uint64_t id = begin("long");
@@ -443,7 +444,7 @@ static void long_ones_too(void) {
   check_nothing_left(e);
 }
 
-/* And where it lives so long that it comes to slabs by itself, few blocks at a time. */
+/* The same where a request lives long enough to turn to slabs by itself, with few blocks at a time. */
 static bool turning_request(void) {
   const uint64_t id = begin("turning");
   const bool slabs = by_slabs();

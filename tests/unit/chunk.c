@@ -24,7 +24,7 @@ static void begin(void) {
   count = 0;
 }
 
-/* As a heap bumps: where the block ends, the next one may start. */
+/* Advances as a heap bumps: the next block may start where the block ends. */
 static bool put(size_t size) {
   char *const next = at + round_up(size, CHUNK_UNIT);
   if (next > run_start(chunk) + CHUNK_CAPACITY) return false;
@@ -70,7 +70,7 @@ static void check_live(void) {
   CHECK_COUNT(next, ==, count);
 }
 
-/* By the heap's thread, which may set its own bit, and by others; whoever comes second is told. */
+/* The heap's thread frees, which may set its own bit, and other threads free; the second of two frees is reported. */
 static void free_one(struct block *b) {
   if (check_random(&seed) % 2) {
     CHECK(chunk_mark_freed(chunk, b->start));
@@ -108,7 +108,7 @@ static void sizes(size_t least, size_t most) {
   end();
 }
 
-/* What an alignment skips is as a freed block. */
+/* The gap before an aligned block counts as a freed block. */
 static void skip(void) {
   begin();
   CHECK(put(100));
@@ -119,7 +119,7 @@ static void skip(void) {
   CHECK(put(200));
   check_places();
   check_live();
-  CHECK_COUNT(chunk_live_of_first(chunk, 2).blocks, ==, 2); /* two were handed out; the gap is none */
+  CHECK_COUNT(chunk_live_of_first(chunk, 2).blocks, ==, 2); /* two blocks were handed out; the gap is not one */
   end();
 }
 

@@ -37,7 +37,7 @@ static struct run *put_new(void) {
   return chunk;
 }
 
-/* So many that are ready for all, made before the first is put: else the second would be the first. */
+/* Makes as many chunks that are ready for all, before the first is put: otherwise the second would be the first. */
 static void put_ready(unsigned count) {
   struct run *chunks[MOST];
   for (unsigned i = 0; i < count; i++) chunks[i] = retired();
@@ -85,8 +85,8 @@ static void limits(void) {
   pages_check();
 }
 
-/* The cached epoch and the chunks are one account: the oldest chunks make way for the cached epoch, and it is never too
- * little. */
+/* The cached epoch and the chunks share one bound: the oldest chunks leave for the cached epoch, and the bound always
+   has room for it. */
 static void with_a_cached_epoch(void) {
   for (unsigned i = 0; i < 5; i++) put_new();
   const size_t returned = pages_totals().returned;
@@ -129,7 +129,7 @@ static void among_many(void) {
   CHECK_COUNT(reserve_bytes(), ==, 2 * MiB + THREADS * GRANULE);
   CHECK_COUNT(reserve_bytes(), <=, (THREADS + 1) * MiB);
   for (uint32_t i = 0; i < THREADS; i++) chunk_cache_drop_epoch(&others[i], 10 + i);
-  CHECK_COUNT(reserve_bytes(), ==, MiB); /* one thread's: what lay ready made way */
+  CHECK_COUNT(reserve_bytes(), ==, MiB); /* the claim of one thread: ready chunks left for it */
   CHECK_COUNT(reserve_ready_bytes(), ==, 0);
   chunk_cache_end(&heap);
   CHECK_COUNT(reserve_empty(), ==, (MOST - 1) * GRANULE);
@@ -140,7 +140,7 @@ static void among_many(void) {
 static void ageing(void) {
   struct run *old = put_new();
   put_new();
-  CHECK_COUNT(chunk_cache_flush(&heap, false), ==, 0); /* they came since the last look */
+  CHECK_COUNT(chunk_cache_flush(&heap, false), ==, 0); /* the chunks were put since the last look */
   struct run *taken = chunk_cache_take(&heap);
   bump_retire(taken);
   CHECK(chunk_cache_put(&heap, taken));
@@ -157,7 +157,7 @@ static void ageing(void) {
 
 enum { KEPT = 4, CHUNKS = KEPT + 1, BLOCKS = CHUNKS * GRANULE / 1024 - CHUNKS };
 
-/* Fills so many chunks, one large block beside. */
+/* Fills `chunks` chunks, with one large block beside them. */
 static void fill(uint64_t id) {
   CHECK(scope_enter(current_thread, id) == 0);
   for (unsigned i = 0; i < BLOCKS; i++) {
@@ -211,10 +211,10 @@ static void destroyed(void) {
   CHECK_COUNT(status.allocations, ==, 0);
   fill(id);
   tslab_epoch_report report;
-  CHECK(tslab_epoch_destroy(id, &report) == 0); /* who asks for a report gets one of all */
+  CHECK(tslab_epoch_destroy(id, &report) == 0); /* a caller that asks for a report gets one of all memory */
   CHECK_COUNT(report.live_blocks, ==, BLOCKS + 1);
   CHECK_COUNT(report.bytes_recycled + report.bytes_returned, >=, CHUNKS * GRANULE + 100 * KiB);
-  CHECK_COUNT(current_thread->plain->store->chunks.whole.count, >=, CHUNKS); /* as without one, and the first, too */
+  CHECK_COUNT(current_thread->plain->store->chunks.whole.count, >=, CHUNKS); /* as without a report */
   scavenger_purge();
   CHECK_COUNT(reserve_bytes(), ==, 0);
 }

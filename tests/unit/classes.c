@@ -42,7 +42,7 @@ static void multiplication(void) {
       agree(class, p);
       agree(class, start);
       agree(class, start + 1);
-      agree(class, start + 16); /* where a wrong pointer mostly is */
+      agree(class, start + 16); /* most wrong pointers lie there */
       agree(class, start + size - 1);
     }
     agree(class, end - 1);

@@ -54,7 +54,7 @@ static void blocks(void) {
   CHECK(epoch_close(id, NULL) == ESTALE && epoch_close_step(id, 1, NULL) == ESTALE);
 }
 
-/* Whoever is inside does, too. Its leave ends it, or closes it. */
+/* A thread that is inside keeps the epoch as well. Its leave ends the epoch, or closes it. */
 static void threads(void) {
   uint64_t id = open_one(0, 0);
   tslab_epoch_report report;
@@ -80,14 +80,14 @@ static void children(void) {
   CHECK(is_in_state(parent, EPOCH_ENDED) && is_in_state(child, EPOCH_ENDED) && is_in_state(grandchild, EPOCH_ENDED));
 }
 
-/* Every call does a piece, so that no deadline is too short. */
+/* Each call does a piece of work, so any deadline is long enough. */
 static void steps(void) {
   const uint64_t id = open_one(0, 0);
   unsigned steps = 1;
   void *kept = NULL;
   CHECK(scope_enter(current_thread, id) == 0);
   for (int i = 0; i < 50; i++) {
-    void *const large = tslab_malloc(300000); /* dirty memory that it gives up for common use */
+    void *const large = tslab_malloc(300000); /* dirty memory that the epoch gives to common use */
     CHECK(large != NULL && pages_run_of(large)->epoch == epoch_index(id));
     memset(large, 1, 300000);
     tslab_free(large);
@@ -133,13 +133,14 @@ static void fill(uint64_t id) {
   CHECK(scope_leave(current_thread, id) == 0);
 }
 
-/* How long a lock that others may want is held does not grow with what an epoch holds, or has below it. */
+/* The longest hold of a lock that other threads may want does not grow with the memory that an epoch holds, or with the
+   epochs below it. */
 static void bounded(void) {
   tslab_epoch_report report;
   atomic_store(&lock_steps_most, 0);
   for (int how = 0; how < 4; how++) {
     const uint64_t id = open_one(TSLAB_EPOCH_DESTROYABLE, 0);
-    if (how == 1) CHECK(epoch_reset(id, NULL) == 0); /* so that it fills chunks */
+    if (how == 1) CHECK(epoch_reset(id, NULL) == 0); /* so that the epoch fills chunks */
     for (int i = 0; i < 300; i++) open_one(TSLAB_EPOCH_DESTROYABLE, id);
     fill(id);
     CHECK(slot(id)->arena.own > 4 * ARENA_STEPS * GRANULE);

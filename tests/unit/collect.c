@@ -39,7 +39,7 @@ static const struct excuse {
     {"process", "large_cached_bytes", "there a large block has a guard of its own, and is not kept", HARDENED},
 };
 
-/* Seen with two values. Shared with fork children, which make some of the events happen. */
+/* Statistics that had two values. Fork children, which cause some of the events, share this table. */
 static struct {
   bool field[TABLES][FIELDS_MOST];
   bool path[PATHS];
@@ -49,7 +49,7 @@ static struct {
 
 static struct {
   char *first, *now; /* rows: as first seen, and now */
-  size_t seen;       /* how many of `first` there are */
+  size_t seen;       /* the number of entries of `first` */
 } rows[TABLES];
 
 static bool rows_keep_their_places(enum table table) {
@@ -67,7 +67,7 @@ static void compare(enum table which, const char *row, const char *with) {
 
 static void look_at(enum table which) {
   const size_t bytes = tables[which].row_bytes, count = tables[which].collect(rows[which].now, tables[which].most);
-  if (which == TABLE_PROCESS) CHECK(tslab_stats((void *)rows[which].now, bytes) == 0); /* with what only it asks for */
+  if (which == TABLE_PROCESS) CHECK(tslab_stats((void *)rows[which].now, bytes) == 0); /* with those that this alone reads */
   for (size_t i = 0; i < count; i++) {
     char *const now = rows[which].now + i * bytes, *const first = rows[which].first + i * bytes;
     if (!rows_keep_their_places(which)) {
@@ -164,7 +164,7 @@ static void given_back(void) {
   look();
 }
 
-/* Other threads' frees, and what they leave behind when they die. */
+/* Other threads' frees, and the blocks that these threads leave when they end. */
 static void between_threads(void) {
   for (block_size = 200; block_size < 600; block_size += 100) {
     fill(0, BLOCKS);
@@ -176,13 +176,13 @@ static void between_threads(void) {
     in_thread(drain_every_second);
     tslab_purge(); /* the dead thread's list goes to its slabs */
     look();
-    fill(0, BLOCKS); /* out of what the dead thread left, among others */
+    fill(0, BLOCKS); /* out of the slabs that the dead thread left, among others */
     drain(0, BLOCKS, 1);
     look();
   }
 }
 
-/* Blocks on their way from the thread that allocates to two that free. */
+/* Blocks that travel from the thread that allocates to two threads that free. */
 static _Atomic(void *) handed[16];
 static _Atomic bool over;
 
@@ -197,8 +197,8 @@ static bool cas_failed(void) {
          has_moved(TABLE_LABEL, "slab_take_cas_retries") && has_moved(TABLE_LABEL, "slab_push_cas_retries");
 }
 
-/* One thread takes from slabs what two others push to them, block by block: so large that no list or batch keeps any.
- * Who is late tries its CAS again; when that happens is chance, so it goes on until it has. */
+/* One thread takes from slabs what two others push to them, block by block: so large that no list or batch keeps any. A
+   thread that loses a race tries its CAS again; chance decides when, so the threads go on until one did. */
 static void cas_that_fail(void) {
   pthread_t threads[2];
   const tslab_epoch e = tslab_epoch_open("contended");
@@ -220,7 +220,7 @@ static void cas_that_fail(void) {
   look();
 }
 
-/* Somebody holds the lock of the heap that a thread is about to need. */
+/* Another thread holds the lock of the heap that a thread is about to need. */
 static struct heap *held;
 static _Atomic bool is_held;
 
@@ -236,7 +236,7 @@ static void wait_for_lock(void) {
   pthread_t thread;
   block_size = 17000; /* a list keeps few of these, so that one of the next calls needs a slab, and so the lock */
   fill(0, 40);
-  in_thread(drain_all); /* which mends the slabs by what came back to them */
+  in_thread(drain_all); /* the refill repairs the slabs with the blocks that came back to them */
   held = current_heap;
   atomic_store(&is_held, false);
   CHECK(pthread_create(&thread, NULL, hold, NULL) == 0);
@@ -247,7 +247,7 @@ static void wait_for_lock(void) {
   look();
 }
 
-/* That depends on whether the call that waits is a sample, and comes while the lock is still held. */
+/* The statistic moves only if the waiting call is a sample and comes while the lock is held. */
 static bool waits_moved(void) {
   return has_moved(TABLE_LABEL, "lock_contended") && has_moved(TABLE_LABEL, "wait_ns_sum") &&
          has_moved(TABLE_THREAD, "repair_wait_ns_sum") && has_moved(TABLE_THREAD, "repair_wait_ns_max");
@@ -265,7 +265,7 @@ static void locks(void) {
 
 enum { EXTRA = 4000 };
 
-/* A heap with a slab in the pool, as a thread leaves one that the scavenger did not come to yet. */
+/* A heap with a slab in the pool, as a thread leaves one before the scavenger visits it. */
 static void leave_a_heap(unsigned class) {
   struct heap *const dying = heap_acquire();
   lock_take(&dying->lock);
@@ -333,7 +333,7 @@ static void epochs(void) {
   for (int i = 0; i < 200; i++) tslab_free(diverted[i]);
   CHECK(tslab_epoch_destroy(parent, NULL) == 0);
   look();
-  for (int i = 0; i < 4; i++) { /* what ends fills the reserve, and what begins takes from it */
+  for (int i = 0; i < 4; i++) { /* epochs that end fill the reserve, and epochs that begin take from it */
     const tslab_epoch e = tslab_epoch_open("recycled");
     CHECK(tslab_epoch_enter(e) == 0);
     block_size = 100;
@@ -348,13 +348,13 @@ static void epochs(void) {
 }
 
 static void misuse_once(void) {
-  enum { COUNT = TSLAB_HARDENED ? 1200 : 4 }; /* hardened, the first are back on the list when the others wait */
+  enum { COUNT = TSLAB_HARDENED ? 1200 : 4 }; /* hardened: the first blocks are on the list while others wait */
   static void **spoilt[COUNT];
   for (int i = 0; i < COUNT; i++) CHECK((spoilt[i] = tslab_malloc(48)) != NULL);
   for (int i = 0; i < COUNT; i++) tslab_free(spoilt[i]);
   tslab_free(spoilt[COUNT - 1]);
   if (TSLAB_HARDENED) spoilt[0][1] = NULL; /* there the second free was not taken */
-  for (int i = 0; i < COUNT; i++) CHECK(tslab_malloc(48) != NULL); /* and whoever pops it again finds out */
+  for (int i = 0; i < COUNT; i++) CHECK(tslab_malloc(48) != NULL); /* the next thread to take it finds the damage */
   look();
 }
 
@@ -375,7 +375,7 @@ static void *keep_a_list(void *unused) {
   return unused;
 }
 
-/* One that no handler sees, while a lock is held, leaves what it inherits as it is. */
+/* A fork that no handler sees, while a thread holds a lock, leaves inherited memory as it is. */
 static void freezes(void) {
   const pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
   int status;
@@ -394,7 +394,7 @@ static void forked(void) {
   pthread_barrier_wait(&barrier);
   look();
   CHECK(in_child(look) == 0);
-  if (!emulated()) { /* nothing tells an emulator's child what it is: it would wait for that lock for ever */
+  if (!emulated()) { /* no mark tells an emulator's child that it is a child: it would wait for that lock for ever */
     lock_take(&pages_lock);
     freezes();
     lock_release(&pages_lock);
@@ -403,11 +403,12 @@ static void forked(void) {
   CHECK(pthread_join(thread, NULL) == 0);
 }
 
-/* Whether the kernel can be had to refuse something: a sanitizer's runtime cannot live with it, and an emulator does
- * not pass it on. */
+/* Returns true if the kernel can be made to refuse a call: a sanitizer's runtime fails then, and an emulator does not
+   pass the request on. */
 static bool refusals(void) { return !SANITIZED && !emulated(); }
 
-/* The kernel refuses memory: what other sizes hold free is given back, and serves; when there is none, NULL. */
+/* The kernel refuses memory: free memory of other sizes goes back and serves the call; without any, the call returns
+   NULL. */
 static void without_memory(void) {
   const struct rlimit none = {1, 1};
   void *list = NULL;
@@ -453,7 +454,7 @@ static void limited(void) {
   CHECK(tslab_memory_limit(0, 0) == 0);
 }
 
-/* In a process of its own, for a profile does not end. */
+/* In a process of its own, because a profile does not end. */
 static void profiled(void) {
   CHECK(sampled_start(PROFILE_LEAST_BYTES) && guard_start(PROFILE_LEAST_BYTES));
   look();
@@ -462,7 +463,7 @@ static void profiled(void) {
   look();
   drain(0, BLOCKS / 2, 2);
   look();
-  for (int i = 0; i < 20; i++) os_rest(); /* births are dated by a coarse clock */
+  for (int i = 0; i < 20; i++) os_rest(); /* a coarse clock dates births */
   const tslab_epoch e = tslab_epoch_open("profiled");
   CHECK(e != 0 && tslab_epoch_enter(e) == 0);
   void *const kept = tslab_malloc(300000);
@@ -502,7 +503,7 @@ static bool everything_moved(void) {
 
 int main(void) {
   options.sample = options.sample_cpu = 1;
-  options.scavenger = 0; /* nothing goes back but by these events */
+  options.scavenger = 0; /* only these events return memory */
   lock_times = true;
   begin_looking();
   classes_and_large();

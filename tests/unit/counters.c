@@ -42,7 +42,7 @@ static void made_and_listed(void) {
   CHECK_COUNT(listed(&shared_counters), ==, 1);
 }
 
-/* Each number different, so that no two could be mixed up. */
+/* Each number differs, so that the test notices any two that are mixed up. */
 static struct thread_totals thread_totals_from(uint64_t first) {
   struct thread_totals d;
   uint64_t *const words = (uint64_t *)&d;
@@ -78,7 +78,7 @@ static void sums_add_up(void) {
   struct thread_totals sum = less;
   thread_totals_add(&sum, &more);
   check_sum(&sum, &less, &more);
-  CHECK_COUNT(sum.thread_id, ==, less.thread_id); /* says who, and is no number to add */
+  CHECK_COUNT(sum.thread_id, ==, less.thread_id); /* identifies the thread, and is not added */
   struct thread_totals same = sum;
   thread_totals_add(&same, &(struct thread_totals){0});
   CHECK(memcmp(&same, &sum, sizeof sum) == 0);
@@ -95,7 +95,7 @@ static void departs(void) {
   CHECK_COUNT(counters->thread_totals.thread_id, ==, os_thread_id());
   counters->thread_totals.thread_id = 0;
   CHECK(all_zero(&counters->thread_totals, sizeof counters->thread_totals));
-  CHECK_COUNT(counters->classes[3].samples, ==, 7); /* the classes' sums are over all threads: nothing is told twice */
+  CHECK_COUNT(counters->classes[3].samples, ==, 7); /* the classes' sums cover all threads: none counts twice */
 }
 
 static void counters(void) {

@@ -18,7 +18,7 @@ static unsigned samples, calls;
 
 static bool is_sample(const void *block) { return pages_pagemap()[granule_of(block)] == 0; }
 
-/* No more mallocs may pass than are left. */
+/* At most the remaining mallocs may pass. */
 static void check_bound(const struct heap *heap, unsigned class) {
   const struct draw *const draw = &heap->store->draws[class];
   if (!draw->interval || (heap->sampling.detached && heap->sampling.class == class)) return;
@@ -30,7 +30,7 @@ static void *take(size_t size) {
   const struct heap *const heap = current_heap;
   const unsigned class = class_of(size);
   const struct draw *const draw = &heap->store->draws[class];
-  const bool known = draw->interval && !TSLAB_HARDENED; /* a quarantine hands out blocks that the cut does not bound */
+  const bool known = draw->interval && !TSLAB_HARDENED; /* quarantine hands out blocks that the cut does not bound */
   const bool is_due = known && cut_left(heap, draw, class) == 0;
   void *const block = tslab_malloc(size);
   CHECK(block != NULL);
@@ -86,7 +86,7 @@ static void *other_thread(void *unused) {
   return unused;
 }
 
-/* ---- what looks at lists ----------------------------------------------------------------------------------------- */
+/* ---- readers of lists -------------------------------------------------------------------------------------------- */
 
 static unsigned marked_lists(void) {
   unsigned count = 0;
@@ -103,12 +103,12 @@ static void wholeness(void) {
     give(take(512), 512);
     if (!marked_lists()) continue;
     seen++;
-    CHECK(heap_find_double(current_heap) == NULL); /* a mark is no damage */
+    CHECK(heap_find_double(current_heap) == NULL); /* a mark is not damage */
     CHECK_COUNT(marked_lists(), ==, 0);
-    for (unsigned class = 0; class < CLASSES; class++) cut_list(current_heap, class); /* that was for a thread's end */
+    for (unsigned class = 0; class < CLASSES; class++) cut_list(current_heap, class); /* for a thread's end */
   }
   CHECK(seen > 0);
-  tslab_purge(); /* and gives all lists back */
+  tslab_purge(); /* and the heap returns all lists */
   for (unsigned class = 0; class < CLASSES; class++) CHECK(tcache_is_folded(current_heap, class));
 }
 
@@ -124,7 +124,7 @@ int main(void) {
   pairs(8000);
   wholeness();
   pthread_t threads[3];
-  const struct heap *const heap = current_heap; /* `seed` and the counts are the threads' in turn */
+  const struct heap *const heap = current_heap; /* each thread in turn has its `seed` and counts */
   for (int i = 0; i < 3; i++)
     CHECK(pthread_create(&threads[i], NULL, other_thread, NULL) == 0 && pthread_join(threads[i], NULL) == 0);
   CHECK(heap == current_heap);

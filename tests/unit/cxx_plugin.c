@@ -1,6 +1,6 @@
-/* A C program loads a C++ library privately, as scripting languages do. new there calls its handler and then throws
- * bad_alloc, although the C++ runtime is in no other object's search order. The runtime may be loaded after the
- * allocator. */
+/* A C program loads a C++ library privately, as scripting languages do. The library's new calls its handler and then
+   throws bad_alloc, although the C++ runtime is in no other object's search order. The runtime may be loaded after the
+   allocator. */
 #include "../check.h"
 
 #include <dlfcn.h>

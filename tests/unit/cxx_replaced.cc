@@ -1,9 +1,6 @@
-// A program that replaces some forms of operator new and delete: by the standard the others are defined by those, and
-// so by the program's. Here the program's put a header before each block, so that a form which passed them by would be
-// found out by what lies before its block, or told of an interior free.
-//
-// REPLACED: 1, the two that all others but the aligned ones come down to; 2, their forms for arrays too, as programs
-// did before C++14; 3, new and delete of aligned blocks.
+// A program that replaces some forms of operator new and delete. By the standard the other forms are defined by those,
+// and so by the program's. The program's forms put a header before each block. The test notices a form that does not go
+// through them: the header is missing, or the free reports an interior pointer.
 #include "../check.h"
 
 #include <new>
@@ -65,7 +62,7 @@ void operator delete(void *block, std::align_val_t alignment) noexcept {
 
 namespace {
 
-// Both went through the program's forms of those names.
+// Both calls went through the program's forms of those names.
 template <typename New, typename Delete> void check_pair(const char *takes, New form, const char *gives, Delete undo) {
   last_called = "none of the program's";
   void *volatile block = form(100);

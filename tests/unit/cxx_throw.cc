@@ -1,5 +1,5 @@
-// A program that throws nothing itself, with its C++ runtime linked statically: where there is no memory, new still
-// throws bad_alloc, and a handler is called first.
+// A program without a throw of its own, with its C++ runtime linked statically: without memory, new still throws
+// bad_alloc, and calls a handler first.
 #include "../check.h"
 
 #include <new>

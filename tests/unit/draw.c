@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* The mean of so many is known to within their standard error; 1 % is more than five of these. */
+/* The mean of that many draws is known to within its standard error; 1 % is more than five standard errors. */
 static void draws(void) {
   for (size_t mean = 64; mean <= 1 << 20; mean *= 4) {
     const struct drawn drawn = measure(mean);

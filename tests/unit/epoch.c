@@ -1,5 +1,5 @@
-/* epoch: an id is a slot and an incarnation, and never comes twice; labels are cut; children are in their parent's
- * list, and only an open epoch gets children. */
+/* epoch: an id is a slot and an incarnation, and no id appears twice; labels are cut; children are in their parent's
+   list, and only an open epoch gets children. */
 #include "unit.h"
 
 #include "epoch/epoch.h"
@@ -115,7 +115,7 @@ static void *wait_for_it(void *nothing) {
   return nothing;
 }
 
-/* An epoch that may hold much is owned: others wait for it without its lock, which other epochs share. */
+/* An epoch that may hold much has an owner: other threads wait for it without its lock, which other epochs share. */
 static void owners(void) {
   uint64_t others[EPOCH_LOCKS];
   pthread_t thread;
@@ -129,7 +129,7 @@ static void owners(void) {
   CHECK(gate != NULL && gate->word == 1 && epoch_is_owned(e) && epoch_lock_of(e)->word == 0);
   CHECK(pthread_create(&thread, NULL, wait_for_it, NULL) == 0);
   while (atomic_load(&e->arena.owned) != 2) os_rest();
-  for (int i = 0; i < EPOCH_LOCKS; i++) others[i] = open_under(0, "another", 0); /* one of them with its lock */
+  for (int i = 0; i < EPOCH_LOCKS; i++) others[i] = open_under(0, "another", 0); /* one of the threads has its lock */
   for (int i = 0; i < EPOCH_LOCKS; i++) CHECK(end(others[i]) == NULL);
   CHECK(!atomic_load(&got_it));
   epoch_release(e, gate);

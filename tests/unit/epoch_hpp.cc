@@ -30,7 +30,7 @@ template <typename Call> void check_throws(int error, Call call, const std::stri
   CHECK_COUNT(thrown, ==, error);
 }
 
-// The epoch of what this thread's malloc gives now.
+// Returns the epoch of the block that this thread's malloc hands out now.
 tslab_epoch routed() {
   void *block = tslab_malloc(100);
   const tslab_epoch e = tslab_epoch_of(block);
@@ -83,7 +83,7 @@ void an_exception_leaves_scopes() {
   CHECK_COUNT(e.info().threads_inside, ==, 0);
 }
 
-// The inner scopes are of the same and of another epoch: leaving by id alone would take the wrong one, or none.
+// The inner scopes are of the same epoch and of another one: a leave by id alone would leave the wrong scope, or none.
 void scopes_that_c_code_forgot_end_too() {
   tslab::epoch a("a"), b("b");
   {
@@ -122,7 +122,7 @@ void a_scope_that_cannot_be_entered_throws() {
   CHECK_COUNT(tslab_scope_depth(), ==, 0);
 }
 
-// Not in epoch 0, where nobody would notice.
+// Not in epoch 0, where a mistake would pass unnoticed.
 void an_owner_of_none_throws() {
   tslab::epoch closed("e"), destroyed("e", TSLAB_EPOCH_DESTROYABLE), from("e"), released("e"), none;
   closed.close();

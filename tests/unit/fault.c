@@ -1,5 +1,6 @@
-/* fault: each explainer is asked; what it mends goes on; what it tells, and what nobody knows, is for the handler
- * before, or ends the process; a signal that somebody sent is none of ours. */
+/* fault: every explainer sees each fault. The program goes on after a fault that an explainer mends. A fault that an
+   explainer reports, or none knows, reaches the handler that was there before, or ends the process. So does a signal
+   that another process sent. */
 #include "unit.h"
 
 #include "os/fault.h"
@@ -67,7 +68,7 @@ static void count_and_mend(int number) {
   CHECK(mprotect(pages_at + os_page_size, os_page_size, PROT_READ | PROT_WRITE) == 0);
 }
 
-/* The handler before may mend, and is asked every time. */
+/* The handler that was there before may mend the fault, and is called every time. */
 static void goes_on(void) {
   signal(SIGSEGV, count_and_mend);
   watch();

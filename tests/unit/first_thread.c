@@ -22,7 +22,7 @@ static void forbid_gaps(void) {
 static void *outlive_it(void *unused) {
   CHECK(pthread_join(forking, NULL) == 0);
   forbid_gaps();
-  CHECK(!process_first_has_ended()); /* nobody knows */
+  CHECK(!process_first_has_ended()); /* no thread knows */
   _exit(0);
   return unused;
 }
@@ -75,7 +75,7 @@ int main(void) {
   tslab_free(tslab_malloc(100));
   CHECK(!process_first_has_ended());
   child_of_another_thread();
-#if defined(__GLIBC__) /* only glibc knows it */
+#if defined(__GLIBC__) /* only glibc knows the thread */
   child_of_the_first_thread();
 #endif
   return 0;

@@ -1,5 +1,5 @@
 /* fork_change: a signal handler interrupts a change of several numbers, forks, and returns in the child, where that
- * change ends. Readers in the child find that it has. */
+   change ends. Readers in the child see the finished change. */
 #include "unit.h"
 
 #include "heap/tcache.h"

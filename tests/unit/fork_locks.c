@@ -49,7 +49,7 @@ static void interrupted_under(struct lock *lock) {
   fork_once();
 }
 
-/* Another thread forks meanwhile: it has glibc's list of streams, and waits for the interrupted thread's lock. */
+/* Another thread forks meanwhile: it holds glibc's list of streams, and waits for the interrupted thread's lock. */
 static _Atomic int starts;
 static void *fork_meanwhile(void *unused) {
   starts = 1;
@@ -63,7 +63,7 @@ static void interrupted_beside_fork(struct lock *lock) {
   CHECK(pthread_create(&thread, NULL, fork_meanwhile, NULL) == 0);
   lock_take(lock);
   while (!starts) sched_yield();
-  usleep(50000); /* as good as certainly it waits */
+  usleep(50000); /* the thread almost certainly waits by now */
   raise(SIGUSR1);
   lock_release(lock);
   CHECK(pthread_join(thread, NULL) == 0);
@@ -71,14 +71,14 @@ static void interrupted_beside_fork(struct lock *lock) {
   fork_once();
 }
 
-/* The same of publication's lock, which a thread holds that calls exit. */
+/* The same with publication's lock, which a thread in exit holds. */
 static void interrupted_while_publishing(void) {
   pthread_t thread;
   starts = 0;
   CHECK(pthread_create(&thread, NULL, fork_meanwhile, NULL) == 0);
   CHECK(publish_before_fork());
   while (!starts) sched_yield();
-  usleep(50000); /* as good as certainly it waits */
+  usleep(50000); /* the thread almost certainly waits by now */
   raise(SIGUSR1);
   publish_after_fork(false);
   CHECK(pthread_join(thread, NULL) == 0);
@@ -88,8 +88,8 @@ static void interrupted_while_publishing(void) {
 
 /* ---- beside a slow path ------------------------------------------------------------------------------------------ */
 
-/* A slow path takes the common heap's lock under its own heap's. The fork that waits for the own heap's must not have
- * the common heap's already, though that heap came later into the list of heaps. */
+/* A slow path takes the common heap's lock under its own heap's. The fork that waits for the own heap's must not hold
+   the common heap's lock already, although that heap joined the list of heaps later. */
 static void common_heap_comes_last(void) {
   pthread_t thread;
   heap_begin_common();
@@ -104,7 +104,8 @@ static void common_heap_comes_last(void) {
   CHECK(is_free);
 }
 
-/* As the end of a large epoch holds its gate, and whoever reads a heap profile the sums that it makes. */
+/* A thread that ends a large epoch holds its gate in this way, and a thread that reads a heap profile holds the sums
+   that it makes. */
 enum { END_US = 600000 };
 static void *hold_long(void *lock) {
   lock_take(lock);
@@ -161,7 +162,7 @@ static void ends_with_7(void (*run)(void)) {
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
 
-/* ---- while another thread holds what fork needs ------------------------------------------------------------------ */
+/* ---- while another thread holds a lock of fork ------------------------------------------------------------------ */
 
 /* The program's handlers run after ours, so these stand for libc, which takes locks of its own there. glibc runs
  * preinit_array before any constructor; other libcs do not know it. */
@@ -169,7 +170,7 @@ static pthread_mutex_t needed = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int forks, is_held;
 static _Atomic bool copies_long;
 
-/* As the kernel's copy of a large address space: the thread does not sleep, and is not done for a while. */
+/* Stands for the kernel's copy of a large address space: the thread does not sleep, and needs a while. */
 static void copy_long(void) {
   for (uint64_t start = os_now_ns(); os_now_ns() - start < COPY_NS;) continue;
 }
@@ -213,8 +214,8 @@ static void deadlock_ends(void) {
   fork_once();
 }
 
-/* Signals that end a wait do not begin its patience anew. Without the scavenger, whose signals are blocked: it would
- * end the wait. */
+/* Signals that end a wait do not restart the time that a thread waits. The scavenger does not run, because its signals
+   are blocked: it would end the wait. */
 enum { SIGNAL_EVERY_NS = 20000000 };
 #ifndef sigev_notify_thread_id /* older glibcs do not name it */
 #define sigev_notify_thread_id _sigev_un._tid
@@ -245,7 +246,7 @@ static void deadlock_ends_beside_signals(void) {
   CHECK(pthread_join(thread, NULL) == 0);
 }
 
-/* Gets the lock when the fork is done. A child that was born later than that would find it held. */
+/* Gets the lock when the fork is done. A child that is born later would find the lock held. */
 static void *wait_for_copy(void *unused) {
   int before = forks;
   is_held = 1;
@@ -299,7 +300,7 @@ static void fork_within_fork(void) {
   _IO_list_lock();
   CHECK(pthread_create(&thread, NULL, fork_beside, NULL) == 0);
   while (!is_held) sched_yield();
-  usleep(50000); /* as good as certainly it waits */
+  usleep(50000); /* the fork almost certainly waits by now */
   CHECK(pthread_kill(thread, SIGUSR1) == 0);
   usleep(50000);
   _IO_list_unlock();

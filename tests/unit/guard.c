@@ -1,6 +1,7 @@
-/* guard: a guarded block is of the size and alignment that was asked for, between pages that nobody may touch; the pool
- * is bounded by call site, number and bytes, and what was freed first serves first; the block behind counts for the
- * epoch, and ends the guarded one; a program that goes on is told once; a fork child goes on with what it has. */
+/* guard: a guarded block is of the size and alignment that was asked for, between pages without access; the pool is
+   bounded by call site, number and bytes, and the block that was freed first serves first; the ordinary block behind it
+   counts for the epoch, and its end ends the guarded one; a program that goes on gets one report; a fork child keeps
+   the pool that it inherits. */
 #include "unit.h"
 
 #include "base/options.h"
@@ -102,7 +103,7 @@ static void bytes_are_bounded(void) {
 
 /* ---- what malloc hands out --------------------------------------------------------------------------------------- */
 
-/* Tries until the block is guarded, which shows by its size. */
+/* Allocates until a block is guarded, which its usable size shows. */
 static char *guarded_in(tslab_epoch e) {
   for (;;) {
     char *const block = tslab_epoch_malloc(e, ODD);

@@ -39,14 +39,15 @@ static void numbers(uint32_t index) {
     CHECK(handles[i] != 0);
   }
   for (int i = 0; i < MANY; i++) CHECK(handle_get(handles[i]) == &blocks[i]);
-  /* Any bit that differs makes it nobody's; by luck one in 65,536 would pass the check, and then meet no live slot. */
+  /* A number with one changed bit belongs to no block; one in 65,536 would pass the check by chance, and then leads to
+     no live slot. */
   for (unsigned bit = 0; bit < 64; bit++) CHECK(handle_get(handles[7] ^ (uint64_t)1 << bit) == NULL);
   CHECK(handle_get(0) == NULL && handle_get(UINT64_MAX) == NULL);
   for (int i = 0; i < MANY; i += 2) claim(handles[i], &blocks[i], index);
   for (int i = 0; i < MANY; i++) CHECK(handle_get(handles[i]) == (i % 2 ? &blocks[i] : NULL));
 }
 
-/* The slots that were given up serve again, so nothing new is made, and the old numbers stay stale. */
+/* The slots that were released serve again, so no new one is made, and the old numbers stay stale. */
 static void slots_again(uint32_t index) {
   static tslab_handle again[MANY];
   for (int i = 0; i < MANY; i += 2) {
@@ -57,7 +58,7 @@ static void slots_again(uint32_t index) {
   for (int i = 0; i < MANY; i++) claim(i % 2 ? handles[i] : again[i], &blocks[i], index);
 }
 
-/* The end of an epoch ends its handles and nobody else's; its tables serve the next. */
+/* The end of an epoch ends its own handles and no others; its tables serve the next epoch. */
 static void forgetting(void) {
   struct epoch *const one = open_one(), *const other = open_one();
   const uint32_t index = one->arena.index;
@@ -92,8 +93,8 @@ static void generations(void) {
   forget(e);
 }
 
-/* An old handle, whose table was given to an epoch that its thread never heard of, leads to that epoch's lock. Nothing
- * but the table orders the two threads: what is missing there a sanitizer tells. */
+/* An old handle, whose table was given to an epoch that its thread never heard of, leads to that epoch's lock. Only the
+   table orders the two threads: a sanitizer reports a missing order there. */
 static tslab_handle old;
 static atomic_bool passed_on;
 

@@ -31,7 +31,7 @@ static void live_as_child(void) {
   CHECK_COUNT(live_heaps, ==, 1);
   CHECK_COUNT(unfolded_heaps, ==, HEAPS);
   CHECK_COUNT(heaps_given_up, ==, HEAPS);
-  CHECK(current_heap->live && current_heap->list[CLASS] != CHAIN_END); /* the forking thread's own stays whole */
+  CHECK(current_heap->live && current_heap->list[CLASS] != CHAIN_END); /* the forking thread's own heap stays whole */
   for (unsigned i = 0; i < HEAPS; i++) {
     struct heap *const heap = heap_acquire();
     CHECK(heap != current_heap && list_is_empty(heap) && heap->store->remote.count == 0);
@@ -40,7 +40,7 @@ static void live_as_child(void) {
   }
 }
 
-/* Where free memory serves nobody any more, neither does the list that threads share. */
+/* Where free memory is never reused, the list that threads share is not reused either. */
 static void live_frozen(void) {
   CHECK(!list_is_empty(&common_heap));
   heap_freeze(true);

@@ -76,7 +76,7 @@ static void skip_value(void) {
   else skip_number();
 }
 
-/* Where the value of a member of the object at `object` begins; it must be there exactly once. */
+/* Returns where the value of a member of the object at `object` begins; the object must have it exactly once. */
 static const char *member(const char *object, const char *name) {
   const char *found = NULL;
   at = object;
@@ -184,7 +184,7 @@ static int allocate(const char *piece, size_t length, void *unused) {
 }
 
 int main(void) {
-  check_json(); /* of a process that did nothing yet */
+  check_json(); /* of a process without any call yet */
   void *const block = tslab_malloc(100);
   const tslab_epoch epoch = tslab_epoch_open("a \"label\"\n\\ of \xc3\xa9");
   CHECK(block != NULL && epoch != 0);

@@ -21,7 +21,7 @@ static void *intern(void *argument) {
   pthread_barrier_wait(&barrier);
   for (unsigned round = 0; round < ROUNDS; round++)
     for (unsigned i = 0; i < TEXTS; i++) {
-      const unsigned number = (i + self * 50) % TEXTS; /* each begins elsewhere, so that all make rows */
+      const unsigned number = (i + self * 50) % TEXTS; /* each thread begins at another label, so that all make rows */
       const uint32_t row = label_row(text_of(number, text));
       CHECK_COUNT(row, <=, LABELS);
       CHECK(row != 0);
@@ -61,7 +61,7 @@ static void the_longest(void) {
   CHECK_COUNT(most, ==, 6);
 }
 
-/* The row with that label, of what the public call says. */
+/* Returns the row of that label from the public call. */
 static bool find(const char *label, tslab_label_stats *out) {
   for (unsigned i = 0; tslab_stats_label(i, out, sizeof *out) == 0; i++)
     if (strcmp(out->label, label) == 0) return true;

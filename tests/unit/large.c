@@ -17,10 +17,10 @@ static struct large_counts counts;
 
 static size_t draw(size_t n) { return check_random(&random_state) % n; }
 
-/* Below and above what is worth a move by the kernel. */
+/* Sizes below and above the one from which the kernel moves pages. */
 static size_t a_size(void) { return SMALL_MAX + 1 + (draw(3) ? draw(256 * KiB) : draw(3 * MiB)); }
 
-/* A byte of each page. */
+/* Writes a byte of each page. */
 static void fill(struct slot *s) {
   for (size_t at = 0; at < s->size; at += os_page_size) s->block[at] = s->fill;
 }
@@ -92,7 +92,7 @@ static void check_totals(void) {
   CHECK_COUNT(pages_totals().moved_runs, <=, MOVED_RUNS_MOST);
 }
 
-/* Without memory for more: NULL, and nothing happened. */
+/* Without memory for more, the call returns NULL and changes nothing. */
 static void refused(void) {
   struct slot *const s = &slots[0];
   bool zero;

@@ -1,6 +1,5 @@
-/* large_cache: the newest freed run of exactly the right size comes out; bytes are limited; runs that stood still go
- * back; no neighbour joins a cached run; all heaps together have a limit, and keep nothing for a while after a
- * failure. */
+/* large_cache: the newest freed run of exactly the right size comes out; bytes are limited; unused runs go back; no
+   neighbour joins a cached run; all heaps together have a limit, and keep nothing for a while after a failure. */
 #include "unit.h"
 
 #include "base/options.h"
@@ -81,20 +80,20 @@ static void limits(void) {
   CHECK(!large_cache_make_room(&heap, more));
   options.cache_bytes = before;
   CHECK_COUNT(large_cache_flush(&heap, true), ==, GRANULE);
-  more->moved = true; /* it has a mapping of its own, which it must lose first */
+  more->moved = true; /* the run has a mapping of its own, which must end first */
   CHECK(!large_cache_has_room(&heap, more) && !large_cache_make_room(&heap, more));
   more->moved = false;
   pages_free(more, false);
 }
 
-/* What the thread did not need between two looks. */
+/* Memory that the thread did not need between two looks. */
 static void staleness(void) {
   struct run *oldest = put_new(2);
   put_new(1);
   CHECK_COUNT(large_cache_flush(&heap, false), ==, 0);
   struct run *taken = large_cache_take(&heap, 1);
   large_cache_put(&heap, taken);
-  CHECK_COUNT(large_cache_flush(&heap, false), ==, 2 * GRANULE); /* one of the two was always there */
+  CHECK_COUNT(large_cache_flush(&heap, false), ==, 2 * GRANULE); /* one of the two was in the cache at every moment */
   CHECK_COUNT(oldest->kind, !=, RUN_RESERVED);
   check_holds(1);
   CHECK_COUNT(large_cache_flush(&heap, false), ==, GRANULE);
@@ -121,7 +120,8 @@ static void neighbours(void) {
   pages_free(again, false);
 }
 
-/* All heaps together keep so much, and what one did not need since the last look another may have. */
+/* All heaps together keep up to a limit; another heap may use the share that a heap did not need since the last
+   look. */
 static void all(void) {
   enum { OTHERS = LARGE_CACHES_BYTES / LARGE_CACHE_BYTES };
   static struct heap others[OTHERS];
@@ -137,7 +137,7 @@ static void all(void) {
   struct run *more = retire_new(1);
   CHECK(!large_cache_has_room(&heap, more) && !large_cache_make_room(&heap, more));
   CHECK(!large_cache_has_room(&others[0], more) && large_cache_make_room(&others[0], more));
-  large_cache_put(&others[0], more); /* in its own place */
+  large_cache_put(&others[0], more); /* resized in place */
   CHECK_COUNT(large_cache_bytes(&others[0]), ==, GRANULE);
   CHECK_COUNT(large_cache_total(), ==, LARGE_CACHES_BYTES);
   CHECK_COUNT(large_cache_flush(&others[0], true), ==, GRANULE);
@@ -145,7 +145,7 @@ static void all(void) {
   put_new(MOST);
   large_cache_flush(&heap, true);
 
-  stores[1].large.most++; /* a child forked between the two places where that is counted */
+  stores[1].large.most++; /* a child whose fork came between the two places of that count */
   for (size_t i = 0; i < OTHERS; i++) {
     struct run *run = large_cache_take(&others[i], MOST);
     if (run) pages_free(run, false);

@@ -9,7 +9,7 @@ void *__libc_valloc(size_t size);
 void *__libc_pvalloc(size_t size);
 void __libc_free(void *block);
 
-/* Programs that were linked before glibc 2.26 have it; newer ones cannot ask for it but so. */
+/* Programs that were linked before glibc 2.26 refer to it; newer ones can ask for it only in this way. */
 void old_cfree(void *block);
 #if defined(__x86_64__)
 __asm__(".symver old_cfree, cfree@GLIBC_2.2.5");
@@ -17,7 +17,7 @@ __asm__(".symver old_cfree, cfree@GLIBC_2.2.5");
 __asm__(".symver old_cfree, cfree@GLIBC_2.17");
 #endif
 
-/* A wrapper as programs have it, which must not come by again: this program's malloc is the one that all call. */
+/* A wrapper as programs have it. It must run once a call: every caller calls this program's malloc. */
 static unsigned wrapped;
 void *malloc(size_t size) {
   wrapped++;

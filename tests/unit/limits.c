@@ -30,7 +30,7 @@ static void a_refusal_is_told_once_and_counted(void) {
   CHECK(block == NULL && limits_refusals() == 2);
 }
 
-/* A round over all heaps comes before a refusal, but not once more where nothing came free. */
+/* A round over all heaps comes before a refusal, but not once more if it freed nothing. */
 static void refusals_make_few_rounds(void) {
   enum { REFUSALS = 1000, BLOCKS = 1 << 18, FREES = 2048 };
   static void *blocks[BLOCKS];
@@ -43,7 +43,7 @@ static void refusals_make_few_rounds(void) {
   for (int i = 0; i < REFUSALS; i++) CHECK(tslab_malloc(4000) == NULL && tslab_malloc(MiB) == NULL);
   CHECK_COUNT(limits_refusals() - refused, ==, 2 * REFUSALS);
   CHECK_COUNT(pages_round() - rounds, <=, 1);
-  /* Every second block keeps its page; each of these rounds brings nothing, and the next one waits for more. */
+  /* Every second block keeps its page; each of these rounds frees nothing, and the next one waits for more. */
   for (unsigned i = 0; i < 2 * FREES; i += 2) {
     tslab_free(blocks[i]);
     CHECK(tslab_malloc(MiB) == NULL);
@@ -55,7 +55,7 @@ static void refusals_make_few_rounds(void) {
   for (int i = 0; i < 8; i++) tslab_free(blocks[i]);
 }
 
-/* What the group uses and this heap does not hold is not this heap's, nor is a sixteenth. */
+/* Memory that the group uses outside this heap does not count for this heap, nor does a sixteenth. */
 static void a_group_sets_limits(void) {
   put("self", "0::/\n"), put("memory.max", "268435456\n"), put("memory.stat", "anon 33554432\nkernel 0\n");
   CHECK(tslab_memory_limit(TSLAB_LIMIT_AUTO, TSLAB_LIMIT_AUTO) == 0);

@@ -8,12 +8,12 @@
 enum { THREADS = 4, ROUNDS = 20000 / TEST_SCALE };
 
 static struct lock lock;
-static unsigned long inside, entered; /* plain: the lock is what keeps them */
+static unsigned long inside, entered; /* plain: the lock protects the numbers */
 
 static void enter(int round) {
   CHECK_COUNT(inside++, ==, 0);
   CHECK(!lock_try(&lock));
-  if (round % 64 == 0) sched_yield(); /* others give up spinning and sleep */
+  if (round % 64 == 0) sched_yield(); /* other threads stop spinning and sleep */
   entered++;
   inside--;
 }
@@ -40,7 +40,7 @@ static void run_while_held(void *(*body)(void *), bool held) {
   if (held) lock_take(&lock);
   for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, body, NULL) == 0);
   if (held) {
-    /* 2: somebody sleeps, or is about to. */
+    /* 2: a thread sleeps, or is about to. */
     while (atomic_load(&lock.word) != 2) sched_yield();
     CHECK_COUNT(entered, ==, 0);
     lock_release(&lock);

@@ -101,7 +101,7 @@ static void count_delivered(int number) {
   delivered++;
 }
 
-/* One that was sent to the process, not to the thread, is delivered once. */
+/* A signal that was sent to the process, not to the thread, is delivered once. */
 static void write_beside_a_sent_signal(void) {
   int pipe_ends[2];
   sigset_t none;

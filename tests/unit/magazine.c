@@ -70,12 +70,12 @@ static void order(void) {
   check_counts(0, 0);
 }
 
-/* What was never taken out between two looks. */
+/* Magazines that no list took between two looks. */
 static void staleness(void) {
   reset();
   CHECK_COUNT(magazines_stale(&heap, CLASS), ==, 0);
   CHECK(magazine_put(&heap, CLASS, make_chain(50)) && magazine_put(&heap, CLASS, make_chain(60)));
-  CHECK_COUNT(magazines_stale(&heap, CLASS), ==, 0); /* it came since */
+  CHECK_COUNT(magazines_stale(&heap, CLASS), ==, 0); /* this one was put since */
   CHECK_COUNT(magazine_take(&heap, CLASS).count, ==, 60);
   CHECK(magazine_put(&heap, CLASS, make_chain(70)));
   CHECK_COUNT(magazines_stale(&heap, CLASS), ==, 50);
@@ -85,7 +85,8 @@ static void staleness(void) {
   CHECK_COUNT(magazines_stale(&heap, CLASS), ==, 70);
 }
 
-/* Pieces of 32 join until a batch is a list's worth and a piece; a larger chain, or another class, stays by itself. */
+/* Pieces of 32 join until a batch is a list's worth and a piece; a larger chain, or a chain of another class, stays
+   separate. */
 static void joining(void) {
   reset();
   for (int i = 0; i < 5; i++) CHECK(magazine_put(&heap, CLASS, make_chain(32)));
@@ -113,7 +114,7 @@ static void limits(void) {
   options.cache_bytes = SIZE_MAX;
   heap.bins[CLASS].cap = 0; /* nothing joins: a batch for each */
   struct chain chain = make_chain(33);
-  for (int i = 1; i < MAGAZINES; i++) CHECK(magazine_put(&heap, CLASS, chain)); /* the magazines does not look inside */
+  for (int i = 1; i < MAGAZINES; i++) CHECK(magazine_put(&heap, CLASS, chain)); /* no magazine reads the block */
   CHECK(!magazine_put(&heap, CLASS, chain));
   check_counts(33 * (MAGAZINES - 1), 0);
   magazine_take(&heap, CLASS);
@@ -141,7 +142,8 @@ static void some_at_a_time(void) {
   CHECK_COUNT(astray.count, ==, 0);
 }
 
-/* A block of the batch was freed twice, or written to: the batch comes out whole, for its return to tell that. */
+/* A block of the batch was freed twice, or written to: the batch leaves as a whole, and its return reports the
+   damage. */
 static void some_of_a_spoilt_batch(void) {
   for (unsigned bad = 0; bad < 8; bad++) {
     struct chain astray = EMPTY_CHAIN;

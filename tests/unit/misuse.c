@@ -7,7 +7,7 @@
 
 enum { CLASS = 5 };
 
-#if TSLAB_HARDENED /* finds it at the call */
+#if TSLAB_HARDENED /* the hardened library finds it at the call */
 #define LATE ""
 #define NAMES_IT ""
 #else
@@ -75,8 +75,8 @@ static void pointers(void) {
   says(tell_large_size, large, "free_sized of ", " with size 5000 (large block)", true);
 }
 
-/* Hardened, a second free never comes so far, and which blocks are in use is random. A page as large as the slab has
- * all its blocks linked by the first. */
+/* The hardened library reports a second free earlier, and chance decides which blocks are in use. A page as large as
+   the slab has all its blocks linked by the first. */
 static void what_may_be_two_things(void) {
   call = "free";
   char *const last = block + 600 * 96;
@@ -90,7 +90,7 @@ static void what_may_be_two_things(void) {
   block_mark_free(block);
 }
 
-/* Both words: what wrote them may have come from below. */
+/* Both words: an overrun of the block below may have written them. */
 static void what_may_be_three_things(void) {
   char after[256], *const next = block + 96;
   const char *const what = " (96-byte class) has changed: it was freed twice, written to after its free, or overrun "
@@ -109,7 +109,7 @@ static void what_may_be_three_things(void) {
   block_mark_free(block);
 }
 
-/* Memory that is nobody's now is named by what lay there last. */
+/* Memory that is free now is named by its last block. */
 static void late_frees(void) {
   bool zero;
   struct run *const never = pages_alloc(1, GRANULE, RUN_META, &zero, NULL);
@@ -134,7 +134,7 @@ int main(void) {
   if (!TSLAB_HARDENED) what_may_be_two_things();
   if (!TSLAB_HARDENED) what_may_be_three_things();
   late_frees();
-  CHECK_COUNT(misuse_count(), ==, 0); /* those were the children's */
+  CHECK_COUNT(misuse_count(), ==, 0); /* those belong to the children */
   culprit = block;
   options.on_misuse = MISUSE_REPORT;
   expect_line(tell, "double free of ", " (96-byte class)");

@@ -17,7 +17,7 @@ static void check_report(const tslab_epoch_report *report, tslab_epoch e, uint64
   CHECK_COUNT(report->reserved[0], ==, 0);
 }
 
-/* An epoch with a scope, as any server has it: the same text either way. */
+/* An epoch with a scope, as any server has it: the source is the same with and without the library. */
 static void a_server_notices_nothing(bool with) {
   const tslab_epoch e = tslab_epoch_open("request");
   CHECK(e != 0);
@@ -98,7 +98,7 @@ static void epochs_are_visited_if_there_are_any(bool with) {
   CHECK_COUNT(tslab_epoch_close(e, NULL), ==, 0);
 }
 
-/* No handle is better than one that is not checked. */
+/* A missing handle is better than an unchecked one. */
 static void handles_are_kept_or_refused(bool with) {
   void *block = &block;
   errno = 0;
@@ -121,6 +121,6 @@ int main(int argc, char **argv) {
   epochs_are_visited_if_there_are_any(with);
   handles_are_kept_or_refused(with);
   const tslab_epoch from_cxx = check_cxx(with), mine = tslab_epoch_open("mine");
-  CHECK_COUNT(mine, !=, from_cxx); /* no id twice, whoever opens */
+  CHECK_COUNT(mine, !=, from_cxx); /* no two opens return the same id */
   return 0;
 }

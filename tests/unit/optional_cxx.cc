@@ -30,6 +30,6 @@ extern "C" tslab_epoch check_cxx(bool with) {
   } catch (const std::system_error &thrown) {
     error = thrown.code().value();
   }
-  CHECK_COUNT(error, ==, (with ? 0 : ENOSYS)); // nobody gave those blocks up
+  CHECK_COUNT(error, ==, (with ? 0 : ENOSYS)); // no call released those blocks
   return e.id();
 }

@@ -9,7 +9,7 @@ static char **environment;
 
 static void read_it(void) { options_read(environment); }
 
-/* Reads from the defaults on, one setting; what it says must be `line`, or nothing. */
+/* Reads one setting from the defaults on; the message must be `line`, or empty. */
 static void read_setting(const char *setting, const char *line) {
   char heard[8192], expected[8192] = "";
   char copy[8192];
@@ -56,7 +56,7 @@ static void words_and_bytes(void) {
   }
 }
 
-/* Of a value as long as may be, only the beginning is told: what to do is told always. */
+/* Only the beginning of the longest value is printed; the advice is always printed. */
 static void long_values(void) {
   char setting[4096 + 20] = "TSLAB_CACHE=", line[256];
   memset(setting + 12, '7', 4096);
@@ -68,7 +68,7 @@ static void long_values(void) {
   read_setting(setting, line);
 }
 
-/* One word for several settings, which win over it wherever they stand. */
+/* One word sets several settings; a setting of its own wins over it, before or after it. */
 static void policies(void) {
   char *const lean[] = {"TSLAB_RETURN=lean", NULL}, *const fast[] = {"TSLAB_CACHE=1M", "TSLAB_RETURN=fast", NULL};
   options = defaults;
@@ -90,7 +90,7 @@ static void paths(void) {
   read_setting(path, NULL); /* the environment it came from is gone by now */
   CHECK(options.stats_at_exit && strcmp(options.stats_at_exit, "/tmp/f") == 0);
   refuses("TSLAB_STATS_AT_EXIT=", "the path of a file; using the default");
-  memset(path + 20, 'p', 4096); /* a line of the log is shorter, so only that it is refused */
+  memset(path + 20, 'p', 4096); /* a line of the log is shorter, so the test checks only the refusal */
   path[20 + 4095] = 0;
   read_setting(path, NULL);
   CHECK_COUNT(strlen(options.stats_at_exit), ==, 4095);

@@ -38,7 +38,7 @@ static void locked_memory_is_known(void) {
 static void memory_comes_and_goes(void) {
   char *const at = os_reserve(NULL, 3 * length);
   CHECK(at != NULL);
-  CHECK(!os_reserve_at(at, length)); /* taken, and left as it is */
+  CHECK(!os_reserve_at(at, length)); /* the call is accepted and has no effect */
   CHECK(os_commit(at, length) && os_commit(at + length, length));
   CHECK(all_are(at, 0));
   memset(at, 'a', length);
@@ -70,7 +70,7 @@ static void memory_comes_and_goes(void) {
   CHECK(mincore(at, length, (unsigned char[PAGES]){0}) != 0);
 }
 
-/* Some emulators do so. Every later purge is refused at once, for calloc would hand out what lay there. */
+/* Some emulators do so. Every later purge is refused at once, because calloc would hand out the old contents. */
 static void a_purge_that_does_nothing_is_refused(void) {
   uint64_t *const at = os_reserve(NULL, length);
   CHECK(at != NULL && os_commit(at, length));
@@ -82,7 +82,7 @@ static void a_purge_that_does_nothing_is_refused(void) {
   }
 }
 
-/* Of a file that is as long as two pages of three: the third can be had by nobody, and is not touched. */
+/* The file is as long as two pages of three: no page exists for the third, and nothing touches it. */
 static void shared_pages_are_asked_for(void) {
   char path[64];
   snprintf(path, sizeof path, "/tmp/tslab-test-os.%d", getpid());
@@ -118,7 +118,7 @@ static void the_limit_is_what_setrlimit_says(void) {
   CHECK(os_address_space_limit() == 1 * GiB || emulated());
   if (SANITIZED || emulated()) return;
   CHECK(os_can_reserve(os_page_size) && !os_can_reserve(1 * GiB));
-  CHECK(setrlimit(RLIMIT_AS, &(struct rlimit){os_page_size, os_page_size}) == 0); /* less than there is already */
+  CHECK(setrlimit(RLIMIT_AS, &(struct rlimit){os_page_size, os_page_size}) == 0); /* less than the present limit */
   CHECK(!os_can_reserve(os_page_size));
 }
 
@@ -130,11 +130,11 @@ static void *wake(void *unused) {
   return unused;
 }
 
-/* That these return at all is the test. */
+/* The test is that these calls return at all. */
 static void waiting_ends(void) {
   errno = 4711;
   os_wait(&word, 1, 0); /* another value than expected */
-  os_wait(&word, 0, 5); /* nobody wakes */
+  os_wait(&word, 0, 5); /* no thread wakes */
   CHECK(errno == 4711);
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, wake, NULL) == 0);
@@ -146,7 +146,7 @@ int main(void) {
   os_start();
   CHECK_COUNT(os_page_size, ==, sysconf(_SC_PAGESIZE));
   length = PAGES * os_page_size;
-  const int pretended = in_child(a_purge_that_does_nothing_is_refused); /* before the first that does something */
+  const int pretended = in_child(a_purge_that_does_nothing_is_refused); /* before the first effective one */
   CHECK(pretended == 0 || WEXITSTATUS(pretended) == SKIPPED || emulated());
   memory_comes_and_goes();
   locked_memory_is_known();

@@ -23,7 +23,7 @@ static uint64_t random_state = 1;
 
 static size_t draw(size_t n) { return check_random(&random_state) % n; }
 
-/* In each granule one byte, at a place that differs from granule to granule. */
+/* Each granule has one written byte, at a place that differs from granule to granule. */
 static unsigned char *stamp_of(struct run *run, size_t granule) {
   return (unsigned char *)run_start(run) + granule * GRANULE + (run_index(run) + granule) * LINE * 7 % GRANULE;
 }
@@ -43,7 +43,7 @@ static void check_slot(const struct slot *s) {
   }
 }
 
-/* Granules [from, to) of the run change hands. */
+/* Granules [from, to) of the run get another owner. */
 static void write_owner(const struct slot *s, size_t from, size_t to, int before, int after) {
   for (size_t g = run_index(s->run) + from; g < run_index(s->run) + to; g++) {
     CHECK_COUNT(g, <, GRANULES);
@@ -98,8 +98,8 @@ static bool somebody_is_there(size_t from, size_t to) {
   return false;
 }
 
-/* Refused if a neighbour is in the way, and otherwise only where the frontier would have to move; what lay in the run
- * stays. */
+/* The growth is refused if a neighbour is in the way, and otherwise only where the frontier would have to move. The
+   contents stay. */
 static void resize(struct slot *s) {
   const size_t before = s->granules, after = 1 + draw(2 * before + 4), end = run_index(s->run) + before;
   const bool in_the_way = after > before && somebody_is_there(end, end + after - before);
@@ -154,7 +154,8 @@ static struct run *take(size_t granules) {
   return run;
 }
 
-/* Only what was free before the tick goes. Runs in use lie between, or those that join would take the older stamp. */
+/* Only runs that were free before the tick go back. Runs in use lie between them, because runs that join take the older
+   stamp. */
 static void ticks(void) {
   struct run *const first = take(1), *const young = take(4), *const wall = take(1);
   struct run *const old = take(4), *const last = take(1);
@@ -188,8 +189,8 @@ static void populate_in_a_child(void) {
   pages_check();
 }
 
-/* A heap that is large and grows gets resident memory ahead of need: a share of it, which counts as dirty, serves
- * whoever comes next, and is purged when nobody comes. */
+/* A heap that is large and grows gets resident memory ahead of need: a share of it, which counts as dirty, serves the
+   next allocation, and is purged if none comes. */
 static void ahead_of_need(void) {
   const size_t much = AHEAD_LEAST_HEAP >> GRANULE_SHIFT, enough = much / AHEAD_SHARE / 2;
   pages_purge(UINT64_MAX, SIZE_MAX);
@@ -210,7 +211,7 @@ static void ahead_of_need(void) {
   CHECK_COUNT(pages_totals().populated - before, ==, got);
   CHECK(!pages_growth_is_foreseen());
   pages_note_growth(much);
-  CHECK(!pages_growth_is_foreseen()); /* there is enough, or the kernel cannot do it */
+  CHECK(!pages_growth_is_foreseen()); /* there is enough already, or the kernel cannot do it */
   pages_check();
   if (got != 0) {
     CHECK_COUNT(pages_free_dirty(), ==, got);
@@ -225,7 +226,8 @@ static void ahead_of_need(void) {
   pages_free(small, true), pages_free(large, true);
 }
 
-/* A long run stays long while a shorter one fits, although the long one is resident; of equals the resident goes. */
+/* A long run stays long while a shorter one fits, even if only the long one is resident; of two equal runs the resident
+   one is taken. */
 static void smallest_that_fits(void) {
   struct run *const wall = take(1), *const shorter = take(1), *const wall2 = take(1), *const equal = take(1);
   struct run *const wall3 = take(1), *const longer = take(8), *const last = take(1);
@@ -251,7 +253,7 @@ static bool fits_behind(const struct run *run, size_t granules, const struct run
   return run_index(other) >= run_index(run) + granules || run_index(other) + other->granules <= run_index(run);
 }
 
-/* Runs in windows grow in turn without moving, whatever else is taken meanwhile. */
+/* Runs in windows grow in turn without moving, even if other runs are taken meanwhile. */
 static void room_is_kept(void) {
   enum { RUNS = 6, WINDOW = 16, OTHERS = 40 };
   struct run *runs[RUNS], *others[OTHERS];
@@ -271,7 +273,7 @@ static void room_is_kept(void) {
   pages_check();
 }
 
-/* Into which nobody grew for a tick, and behind a run that shrinks or goes, is free for all. */
+/* Room that no run grew into for a tick, or that lies behind a run that shrinks or ends, is free for all. */
 static void room_is_given_up(void) {
   enum { WINDOW = 64 };
   pages_purge(UINT64_MAX, SIZE_MAX);
@@ -281,7 +283,7 @@ static void room_is_given_up(void) {
   pages_set_tick(21);
   CHECK(pages_resize(grows, 2));
   CHECK(pages_resize(shrinks, 1));
-  CHECK_COUNT(pages_purge(21, SIZE_MAX), ==, 0); /* nothing was dirty; rooms of before the tick go */
+  CHECK_COUNT(pages_purge(21, SIZE_MAX), ==, 0); /* nothing was dirty; rooms from before the tick go */
   CHECK(pages.runs[run_index(still) + 1].kind == RUN_FREE);
   CHECK(pages.runs[run_index(shrinks) + 1].kind == RUN_FREE);
   CHECK(pages.runs[run_index(grows) + 2].kind == RUN_META);
@@ -301,7 +303,7 @@ static void windows_are_few(void) {
   while (count < MOST && (runs[count] = pages_alloc_in_window(1, WINDOW, RUN_LARGE, &zero)) != NULL) count++;
   CHECK_COUNT(count, >, 0);
   CHECK_COUNT(count, <, MOST);
-  struct run *const run = take(WINDOW); /* there is memory all the same */
+  struct run *const run = take(WINDOW); /* memory is available all the same */
   pages_free(run, true);
   for (size_t i = 0; i < count; i++) pages_free(runs[i], true);
   pages_check();
@@ -342,7 +344,7 @@ static void free_many(struct run **runs, bool clean) {
 
 static size_t looks(void) { return pages_totals().looks; }
 
-/* Runs that are a little too short do not make a search longer, however many there are. */
+/* Runs that are a little too short do not make a search longer, in whatever number. */
 static void searches_are_bounded(void) {
   static struct run *shorter[MANY], *walls[MANY], *found[MANY];
   take_many(shorter, walls, 33);
@@ -358,7 +360,7 @@ static void searches_are_bounded(void) {
   pages_purge(UINT64_MAX, SIZE_MAX);
 }
 
-/* One look for each run that goes, and none at the others. */
+/* One look for each run that goes back, and no look at the others. */
 static void purges_are_bounded(void) {
   static struct run *old[MANY], *young[MANY], *walls[MANY], *more_walls[MANY];
   const uint64_t now = 100; /* later than any test before this */
@@ -375,7 +377,7 @@ static void purges_are_bounded(void) {
   CHECK_COUNT(pages_purge(now + 1, SIZE_MAX), ==, MANY * GRANULE);
   CHECK_COUNT(looks() - before, ==, MANY);
   pages_check();
-  pages_set_tick(now + 20); /* older than the ticks that are told apart */
+  pages_set_tick(now + 20); /* older than the ticks that the stamps tell apart */
   pages_check();
   before = looks();
   CHECK_COUNT(pages_purge(now + 19, MANY / 2 * GRANULE), ==, MANY / 2 * GRANULE);
@@ -403,7 +405,7 @@ static void few_runs_may_move(void) {
 static volatile char *touched;
 static void touch(void) { *touched = 1; }
 
-/* In a child: nobody lives on that touches it, and whoever forks takes the guard along. */
+/* In a child: no other thread lives on to touch the page, and a child of the child inherits the guard. */
 static void check_forbidden(char *at, bool forbidden) {
   touched = at;
   CHECK_COUNT(in_child(touch) != 0, ==, forbidden);
@@ -441,7 +443,7 @@ static void guard_one(bool locked) {
   check_kept(run, end);
   pages_check();
 
-  /* An ordinary granule again; and then a guard further in front. */
+  /* The page becomes an ordinary granule again, and then a guard stands further in front. */
   CHECK(pages_unguard(run) && !pages_has_guard(run));
   CHECK_COUNT(run->granules, ==, 3);
   memset(start + end, 0x77, 3 * GRANULE - end);
@@ -467,7 +469,8 @@ static void guard_one(bool locked) {
   pages_free(run, false);
 }
 
-/* Those that take mappings: so many cannot be touched, all keep their runs apart, and each freed makes room. */
+/* Guards that take mappings: a limited number of them faults, all keep their runs apart, and each free makes room for
+   another. */
 static void few_guards_are_mapped(void) {
   enum { MOST = GUARDS_MOST + 8 };
   static struct run *runs[MOST];
@@ -535,7 +538,7 @@ static size_t mapped_bytes(void) {
 
 static void limit_to(size_t bytes) { CHECK(setrlimit(RLIMIT_AS, &(struct rlimit){bytes, RLIM_INFINITY}) == 0); }
 
-/* Mebibytes that can be had. */
+/* Returns the mebibytes that can be allocated. */
 static int take_mebibytes(void) {
   bool zero;
   int count = 0;
@@ -546,8 +549,8 @@ static int take_mebibytes(void) {
 
 static void *map_mebibyte(void) { return mmap(NULL, MiB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); }
 
-/* What is reserved and unused is given back: the limit leaves room for others, holds this heap too, and lets it go on
- * when it is raised. */
+/* Reserved address space without use is returned: the limit leaves room for others, holds this heap too, and a raised
+   limit lets the heap grow again. */
 static void held_to_a_limit(bool told) {
   start_floors();
   take(1);
@@ -592,7 +595,7 @@ static void the_last_that_fits(void) {
   CHECK(pages_alloc(35, GRANULE, RUN_LARGE, &zero, NULL) == NULL);
 }
 
-/* So much is enough for an allocator that needs little of it for itself. */
+/* Enough memory for an allocator that needs little of it for itself. */
 static void a_small_limit(void) {
   const size_t others = mapped_bytes();
   limit_to(others + 8 * MiB);
@@ -601,7 +604,7 @@ static void a_small_limit(void) {
   CHECK_COUNT(mapped_bytes(), <=, others + 8 * MiB);
 }
 
-/* Under an emulator that says that it purged: what was freed stays dirty, so nobody takes it for zeros. */
+/* Under an emulator that says that it purged: freed memory stays dirty, so calloc does not take it for zeros. */
 static void purges_that_do_nothing(void) {
   if (!answer_with(SYS_madvise, 0)) return;
   start_floors();
@@ -614,7 +617,7 @@ static void purges_that_do_nothing(void) {
   CHECK(pages_alloc(4, GRANULE, RUN_LARGE, &zero, NULL) == run && !zero);
 }
 
-/* An emulator heeds no limit of address space and no filter; a sanitizer's runtime does not live under them. */
+/* An emulator applies no limit of address space and no filter; a sanitizer's runtime fails under them. */
 static void in_children(void) {
   CHECK(in_child(full) == 0);
   CHECK(in_child(told_of_a_limit) == 0);
@@ -629,7 +632,8 @@ static struct run *large(size_t granules) {
   return pages_alloc(granules, GRANULE, RUN_LARGE, &zero, NULL);
 }
 
-/* Free memory goes back first, then nothing more is had; our own tables are exempt, and what is absent counts not. */
+/* Free memory goes back first, then allocations fail; the library's own tables are exempt, and absent memory does not
+   count. */
 static void a_hard_limit_holds(void) {
   bool zero;
   pages_purge(UINT64_MAX, SIZE_MAX);
@@ -638,7 +642,7 @@ static void a_hard_limit_holds(void) {
   struct run *first = large(40), *second = large(20);
   CHECK(first && second && !pages_limit_refuses(GRANULE));
   CHECK(large(20) == NULL && pages_limit_refuses(20 * GRANULE));
-  pages_free(first, false); /* dirty: held until it is purged */
+  pages_free(first, false); /* dirty: the limit counts it until it is purged */
   CHECK_COUNT(pages_totals().held, >=, held + 60 * GRANULE);
   first = large(41);
   CHECK(first != NULL);
@@ -653,14 +657,14 @@ static void a_hard_limit_holds(void) {
   CHECK(pages_may_be_present(32 * GRANULE));
   struct pages_how how = {.moves_in = 41};
   pages_count_present(32 * GRANULE);
-  struct run *moved = pages_alloc(41, GRANULE, RUN_LARGE, &zero, &how); /* whose pages come from another */
+  struct run *moved = pages_alloc(41, GRANULE, RUN_LARGE, &zero, &how); /* its pages come from another run */
   CHECK(moved != NULL);
   pages_free(moved, true);
   pages_free(first, false), pages_free(second, false);
   pages_set_limits(SIZE_MAX, SIZE_MAX);
 }
 
-/* Nothing fails, free memory goes back first, and the scavenger is asked. */
+/* No allocation fails, free memory goes back first, and the scavenger gets a request. */
 static void a_soft_limit_asks(void) {
   pages_purge(UINT64_MAX, SIZE_MAX);
   CHECK(!pages_is_pressed());
@@ -696,7 +700,7 @@ int main(void) {
   a_soft_limit_asks();
   searches_are_bounded();
   purges_are_bounded();
-  if (!SANITIZED && !emulated()) guards(); /* a sanitizer locks nothing, and lives on */
+  if (!SANITIZED && !emulated()) guards(); /* a sanitizer's mlock has no effect, and the process lives on */
   outside();
   pages_check();
   return 0;

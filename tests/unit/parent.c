@@ -8,7 +8,7 @@
 static char *self;
 static char long_setting[3000] = LONG_NAME;
 
-/* The status of this program, run with a word and an environment by a child of ours that is it, too. */
+/* Returns the status of this program, run with a word and an environment by a child of this process. */
 static int run_with(char *word, char *setting, char *const environment[]) {
   const pid_t child = fork();
   CHECK(child >= 0);
@@ -21,7 +21,8 @@ static int run_with(char *word, char *setting, char *const environment[]) {
   return WEXITSTATUS(status);
 }
 
-/* A process with these settings asks nothing itself; its child, with none of them, asks what its parent has. */
+/* A process with these settings reports none itself; its child, with none of them, would report those that its parent
+   has. */
 static char *settings[] = {"TSLAB_FIRST=1", "TSLAB_ONE=12", "PATH=/bin", "TSLAB_EMPTY=", long_setting,
                            "TSLAB_LAST=x", NULL};
 

@@ -39,7 +39,7 @@ int main(void) {
   const tslab_epoch first = open_plain();
   const uint32_t slot = epoch_index(first);
   CHECK(tslab_epoch_close(first, NULL) == 0);
-  for (int i = 0; i < EPOCH_GATES; i++) lock_take(&epoch_gates[i].lock); /* between its opening and its memory */
+  for (int i = 0; i < EPOCH_GATES; i++) lock_take(&epoch_gates[i].lock); /* between its opening and its first memory */
   CHECK(pthread_create(&thread, NULL, open_child, NULL) == 0);
   while (!waits_for_gate()) sched_yield();
   CHECK(tslab_epoch_close(parent, NULL) == 0);

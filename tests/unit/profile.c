@@ -13,7 +13,7 @@ enum { INTERVAL = 4096, DRAWS = 400000 / TEST_SCALE, SIGMAS = 5, MANY = 20000 };
 
 static struct profile_totals totals(void) {
   lock_take(&profile_lock);
-  for (uint32_t i = 1; i <= profile_samples_most(); i++) profile_sample_at(i); /* drops those that are dead */
+  for (uint32_t i = 1; i <= profile_samples_most(); i++) profile_sample_at(i); /* drops samples of freed blocks */
   const struct profile_totals now = profile_totals();
   lock_release(&profile_lock);
   return now;
@@ -49,7 +49,7 @@ static void byte_draws(size_t most) {
 
 /* ---- samples and sites ------------------------------------------------------------------------------------------- */
 
-/* As if a function at `address` had called. */
+/* Stands for a call from a function at `address`. */
 static void *sample_from(uintptr_t address, size_t size) {
   uintptr_t frame[2] __attribute__((aligned(16))) = {0, address};
   current_heap->counters->caller = frame;
@@ -124,7 +124,7 @@ static unsigned samples_of(tslab_epoch e, uint64_t *blocks) {
   return samples;
 }
 
-/* Some 64 KiB of blocks, more than a chunk has. */
+/* Allocates about 64 KiB of blocks, more than a chunk has. */
 static void fill(tslab_epoch e, void *blocks[1000]) {
   CHECK(tslab_epoch_enter(e) == 0);
   for (int i = 0; i < 999; i++) blocks[i] = tslab_malloc(90);

@@ -1,7 +1,6 @@
 /* publish: the segment describes itself, survives its process's death but not its exit, is each process's own after
- * every kind of fork, and where it cannot be made nothing else changes.
- *
- *   publish [SCENARIO [ARGUMENT]]                    without: all of them, each in a process of its own */
+   every kind of fork, and where it cannot be made nothing else changes. publish [SCENARIO [ARGUMENT]] without: all of
+   them, each in a process of its own */
 #include "unit.h"
 
 #include "../segment.h"
@@ -27,7 +26,7 @@ static void pause_shortly(void) { nanosleep(&(struct timespec){.tv_nsec = 200000
 
 /* ---- what programs do -------------------------------------------------------------------------------------------- */
 
-/* So much that a scavenger is born, which publishes at its first tick. */
+/* Allocates enough to start a scavenger, which publishes at its first tick. */
 static void burst(void) {
   void *blocks[8];
   for (int i = 0; i < 8; i++) CHECK((blocks[i] = tslab_malloc(2 * MiB)) != NULL);
@@ -40,10 +39,10 @@ static void work_in(size_t size) {
   for (int i = 0; i < 500; i++) tslab_free(blocks[i]);
 }
 
-/* Little enough that nothing lies free for long, and more than a list takes, so that slow paths are visited. */
+/* Small enough that memory is not free for long, and more than a list takes, so that the thread visits slow paths. */
 static void work(void) { work_in(512); }
 
-/* How long that takes is the machine's affair; that it never comes is what the test's own limit is for. */
+/* The machine decides how long that takes; the test's own time limit ends a wait without end. */
 static void work_until_published(void) {
   struct published p;
   for (; !read_published(getpid(), &p); pause_shortly()) work();
@@ -145,7 +144,7 @@ static void check_figures(const struct published *p) {
   }
 }
 
-/* Without a scavenger: nothing changes between the publication and the look. */
+/* Without a scavenger no number changes between the publication and the look. */
 static void figures(void) {
   struct published p;
   struct stat before, after;
@@ -207,14 +206,14 @@ static void obstacles(void) {
   CHECK(remove(path) == 0 && remove(kept) == 0);
 }
 
-/* Removed or cut short by somebody: made anew. */
+/* Another process removed or cut the file: the library makes it anew. */
 static void spoiled(void) {
   CHECK(publish_now());
   CHECK(unlink(published_path(getpid())) == 0);
   CHECK(publish_now());
   CHECK_COUNT(number_of(getpid()), ==, 1);
   CHECK(truncate(published_path(getpid()), 0) == 0);
-  CHECK(!publish_now()); /* ours, but nothing says so */
+  CHECK(!publish_now()); /* the file is ours, but no mark says so */
   CHECK(unlink(published_path(getpid())) == 0);
 }
 
@@ -243,7 +242,7 @@ static void full(void) {
   struct published p;
   mounted(getenv("SIZE"), 0);
   if (!is_published(getpid())) return;
-  /* What has room is whole. */
+  /* A file that has room is whole. */
   if (!read_published(getpid(), &p)) return;
   check_tables(&p);
   CHECK_COUNT(published_rows(&p, "process"), ==, 1);
@@ -294,7 +293,7 @@ static void filtered(void) {
 
 /* ---- lives and deaths -------------------------------------------------------------------------------------------- */
 
-/* In a new process: a process of the same number that was killed earlier may have left its file. */
+/* In a new process: an earlier process of the same number that was killed may have left its file. */
 static void forget_namesake(void) { unlink(published_path(getpid())); }
 
 static pid_t start(const char *scenario) {
@@ -324,7 +323,7 @@ static void linger(void) {
   CHECK(read(0, &end, 1) == 0);
 }
 
-/* By living on, with little work. */
+/* The process lives on, with little work. */
 static void live_long(void) {
   work();
   CHECK(!is_published(getpid()));
@@ -333,7 +332,7 @@ static void live_long(void) {
   for (; number_of(getpid()) < before + 3; pause_shortly()) work();
 }
 
-/* What its lists serve; what is sampled of that is seen. */
+/* Mallocs that its lists serve; their samples appear. */
 static void live_fast(void) {
   for (; !is_published(getpid()); pause_shortly()) work_in(64);
 }
@@ -359,7 +358,7 @@ static void unwanted(void) {
 
 enum { HELD = 5000, HELD_SIZE = 1000, THREADS = 5 };
 
-/* Blocks that stay: 5 MB, in a few milliseconds. */
+/* Keeps blocks, 5 MB, within a few milliseconds. */
 static void take_blocks(int count) {
   for (int i = 0; i < count; i++) {
     char *const block = tslab_malloc(HELD_SIZE);
@@ -368,7 +367,7 @@ static void take_blocks(int count) {
   }
 }
 
-/* Waits as the process does that is looked at: without a call of ours. */
+/* Waits as an inspected process does: without a call of the library. */
 static void wait_for_blocks(uint64_t count) {
   for (uint64_t seen = 0; seen < count; pause_shortly()) {
     struct published p;
@@ -419,7 +418,7 @@ static void hold(void) {
   wait_for_blocks(strcmp(how, "asleep") == 0 ? 2 * HELD : HELD);
 }
 
-/* One block of each of many sizes: 20 slabs and more, of which little is touched. */
+/* Allocates one block of each of many sizes: 20 slabs and more, most pages untouched. */
 static void hold_little(void) {
   const unsigned before = threads();
   for (size_t size = 16; size <= 8 * KiB; size += size / 4) CHECK(tslab_malloc(size) != NULL);
@@ -434,7 +433,7 @@ static void hold_unwanted(void) {
   CHECK(!is_published(getpid()));
 }
 
-/* As another program, under the same id: what the first left is replaced. */
+/* Runs another program under the same process id: the first one's file is replaced. */
 static void execute(void) {
   struct stat before, after;
   if (!getenv("AGAIN")) {
@@ -458,7 +457,7 @@ static void wait_until_published(pid_t process) {
   forget_published(&p);
 }
 
-/* As if its process had been gone for a minute. */
+/* As if its process ended a minute ago. */
 static void age(pid_t process) {
   struct published p;
   const uint64_t long_ago = 1;
@@ -484,7 +483,7 @@ static void killed(void) {
   CHECK(read_published(child, &p));
   check_tables(&p);
   forget_published(&p);
-  CHECK(end_of(start("live_long")) == 0); /* looks, and leaves it for who wants to read it */
+  CHECK(end_of(start("live_long")) == 0); /* looks at the file, and leaves it for readers */
   CHECK(is_published(child));
   age(child);
   const pid_t alive = start("linger");
@@ -498,7 +497,7 @@ static void killed(void) {
   CHECK(unlink(published_path(alive)) == 0);
 }
 
-/* Ends as soon as its file is there, which is before that is whole. */
+/* Ends as soon as its file exists, which is before the file is whole. */
 static void hurry(void) {
   burst();
   while (!is_published(getpid())) sched_yield();
@@ -540,8 +539,8 @@ static void children(void) {
     if (child == 0) {
       forget_namesake();
       CHECK(descriptors_stay_closed());
-      work(); /* on a machine that stands still meanwhile, long enough to be published */
-      if (i % 2) exit(0); /* must not take its parent's away */
+      work(); /* on a machine that stalled long enough for publication */
+      if (i % 2) exit(0); /* the child must keep its parent's file */
       _exit(0);
     }
     CHECK(end_of(child) == 0);
@@ -561,7 +560,7 @@ static void live_as_child(void) {
   exit(0);
 }
 
-/* libc's locks may be held there, as far as libtslab.a knows: so it makes no thread, and nothing is published. */
+/* libc's locks may be held there, as far as libtslab.a knows, so the child makes no thread and publishes nothing. */
 enum { BARE_ROUNDS = 20 };
 static void live_bare(void) {
   burst();
@@ -572,7 +571,8 @@ static void live_bare(void) {
 
 static pid_t bare_fork(void) { return (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL); }
 
-/* A child without handlers has no scavenger and nobody's locks; so one that holds a lock just now must not be lost. */
+/* A child whose fork ran no handlers has no scavenger, and locks without holders; the fork must not come while the
+   scavenger holds a lock. */
 static void wait_for_quiet(bool asleep) {
   uint64_t number = number_of(getpid()), now;
   for (int same = 0; asleep ? same < 60 : same < 3; pause_shortly()) {
@@ -599,7 +599,7 @@ static void lives_of_children(void) {
   }
 }
 
-/* A copy of this program that runs as another user for whoever starts it. */
+/* A copy of this program that runs as another user, whoever starts it. */
 static void trusted_with_more(void) {
   char name[] = "/tmp/tslab.publish.XXXXXX";
   char command[200];

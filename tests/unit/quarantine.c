@@ -54,7 +54,7 @@ static void check_ring(void) {
   CHECK_COUNT(tcache_length(here, CLASS), ==, on_list(here));
 }
 
-/* Freed is freed for the statistics, whether it waits or not. */
+/* A freed block counts as freed in the statistics, in quarantine or not. */
 static void counts_as_freed(void) {
   const struct tcache_totals before = tcache_totals(here, CLASS);
   take(100);
@@ -75,7 +75,8 @@ static void counts_as_freed(void) {
   for (unsigned i = 0; i < 100; i++) CHECK(!waits(blocks[i]) && block_is_intact(blocks[i]));
 }
 
-/* More than fit: the oldest leave first, those that leave together in no order, and none is lost or there twice. */
+/* More blocks than quarantine holds: the oldest leave first, blocks that leave together have no order, and each block
+   leaves once. */
 static void full(void) {
   take(MOST);
   unsigned still = 0;
@@ -89,7 +90,7 @@ static void full(void) {
   for (unsigned i = MOST - still; i < MOST; i++) CHECK(waits(blocks[i]));
   quarantine_empty(here);
   for (unsigned i = 0; i < MOST; i++) CHECK(!waits(blocks[i]));
-  take(MOST); /* each was there once, or one would hold no key when it is taken again */
+  take(MOST); /* each block left once; otherwise one would hold no key when it is taken again */
   unsigned in_order = 0;
   for (unsigned i = 1; i < MOST; i++) in_order += (size_t)labs(blocks[i] - blocks[i - 1]) == size;
   CHECK_COUNT(in_order, <, MOST / 4);
@@ -127,7 +128,8 @@ static void expect(const char *says) {
   check_ring();
 }
 
-/* At the first and the last byte of each part of it, and at the link; the block serves again. At the key it is lost. */
+/* Writes to the first and the last byte of each part of the block, and to the link: the block serves again. After a
+   write to the key it does not. */
 static void writes_are_told(void) {
   const size_t places[] = {0, 7, 8, 15, 16, 31, size - 1};
   for (unsigned i = 0; i < sizeof places / sizeof *places; i++) {
@@ -145,7 +147,7 @@ static void writes_are_told(void) {
   }
 }
 
-/* A second free whose first was made unknown by a write: it is on the list once at the most. */
+/* A write hides the first free of a block, and the block is freed again: it is on the list once at most. */
 static void twice(void) {
   take(1);
   release(written = blocks[0]);

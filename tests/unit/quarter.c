@@ -1,6 +1,7 @@
-/* quarter: a granule is lent in quarters, and is one run again when all are back. Free quarters are not resident; one
- * system call purges neighbours. A thread that has many epochs open fills quarters, four for each epoch, before whole
- * granules, and keeps free quarters within its claim. Pointers into a quarter lead to the quarter's epoch. */
+/* quarter: a granule is handed out in quarters, and is one run again when all are returned. Free quarters are not
+   resident; one system call purges neighbours. A thread that has many epochs open fills quarters, four for each epoch,
+   before whole granules, and keeps free quarters within its claim. Pointers into a quarter lead to the quarter's
+   epoch. */
 #include "unit.h"
 
 #include "base/options.h"
@@ -52,7 +53,7 @@ static void lending(void) {
   CHECK_COUNT(give_back(first, first + 3), ==, 2 * QUARTER);
   CHECK(quarter_take() == first);
   CHECK_COUNT(give_back(first, NULL), ==, QUARTER);
-  CHECK(pages_run_of(start) != pages.runs + granule_of(start)); /* one is still lent */
+  CHECK(pages_run_of(start) != pages.runs + granule_of(start)); /* one quarter is still in use */
   CHECK_COUNT(give_back(first + 1, NULL), ==, QUARTER);
   CHECK(pages_run_of(start)->kind == RUN_FREE && pages.runs[granule_of(start)].was == CHUNK_WAS);
   CHECK(quarter_take() == NULL);
@@ -61,7 +62,7 @@ static void lending(void) {
 
 /* ---- of epochs --------------------------------------------------------------------------------------------------- */
 
-enum { MANY = 40, BLOCK = 1000, FILLS = QUARTER / 1008 }; /* so many blocks to a quarter */
+enum { MANY = 40, BLOCK = 1000, FILLS = QUARTER / 1008 }; /* the number of blocks in a quarter */
 
 static uint64_t open_one(void) {
   const tslab_epoch_options wanted = {.struct_size = sizeof wanted, .label = "many", .flags = TSLAB_EPOCH_DESTROYABLE};
@@ -100,7 +101,7 @@ static void end_all(const uint64_t ids[MANY]) {
   pages_check();
 }
 
-/* Four quarters, then granules; and a block that is large for a quarter has a granule. */
+/* Four quarters, then granules; a block that is large for a quarter gets a granule. */
 static void filling(void) {
   uint64_t ids[MANY];
   open_many(ids);
@@ -117,7 +118,7 @@ static void filling(void) {
   end_all(ids);
 }
 
-/* A quarter that was filled comes back with its last block, whoever frees it, and serves the next epoch. */
+/* The last free of a filled quarter, on any thread, returns it, and it serves the next epoch. */
 static void freeing(void) {
   uint64_t ids[MANY];
   char *blocks[FILLS];
@@ -141,7 +142,7 @@ static void freeing(void) {
   end_all(ids);
 }
 
-/* Without a reserve nothing stays. */
+/* Without a reserve the thread keeps nothing. */
 static void without_reserve(void) {
   uint64_t ids[MANY];
   options.reserve_bytes = 0;
@@ -163,7 +164,7 @@ static void in_trap_mode(void) {
 }
 
 int main(void) {
-  options.scavenger = 0; /* it would age what the thread keeps */
+  options.scavenger = 0; /* it would age the memory that the thread keeps */
   options.reserve_bytes = MiB;
   CHECK(thread_own_heap() != NULL);
   in_trap_mode();

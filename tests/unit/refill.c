@@ -26,7 +26,7 @@ static void check_both(void) {
   }
 }
 
-/* Waves, so that lists fill, overflow to the magazines and run empty. A quarter of the frees are the other heap's. */
+/* Waves, so that lists fill, overflow to the magazines and run empty. The other heap makes a quarter of the frees. */
 static void against_a_shadow(void) {
   uint64_t random = 1;
   for (int i = 0; i < 1000000 / TEST_SCALE; i++) {
@@ -69,8 +69,8 @@ static void nothing_is_left(void) {
   }
 }
 
-/* Freed at random, each block of the magazines would keep a slab: in the end the list alone may keep some, and a cached
- * epoch. */
+/* Blocks are freed at random, and each block of the magazines would keep a slab: in the end only the list may keep
+   some, and a cached epoch. */
 static void long_drains_empty_the_magazines(void) {
   enum { CLASS = 6, BLOCKS = 60000, FEW = 1000 };
   static void *blocks[BLOCKS];
@@ -82,7 +82,7 @@ static void long_drains_empty_the_magazines(void) {
   for (int i = 0; i < BLOCKS; i++) blocks[i] = allocate(CLASS);
   CHECK_COUNT(bin->slabs, >, 2 * LIST_DRAIN_ALONE);
   for (unsigned left = BLOCKS; left > FEW; left--) {
-    if (!TSLAB_HARDENED && left == BLOCKS - 4 * FEW) CHECK_COUNT(bin->magazine_blocks, >, FEW); /* it has just begun */
+    if (!TSLAB_HARDENED && left == BLOCKS - 4 * FEW) CHECK_COUNT(bin->magazine_blocks, >, FEW); /* the heap is new */
     const unsigned which = (unsigned)(check_random(&random) % left), before = bin->magazine_blocks;
     release(blocks[which], CLASS);
     CHECK_COUNT(bin->magazine_blocks + 8, >=, before); /* no free pays for a whole batch */
@@ -95,25 +95,25 @@ static void long_drains_empty_the_magazines(void) {
   CHECK_COUNT(bin->magazine_blocks, ==, 0);
   options.cache_bytes = cache_bytes;
   heap_check(heaps[0]);
-  if (TSLAB_HARDENED) return; /* what left quarantine is still on the list, and what comes next would wait there */
+  if (TSLAB_HARDENED) return; /* blocks that left quarantine are still on the list, and later ones would wait there */
   CHECK_COUNT(bin->slabs, <=, LIST_DRAIN_ALONE + 1);
 
   for (int i = 0; i < FEW; i++) blocks[i] = allocate(CLASS);
   for (int i = 0; i < FEW; i++) release(blocks[i], CLASS);
-  /* For the next malloc: one that allocates is believed to go on with that. */
+  /* For the next malloc: the library expects a thread that allocates to go on. */
   CHECK_COUNT(bin->magazine_blocks + tcache_length(heaps[0], CLASS), >=, FEW);
   heap_flush_lists(heaps[0]);
 }
 
-/* Who takes some blocks and frees them all, again and again, as for each request, soon has them on a list that is long
- * enough. */
+/* A thread that takes some blocks and frees them all, again and again, as for each request, soon has a list that is
+   long enough for them. */
 static void bursts_become_lists(void) {
   static void *blocks[LIST_MOST];
   const struct { size_t size; unsigned count; } bursts[] = {
       {64, 1000}, {64, 100}, {512, 300}, {4 * KiB, 40}, {12 * KiB, 15}, {SMALL_MAX, 4}, {SMALL_MAX, 15}};
   if (TSLAB_HARDENED) return; /* there a block rests before it is on the list again */
   const size_t sample = options.sample;
-  options.sample = 0; /* a list that is detached is nothing that allocate() knows of */
+  options.sample = 0; /* allocate() does not see a detached list */
   be(0);
   for (size_t i = 0; i < sizeof bursts / sizeof *bursts; i++) {
     const unsigned class = class_of(bursts[i].size), count = bursts[i].count;

@@ -28,7 +28,7 @@ static void all_of_them(void) {
   for (unsigned i = 0; i < HEAPS; i++) {
     heaps[i] = heap_acquire();
     check_new(heaps[i], i + 1);
-    memset(heaps[i]->magazines, 0x11, sizeof heaps[i]->store->magazines); /* would show in a neighbour */
+    memset(heaps[i]->magazines, 0x11, sizeof heaps[i]->store->magazines); /* damage would show in a neighbour */
   }
   unsigned seen = 0;
   for (struct heap *p = atomic_load(&all_heaps); p; p = p->next_heap) CHECK(p == heaps[HEAPS - ++seen]);
@@ -38,7 +38,7 @@ static void all_of_them(void) {
   for (unsigned i = 0; i < HEAPS; i++) memset(heaps[i]->magazines, 0, sizeof heaps[i]->store->magazines);
 }
 
-/* Also what waited to be handed to another heap does not stay behind. */
+/* Blocks that waited for their way to another heap do not stay behind. */
 static void pool(void) {
   struct heap *const one = heaps[3], *const other = heaps[4];
   void *const block = heap_refill(one, CLASS), *const remote = heap_refill(other, CLASS);
@@ -65,8 +65,8 @@ static unsigned count_active(void) {
   return active;
 }
 
-/* A heap that waits in the pool with nothing leaves the list of active heaps, and comes back with its next thread; one
- * that is in use, or holds something, stays. Heaps of epochs are in no such list. */
+/* An empty heap in the pool leaves the list of active heaps, and its next thread puts it back; a heap that is in use,
+   or holds memory, stays. Heaps of epochs are in no such list. */
 static void settling(void) {
   const unsigned before = count_active();
   CHECK(!heap_fold(heaps[7]));

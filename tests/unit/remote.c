@@ -32,7 +32,7 @@ static void remote_frees_wait_for_their_batch(void) {
   CHECK_COUNT(unowned_frees_of(CLASS), ==, 1);
 }
 
-/* A second free in one batch is told when the batch goes, and what was counted at the call is taken back. */
+/* A second free in one batch is reported when the batch leaves, and the count of the call is corrected. */
 static void free_twice_in_a_batch(void) {
   enum { CLASS = 3 };
   be(0);
@@ -51,8 +51,8 @@ static void free_twice_in_a_batch(void) {
   CHECK_COUNT(heaps[1]->store->remote.count, ==, 0);
 }
 
-/* A block of a class that the thread uses goes onto its list, and its next malloc returns it. Blocks that may share
- * a line with another thread's do not, nor what the list has no room for. */
+/* A block of a class that the thread uses goes onto its list, and its next malloc returns it. Blocks that may share a
+   cache line with another thread's do not, and neither do blocks that the list has no room for. */
 static void what_the_thread_uses_is_kept(void) {
   enum { CLASS = 5, TINY = 1, MANY = 200 };
   void *blocks[MANY];
@@ -81,7 +81,7 @@ static void what_the_thread_uses_is_kept(void) {
 int main(void) {
   start_two_heaps();
   remote_frees_wait_for_their_batch();
-  if (TSLAB_HARDENED) return 0; /* there the call looks, and quarantine takes the block, which is not this test's */
+  if (TSLAB_HARDENED) return 0; /* the call checks there, and quarantine takes the block, which is not this test's */
   free_twice_in_a_batch();
   what_the_thread_uses_is_kept();
   return 0;

@@ -28,7 +28,7 @@ static void order(void) {
   for (int i = MOST; i-- > 0;) {
     CHECK(reserve_take(RUN_CHUNK) == runs[i] && runs[i]->kind == RUN_CHUNK);
     CHECK(runs[i]->next == 0 && runs[i]->previous == 0 && runs[i]->seen == 0);
-    CHECK_COUNT(*(unsigned char *)run_start(runs[i]), ==, 0x5c); /* resident: nobody cleared it */
+    CHECK_COUNT(*(unsigned char *)run_start(runs[i]), ==, 0x5c); /* resident: no call cleared it */
     pages_free(runs[i], false);
   }
   CHECK(reserve_take(RUN_CHUNK) == NULL);
@@ -46,7 +46,7 @@ static size_t give_back(struct run *first) {
   return r.returned;
 }
 
-/* One thread: what it claims and what is ready are the setting together. */
+/* One thread: its claim and the ready granules together are the setting. */
 static void one_claims(void) {
   for (int i = 0; i < MOST; i++) CHECK(reserve_put(new_run(1)));
   CHECK_COUNT(give_back(reserve_claim(0, MOST - 1)), ==, (MOST - 1) * GRANULE);
@@ -62,7 +62,7 @@ static void one_claims(void) {
   CHECK_COUNT(reserve_bytes(), ==, 0);
 }
 
-/* With more of them, as much is ready as with none, unless each claims all that it may. */
+/* With more threads, as much is ready as with none, unless each thread claims the most that it may. */
 static void many_claim(void) {
   enum { THREADS = 64 };
   for (int i = 0; i < THREADS; i++) CHECK(reserve_claim(0, 1) == NULL);
@@ -80,7 +80,7 @@ static void many_claim(void) {
   CHECK_COUNT(reserve_bytes(), ==, 0);
 }
 
-/* A thread that claims nothing any more takes its part of the bound with it. */
+/* A thread without a claim reduces the bound by its part. */
 static void one_of_two_stops(void) {
   CHECK(reserve_claim(0, 1) == NULL && reserve_claim(0, 2) == NULL);
   for (int i = 0; i < MOST; i++) CHECK(reserve_put(new_run(1)));

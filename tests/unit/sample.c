@@ -7,8 +7,8 @@
 #include <math.h>
 #include <pthread.h>
 
-/* EVERY: each sample needs a call that finds its list detached, so one in a few dozen is the most that
- * balanced traffic can be asked for. */
+/* EVERY: each sample needs a call that finds its list detached, so balanced traffic gives at most one sample in a few
+   dozen calls. */
 enum { EVERY = 128, SLOTS = 64 };
 
 /* ---- shares ------------------------------------------------------------------------------------------------------ */
@@ -25,7 +25,7 @@ static unsigned pick(uint64_t *random) {
 
 struct calls {
   uint64_t number[SIZES], samples[SIZES]; /* the latter: at the start */
-  int64_t due[SIZES];                     /* calls that let pass until the next sample, at the start */
+  int64_t due[SIZES];                     /* calls before the next sample, at the start */
 };
 
 static int64_t due_of(unsigned class) {
@@ -56,15 +56,15 @@ static void *allocate(struct calls *c, unsigned size) {
   return block;
 }
 
-/* The calls that a class let pass are those that it drew: n samples are the sum of n draws, but for what is still due,
- * which may not be more than passes between two visits of a slow path. The sum of the squares of what each class is
- * off, in its own standard deviations, has as mean their number, and twice that as variance. */
+/* The calls between samples of a class are the draws: n samples are the sum of n draws, apart from a rest that is still
+   due and not larger than the calls between two visits of a slow path. The sum of the squared errors of all classes,
+   each in its own standard deviations, has the number of classes as its mean, and twice that as its variance. */
 static void compare_calls(const struct calls *c, struct drawn drawn) {
   double squares = 0, expected_in_all = 0, samples_in_all = 0, calls = 0;
   for (unsigned i = 0; i < SIZES; i++) {
     const int64_t due = due_of(class_of(sizes[i]));
     const double samples = (double)(samples_of(sizes[i]) - c->samples[i]);
-    const double waiting = own_heap()->bins[class_of(sizes[i])].due; /* drawn, and to come with the next calls */
+    const double waiting = own_heap()->bins[class_of(sizes[i])].due; /* drawn, and due with the next calls */
     const double expected = ((double)c->number[i] + (double)(due - c->due[i])) / drawn.mean - waiting;
     CHECK(due > -2 * LIST_MOST);
     squares += (samples - expected) * (samples - expected) / (expected * drawn.variance);
@@ -97,7 +97,7 @@ static void balanced(void) {
   compare_calls(&c, drawn_here);
 }
 
-/* What is allocated without a free between, and then freed without a call between. */
+/* Allocates without a free between, and then frees without a malloc between. */
 static void one_sided(void) {
   enum { BLOCKS = 400000 / TEST_SCALE };
   static void *blocks[BLOCKS];
@@ -114,7 +114,7 @@ static void one_sided(void) {
   compare_calls(&c, drawn_here);
 }
 
-/* One block and then another, each freed before the next: the list is empty when the only block of it was timed. */
+/* One block and then another, each freed before the next: the list is empty when its only block was timed. */
 static void alternating(void) {
   uint64_t random = SEED;
   struct calls c;
@@ -124,7 +124,7 @@ static void alternating(void) {
   compare_calls(&c, drawn_here);
 }
 
-/* Each malloc comes after two frees, of which it takes the last block: none finds its list empty. */
+/* Each malloc comes after two frees and takes the last freed block: none finds its list empty. */
 static void shrinking(void) {
   enum { BLOCKS = 3000, MOST = BLOCKS * 32 };
   static void *blocks[SIZES][MOST];
@@ -162,7 +162,7 @@ static void chunks_and_large(void) {
   CHECK_COUNT(row.allocations, ==, BLOCKS);
   CHECK_COUNT(row.samples, ==, in_chunks);
   double expected = BLOCKS / drawn_here.mean;
-  const double a_chunk = CHUNK_CAPACITY / 16.0 / drawn_here.mean; /* what one lets pass is made up for by the next */
+  const double a_chunk = CHUNK_CAPACITY / 16.0 / drawn_here.mean; /* a later sample makes up for one that is skipped */
   CHECK(fabs((double)in_chunks - expected) < SIGMAS * sqrt(expected * drawn_here.variance) + a_chunk);
 
   for (int i = 0; i < LARGE; i++) tslab_free(tslab_malloc(100000));
@@ -218,7 +218,7 @@ static void what_waits_to_be_timed_stays_short(void) {
   CHECK_COUNT(longest, <=, LIST_MOST + LIST_MOST / 2);
 }
 
-/* Threads that have no heap, for they only free, count in one place at once. */
+/* Threads without a heap, which only free, count in one place at once. */
 enum { FREEING = 4, FREED_BY_EACH = 400000 / TEST_SCALE };
 static void *to_free[FREEING];
 static pthread_barrier_t start;
@@ -228,7 +228,7 @@ static void *free_only(void *block) {
   pthread_barrier_wait(&start);
   tslab_free(block);
   CHECK(own_heap() == &empty_heap);
-  for (int i = 1; i < FREED_BY_EACH; i++) { /* as that did, without the locks that keep such threads apart */
+  for (int i = 1; i < FREED_BY_EACH; i++) { /* as the free did, without the locks that keep such threads apart */
     timing_begin_path(&timing);
     timing_end_path(&timing, PATH_LARGE_FREE);
   }

@@ -41,7 +41,7 @@ static inline void begin(size_t sample, size_t sample_cpu) {
   counters->bump_countdown = draw_mallocs(own_heap());
 }
 
-/* With those of this thread that wait to be counted. */
+/* Includes calls of this thread that are not counted yet. */
 static inline uint64_t samples_of_paths(void) {
   uint64_t samples = 0;
   timing_flush(own_heap());

@@ -34,7 +34,7 @@ static uint64_t held(void) {
   return stats.in_use_bytes + stats.free_dirty_bytes;
 }
 
-/* How long that takes is the machine's affair; that it never comes is what the test's own limit is for. */
+/* The machine decides how long that takes; the test's own time limit ends a wait without end. */
 static void wait_until_held_at_most(uint64_t bytes) {
   while (held() > bytes) nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 }
@@ -62,7 +62,7 @@ static void *purges(void *stop) {
 
 enum { ROWS = 2000, ROW = 96, APART = 300 };
 
-/* Of ROWS blocks, of which one in APART is in use: those that share a page with none of these and yet are resident. */
+/* Of ROWS blocks, one in APART is in use. Returns the resident pages of blocks that share a page with none of these. */
 static unsigned resident_holes(void) {
   unsigned count = 0;
   for (int i = 0; i < ROWS; i++) {
@@ -77,7 +77,7 @@ static unsigned resident_holes(void) {
   return count;
 }
 
-/* Of two that collect at a time neither misses what the other has in its hands. */
+/* Of two threads that collect at a time, neither misses a heap that the other one visits. */
 static void no_round_misses_another(void) {
   atomic_bool stop = false;
   pthread_t other;
@@ -94,8 +94,8 @@ static void no_round_misses_another(void) {
   CHECK(pthread_join(other, NULL) == 0);
 }
 
-/* Where there is no scavenger, a thread folds its own heap as it ends, while another may be giving back pages of one
- * of its slabs: the heap is not folded as long as that slab is in nobody's list. */
+/* Where there is no scavenger, a thread folds its own heap as it ends, while another may be giving back pages of one of
+   its slabs: the heap is not folded while that slab is in no list. */
 enum { ENDS = 400, OF_EACH = 130 };
 
 static void *ends_with_holes(void *kept) {
@@ -130,7 +130,7 @@ static void grow_a_little(void) {
   os_rest(); /* the scavenger's turn */
 }
 
-/* The scavenger makes memory resident for a heap that grows, and gives back what nobody took. */
+/* The scavenger makes memory resident for a heap that grows, and returns the part that no allocation took. */
 static void ahead_of_growth(void) {
   for (unsigned size = 0; pages_totals().populated == 0; size++) {
     CHECK_COUNT(size, <, 1024); /* MiB */
@@ -179,7 +179,8 @@ static void unwanted(void) {
   CHECK_COUNT(pages_totals().returned, >, 0);
 }
 
-/* Large blocks that threads keep which sleep go as well, whenever these freed them, and where there is no scavenger. */
+/* Large blocks that sleeping threads keep go back as well, at any time after their free, and also without a
+   scavenger. */
 static pthread_barrier_t all_have, all_give, all_gave;
 
 static void *keeps(void *unused) {
@@ -206,7 +207,7 @@ static void let_keepers_free(void) {
   pthread_barrier_wait(&all_gave);
 }
 
-/* As the kernel has it: to ask the library would wake the scavenger. */
+/* Reads the kernel's figure: a call of the library would wake the scavenger. */
 static size_t resident(void) {
   char text[64] = "";
   size_t count;
@@ -216,7 +217,7 @@ static size_t resident(void) {
   return count * (size_t)sysconf(_SC_PAGESIZE); /* not os_page_size, which a test of other pages sets */
 }
 
-/* Side by side, so that some free in the last tick before the scavenger, which has nothing else to do, sleeps. */
+/* Side by side, so that some blocks are freed in the last tick before the scavenger, without other work, sleeps. */
 static void sleepers(void) {
   pid_t children[DELAYS];
   for (int i = 0; i < DELAYS; i++) {
@@ -240,13 +241,13 @@ static void sleepers_unwanted(void) {
   options.scavenger = 0;
   start_keepers(4 * KEEPERS);
   let_keepers_free();
-  tslab_free(must(100000)); /* a slow path gives back what is more */
+  tslab_free(must(100000)); /* a slow path returns the excess */
   tslab_stats_global stats;
   CHECK(tslab_stats(&stats, sizeof stats) == 0);
   CHECK_COUNT(stats.large_cached_bytes + stats.free_dirty_bytes, <=, 32 * MiB);
 }
 
-/* What a thread keeps that sleeps is found by who is refused memory, an epoch, too. */
+/* A refused allocation finds the memory that a sleeping thread keeps, also for an epoch. */
 static void shortage(void) {
   const struct rlimit limit = {512 * MiB, 512 * MiB};
   options.scavenger = 0;
@@ -255,7 +256,7 @@ static void shortage(void) {
   tslab_stats_global stats;
   tslab_free(must(100000));
   CHECK(tslab_malloc(1024 * MiB) == NULL);
-  tslab_free(must(100000)); /* what threads keep would not have been enough for that: they go on */
+  tslab_free(must(100000)); /* the memory that threads keep would not be enough: they go on */
   CHECK(tslab_stats(&stats, sizeof stats) == 0);
   if (!TSLAB_HARDENED) CHECK_COUNT(stats.large_cached_bytes, >=, 100000);
   while (tslab_malloc(500000)) {}
@@ -267,7 +268,7 @@ static void shortage(void) {
   CHECK(tslab_malloc(100000) != NULL);
 }
 
-/* How often the scavenger gave up its core by itself, as the kernel has it: to ask the library would wake it. */
+/* Returns how often the scavenger slept, by the kernel's figure: a call of the library would wake it. */
 static long naps(const char *status) {
   static char text[4096];
   const int file = open(status, O_RDONLY);
@@ -292,7 +293,7 @@ static void find_scavenger(char *status, size_t room) {
   snprintf(status, room, "/proc/self/task/%ld/status", found);
 }
 
-/* An epoch that was made of a cached epoch and stays open is nothing to wait for: the scavenger sleeps beside it. */
+/* The scavenger does not wait for an epoch that was made of a cached epoch and stays open: it sleeps. */
 static void sleeps_beside_an_open_epoch(void) {
   char status[64];
   tslab_epoch e = tslab_epoch_open("session");
@@ -305,9 +306,9 @@ static void sleeps_beside_an_open_epoch(void) {
   CHECK(tslab_epoch_leave(e) == 0);
   burst();
   find_scavenger(status, sizeof status);
-  for (long before = -1, now = 0; before != now;) { /* it never sleeps: the test's own limit ends this */
+  for (long before = -1, now = 0; before != now;) { /* the scavenger never sleeps: the test's own limit ends this */
     before = naps(status);
-    nanosleep(&(struct timespec){.tv_sec = 1}, NULL); /* four ticks of one that is awake */
+    nanosleep(&(struct timespec){.tv_sec = 1}, NULL); /* four ticks of a scavenger that is awake */
     now = naps(status);
   }
 }
@@ -328,7 +329,7 @@ static void *uses_some(void *rests) {
   return NULL;
 }
 
-/* How often anybody took the lock of a heap that is not this thread's. */
+/* Returns how often any thread took the lock of a heap that is not this thread's. */
 static uint64_t locks_of_others(void) {
   uint64_t taken = 0;
   for (struct heap *p = atomic_load(&all_heaps); p; p = p->next_heap)
@@ -336,7 +337,7 @@ static uint64_t locks_of_others(void) {
   return taken;
 }
 
-/* Until rounds of the scavenger, which has much to do meanwhile, come by without a look at any of them. */
+/* Waits until rounds of the scavenger, which has much to do meanwhile, pass without a look at any of them. */
 static void wait_until_left_alone(void) {
   struct pages_totals totals = pages_totals();
   const uint64_t held_before = totals.committed - totals.free_clean;
@@ -377,8 +378,8 @@ static void dead_and_idle(void) {
   }
 }
 
-/* Other threads may free as fast as malloc_trim gives back: it ends all the same. The linker puts this in the place of
- * os_purge; pages_lock is free here, as it is for those threads. */
+/* malloc_trim ends even if other threads free as fast as it returns memory. The linker replaces os_purge by this
+   function; pages_lock is free here, as it is for those threads. */
 enum { FED_MOST = 1000 };
 static int fed = FED_MOST;
 bool __real_os_purge(void *at, size_t length);
@@ -406,7 +407,7 @@ static void trim_ends(void) {
 /* Ends the scavenger as the last thread's end does. */
 static void stops_and_is_born_again(unsigned before) {
   scavenger_stop();
-  while (threads() != before) sched_yield(); /* the kernel tells who joins it before it takes it off its list */
+  while (threads() != before) sched_yield(); /* the kernel's list of threads lags behind a join */
   scavenger_stop(); /* nothing to stop */
   burst();
   CHECK_COUNT(threads(), ==, before + 1);
@@ -419,7 +420,7 @@ int main(void) {
   pthread_t first;
   CHECK(in_child(unwanted) == 0);
   CHECK(in_child(ends_beside_a_purge) == 0);
-  if (!emulated() && !SANITIZED) sleepers(); /* whose memory is the process's, too */
+  if (!emulated() && !SANITIZED) sleepers(); /* its memory counts for the process too */
   if (!TSLAB_HARDENED) CHECK(in_child(sleepers_unwanted) == 0);
   if (!emulated() && !SANITIZED) CHECK(in_child(shortage) == 0);
   if (!emulated() && !SANITIZED) CHECK(in_child(sleeps_beside_an_open_epoch) == 0);

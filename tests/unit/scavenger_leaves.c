@@ -1,5 +1,5 @@
-/* scavenger_leaves: a process forks while its scavenger leaves by itself, because the heap that it gave up was the
- * process's last. The child's scavenger is stopped as any other: the thread that stops it ends publication. */
+/* scavenger_leaves: a process forks while its scavenger leaves by itself, because the heap that it released was the
+   process's last. The child's scavenger is stopped as any other: the thread that stops it ends publication. */
 #include "unit.h"
 
 #include "runtime/scavenger.h"

@@ -69,8 +69,8 @@ static uint64_t locks_taken(void) {
   return taken;
 }
 
-/* A thread's heap stays attached, however many others it enters: to enter again takes no lock, and finds the same heap
- * with the same chunk. */
+/* A thread's heap stays attached, however many other epochs the thread enters: a second enter takes no lock, and finds
+   the same heap with the same chunk. */
 static void attachment(unsigned count) {
   uint64_t *const ids = tslab_malloc(count * sizeof *ids);
   struct heap **const heaps = tslab_malloc(count * sizeof *heaps);
@@ -112,7 +112,7 @@ static void *holds(void *unused) {
   return unused;
 }
 
-/* A heap with slabs serves the next thread that comes by. */
+/* A heap with slabs serves the next thread that enters. */
 static void handing_on(void) {
   pthread_t thread;
   shared = open_one();
@@ -123,7 +123,7 @@ static void handing_on(void) {
   epoch_close(shared, NULL);
 }
 
-/* Nobody comes in while it is shut; who is inside stays, and may go deeper once it is open again. */
+/* No thread enters while the gate is shut; a thread that is inside stays, and may enter again once it is open. */
 static void shut(void) {
   const uint64_t id = open_one();
   struct epoch *const e = epoch_slot(id);

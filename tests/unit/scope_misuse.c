@@ -37,7 +37,7 @@ static void only_some_errors_count(void) {
 
 int main(void) {
   only_some_errors_count();
-  CHECK_COUNT(lines_of(0, 10), ==, 0); /* by default nothing is told */
+  CHECK_COUNT(lines_of(0, 10), ==, 0); /* by default the library reports nothing */
   options.on_scope = SCOPE_REPORTS;
   CHECK_COUNT(lines_of(0, 100), ==, 100);
   CHECK_COUNT(lines_of(50, 100), ==, 50);

@@ -12,7 +12,7 @@ static void *draw_address(void) {
   return (void *)(uintptr_t)(check_random(&random_state) & (((uint64_t)1 << LINK_BITS) - 1) & ~(uint64_t)15);
 }
 
-/* A chance of 1 in 65,536 remains for whoever writes over a link, or takes one from elsewhere. */
+/* A write over a link, or a link of another slot, passes with a chance of 1 in 65,536. */
 static void links(void) {
   unsigned other_bits = 0, other_slot = 0, other_word = 0;
   for (int i = 0; i < ROUNDS; i++) {
@@ -31,7 +31,7 @@ static void links(void) {
   CHECK(link_decode(&slot, 0) == NULL && link_decode(&slot, UINT64_MAX) == NULL);
 }
 
-/* Two processes share none of it, nor what would be known without it. */
+/* Two processes share no part of the secret, nor a value that would be known without it. */
 static void starts_anew(void) {
   const struct secret before = secret;
   CHECK(secret.key != 0 && secret.link != 0 && secret.key != secret.link);
@@ -58,7 +58,7 @@ static void draws(void) {
   }
 }
 
-/* What each call reads shares no line with what each draw writes. */
+/* Words that each call reads share no line with words that each draw writes. */
 static void apart(void) { CHECK_COUNT((uintptr_t)&secret % CACHE_LINE + sizeof secret, ==, CACHE_LINE); }
 
 int main(void) {

@@ -17,7 +17,7 @@ static void check_word(unsigned count, unsigned linked) {
   CHECK_COUNT(slab_linked(word()), ==, linked);
 }
 
-/* Walks the chain; every block lies on a multiple, is marked free, and is met for the first time. */
+/* Walks the chain; every block lies on a multiple of the size, is marked free, and appears once. */
 static void check_chain(struct chain chain, unsigned char *seen) {
   unsigned count = 0;
   for (char *b = chain.head; b != CHAIN_END; b = block_next(b), count++) {
@@ -33,7 +33,8 @@ static int by_address(const void *a, const void *b) {
   return (*x > *y) - (*x < *y);
 }
 
-/* Takes all blocks that were never linked, into blocks[]; they come in address order, hardened in none. */
+/* Takes all blocks that were never linked, into blocks[]; they are in address order, and in random order in the
+   hardened library. */
 static void link_all(unsigned wanted) {
   static unsigned char seen[4 * MOST];
   unsigned total = 0;
@@ -52,7 +53,7 @@ static void link_all(unsigned wanted) {
   CHECK_COUNT(total, ==, slab->capacity);
   bool in_order = true;
   for (unsigned i = 1; i < total; i++) in_order &= blocks[i] > blocks[i - 1];
-  CHECK(in_order == !TSLAB_HARDENED || total < 20); /* few may be in order by chance */
+  CHECK(in_order == !TSLAB_HARDENED || total < 20); /* a few may be in order by chance */
   qsort(blocks, total, sizeof *blocks, by_address);
 }
 
@@ -61,7 +62,8 @@ static bool push_one(unsigned i) {
   return slab_push(slab, blocks[i], blocks[i], 1, &(struct slab_how){0});
 }
 
-/* Who must fold is told once: at the threshold, or when the last block comes; listed slabs only at the last. */
+/* Exactly one push learns that the slab must be folded: the push that reaches the threshold, or the last block's; for
+   listed slabs only the last one's. */
 static void push_and_take(bool listed) {
   static unsigned char seen[4 * MOST];
   memset(seen, 0, sizeof seen);
@@ -83,8 +85,8 @@ static void push_and_take(bool listed) {
   for (unsigned i = 0; i < slab->capacity; i++) memset(blocks[i], 0x5c, size);
 }
 
-/* Live are the blocks that start in the first quarter. Pages that they do not touch go, with the free blocks that start
- * there. */
+/* The blocks that start in the first quarter are live. The other pages, which they do not touch, go back with the free
+   blocks that start there. */
 static void purge_holes(void) {
   const size_t unit = max_size(os_page_size, run_bytes(slab) / 64);
   unsigned live = 0, kept = 0;
@@ -103,7 +105,7 @@ static void purge_holes(void) {
   for (unsigned i = 0; i < live; i++)
     for (size_t at = 0; at < size; at++) CHECK_COUNT(blocks[i][at], ==, 0x5c);
 
-  /* What was dropped is linked again, and with what stayed each free block is there once. */
+  /* The dropped blocks are linked again; with those that stayed, each free block is on the list once. */
   static unsigned char seen[4 * MOST];
   memset(seen, 0, sizeof seen);
   atomic_fetch_and(&slab->word, ~SLAB_PENDING);
@@ -141,7 +143,7 @@ static void live_and_die(unsigned class) {
   CHECK_COUNT(pages_pagemap()[granule_of(start)], ==, 0);
 }
 
-/* A slab from which nothing was taken gives back clean pages; one that was used gives back dirty ones. */
+/* A slab without a taken block returns clean pages; a used one returns dirty pages. */
 static void retired_pages_are_dirty_if_used(void) {
   CHECK_COUNT(pages_purge(UINT64_MAX, SIZE_MAX), >, 0);
   slab = slab_new(3, 0, NULL);
@@ -153,7 +155,7 @@ static void retired_pages_are_dirty_if_used(void) {
   CHECK_COUNT(pages_free_dirty(), ==, GRANULE);
 }
 
-/* What is purged is absent until it is linked again or the slab is gone, in classes below and above a unit. */
+/* Purged pages are absent until their blocks are linked again or the slab ends, in classes below and above a unit. */
 static void holes_are_absent(unsigned class) {
   slab = slab_new(class, 0, NULL);
   const size_t held = pages_totals().held;

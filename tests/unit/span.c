@@ -30,8 +30,8 @@ static void take_blanks(struct arena *arena) {
   }
 }
 
-/* Granules whose heaps are all blank go back, but for those that are kept until the next trim but one. What their heaps
- * had counted still counts. */
+/* Granules whose heaps are all blank go back, except those that stay until the next trim but one. The counts of their
+   heaps still count. */
 static void blank_heaps(void) {
   struct arena *const arena = arena_make();
   current_heap = heap_acquire();

@@ -44,7 +44,7 @@ static void chains(void) {
   expect(frames, FRAMES);
 }
 
-/* Frames at the end of a page, and the next one on one that nobody may touch. */
+/* Frames at the end of a page, before a page without access. */
 static void borders(void) {
   const size_t page = os_page_size;
   char *const at = mmap(NULL, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -68,7 +68,7 @@ __attribute__((noinline)) static void descend(unsigned levels) {
   __asm__ volatile("" ::: "memory"); /* a call and no jump */
 }
 
-/* The test is compiled without frame pointers in a release build: then only the first address is sure. */
+/* The test is compiled without frame pointers in a release build: only the first address is certain then. */
 static void real_stacks(void) {
   descend(5);
   CHECK(depth >= 1);

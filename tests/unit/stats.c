@@ -12,7 +12,7 @@ struct counts { uint64_t allocations, frees, remote_frees; };
 static unsigned class_count;
 static size_t class_size[CLASSES];
 static void *left_over[THREADS][CLASSES + LARGE][MOST];
-static struct counts expected[CLASSES + LARGE]; /* written by main alone: what a thread does is known beforehand */
+static struct counts expected[CLASSES + LARGE]; /* main alone writes them: each thread's calls are known beforehand */
 static pthread_barrier_t barrier;
 
 static unsigned blocks_of(unsigned thread, unsigned kind) { return 5 + (thread * 11 + kind * 3) % (MOST - 5); }
@@ -137,7 +137,7 @@ static void realloc_counts_its_moves(size_t from, size_t to) {
   void *neighbours[64], *block = tslab_malloc(from);
   unsigned count = 0;
   for (size_t size = from; size < to && count < 64; size += 1 + size / 10) {
-    neighbours[count++] = tslab_malloc(size); /* so that not every growth finds room where the block lies */
+    neighbours[count++] = tslab_malloc(size); /* so that some growths find no room where the block lies */
     const uintptr_t old = (uintptr_t)block;
     block = tslab_realloc(block, size);
     CHECK(block != NULL);
@@ -180,9 +180,9 @@ static void every_call_of_the_family_counts(void) {
 static void callers_of_other_ages(void) {
   static union { tslab_stats_global known; unsigned char bytes[4096]; } out;
   memset(&out, 0xFF, sizeof out);
-  CHECK(tslab_stats(&out.known, 128) == 0); /* an older one: nothing is written past its struct */
+  CHECK(tslab_stats(&out.known, 128) == 0); /* an older caller: the call writes nothing past its struct */
   for (size_t i = 128; i < sizeof out; i++) CHECK_COUNT(out.bytes[i], ==, 0xFF);
-  CHECK(tslab_stats(&out.known, 1024) == 0); /* a newer one: what we do not know reads as zero */
+  CHECK(tslab_stats(&out.known, 1024) == 0); /* a newer caller: fields that the library does not know read as zero */
   for (size_t i = sizeof out.known; i < 1024; i++) CHECK_COUNT(out.bytes[i], ==, 0);
   CHECK_COUNT(out.bytes[1024], ==, 0xFF);
   for (size_t i = 0; i < sizeof out.known.reserved / 8; i++) CHECK_COUNT(out.known.reserved[i], ==, 0);

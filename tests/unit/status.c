@@ -45,7 +45,7 @@ static void check_live(unsigned inside) {
   const tslab_epoch_status s = status();
   CHECK_COUNT(s.live_blocks, ==, count);
   CHECK_COUNT(s.live_bytes, ==, bytes);
-  CHECK_COUNT(s.allocations, ==, taken); /* those too that a list served since its last visit of a slow path */
+  CHECK_COUNT(s.allocations, ==, taken); /* also mallocs that a list served since its last visit of a slow path */
   CHECK_COUNT(s.threads_inside, ==, inside);
   CHECK(s.slabs_pinned <= s.slabs && (s.slabs_pinned > 0) == (count > 0));
   CHECK(s.committed_bytes % GRANULE == 0 && s.committed_bytes >= bytes && s.committed_bytes >= s.slabs * GRANULE);
@@ -83,7 +83,7 @@ static void check_listed(void) {
   CHECK_COUNT(status().slabs, ==, 1);
   check_live(1);
   CHECK(scope_leave(current_thread, id) == 0);
-  /* The heap's last slab goes by a free elsewhere, its list not having come by since. */
+  /* A free on another thread ends the heap's last slab, and the list was not visited since. */
   pthread_t thread;
   blocks[count++] = (struct block){tslab_epoch_malloc(id, 24000), class_size(class_of(24000))};
   bytes += blocks[0].size;

@@ -19,7 +19,7 @@ static unsigned count_stored(bool of_heaps) {
   return count;
 }
 
-/* As heap_refill, the program and an epoch's end do. */
+/* Does what heap_refill, the program and the end of an epoch do. */
 static void use(struct heap *heap, unsigned class, unsigned blocks) {
   CHECK(heap_make_store(heap));
   counter_add_release(&heap->bins[class].refills, 1);
@@ -62,11 +62,11 @@ static void one_after_the_other(void) {
   CHECK(other->store == store && count_stored(true) == 1);
   check_totals(15, 2);
   heap_give_back(other);
-  struct heap *const of_thread = heap_acquire(); /* its row in the statistics is of its own calls alone */
+  struct heap *const of_thread = heap_acquire(); /* its row in the statistics has only its own calls */
   CHECK(of_thread->store != store && of_thread->bins[CLASS].allocations == 0);
 }
 
-/* Those that are one too many go back at once, the others when no heap needed them between two trims. */
+/* Excess stores go back at once, the others when no heap needed them between two trims. */
 static void many(void) {
   const uint64_t before = pages_totals().returned;
   for (unsigned i = 0; i < HEAPS; i++) {
@@ -91,7 +91,7 @@ static void many(void) {
   for (unsigned i = 0; i < HEAPS; i++) {
     heaps[i] = heap_take_blank(arena);
     use(heaps[i], CLASS, 1);
-    CHECK_COUNT(heaps[i]->bins[CLASS].allocations, ==, 1); /* the others are where memory that went back is counted */
+    CHECK_COUNT(heaps[i]->bins[CLASS].allocations, ==, 1); /* the counts of memory that went back are in the others */
   }
   CHECK_COUNT(pages_totals().committed, ==, committed);
   check_totals(16 + 2 * HEAPS, 3 + 2 * HEAPS);

@@ -68,12 +68,12 @@ static void check_tables(void) {
       check_field(table, &table->fields[j]);
       bytes += bytes_of(&table->fields[j]);
     }
-    CHECK_COUNT(bytes + structs[i].reserved, ==, table->row_bytes); /* so no field was forgotten */
+    CHECK_COUNT(bytes + structs[i].reserved, ==, table->row_bytes); /* so that no field is missing */
     for (enum table j = 0; j < i; j++) CHECK(strcmp(tables[j].name, table->name) != 0);
   }
 }
 
-/* No collect writes past the rows that it was given, and what is reserved stays zero. */
+/* No collect writes past the rows that it got, and reserved fields stay zero. */
 static void check_gathers(void) {
   for (enum table i = 0; i < TABLES; i++) {
     const size_t bytes = (size_t)tables[i].row_bytes * tables[i].most;
@@ -117,9 +117,9 @@ static void check_call(int (*call)(unsigned, void *, size_t), size_t row_bytes, 
   CHECK(call(0, out, 200) == EINVAL);
   CHECK(call(UINT_MAX, out, 128) == ERANGE);
   memset(out, 0xee, sizeof out);
-  CHECK(call(0, out, 128) == 0); /* an older caller: nothing is written past its struct */
+  CHECK(call(0, out, 128) == 0); /* an older caller: the call writes nothing past its struct */
   for (size_t i = 128; i < sizeof out; i++) CHECK_COUNT(out[i], ==, 0xee);
-  CHECK(call(0, out, 4096) == 0); /* a newer one: what we do not know reads as zero */
+  CHECK(call(0, out, 4096) == 0); /* a newer caller: fields that the library does not know read as zero */
   for (size_t i = row_bytes; i < 4096; i++) CHECK_COUNT(out[i], ==, 0);
   CHECK_COUNT(out[4096], ==, 0xee);
   while (call(rows, out, 128) == 0) rows++;

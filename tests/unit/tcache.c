@@ -1,5 +1,5 @@
-/* lists: the packed count tells every malloc and free between two visits; room ends exactly; caps stay within the
- * grant. */
+/* tcache: the packed count covers every malloc and free between two visits; room ends exactly; caps stay within the
+   grant. */
 #include "unit.h"
 
 #include "base/options.h"
@@ -14,7 +14,7 @@ enum { CLASS = 5, MOST = 4096 };
 static struct heap heap;
 static struct notice notice;
 static struct heap_store store;
-static struct quarantine quarantine; /* nothing ever waits in it */
+static struct quarantine quarantine; /* no block ever waits in it */
 static void *blocks[MOST][2];
 static uint64_t random_state = 1;
 
@@ -47,7 +47,7 @@ static void check_totals(uint64_t allocations, uint64_t frees, uint64_t length) 
   CHECK_COUNT(tcache_handed_out(&heap), ==, allocations); /* no other class is used */
 }
 
-/* At any moment the totals are exact, and a visit neither adds to them nor takes from them. */
+/* The totals are exact at any moment, and a visit does not change them. */
 static void every_call_is_counted(void) {
   uint64_t allocations = 0, frees = 0, length = 20, mallocs = 0, visits = 0;
   reset();
@@ -75,7 +75,7 @@ static void every_call_is_counted(void) {
   }
 }
 
-/* The same at any moment at which the list is detached, whether more was freed or allocated since the last visit. */
+/* The same at any moment at which the list is detached, with more frees or more mallocs since the last visit. */
 static void what_is_detached_is_counted(void) {
   uint64_t allocations = 0, frees = 0, length = 0;
   unsigned longer = 0, shorter = 0;
@@ -115,7 +115,7 @@ static void what_is_detached_is_counted(void) {
   CHECK(longer > 1000 && shorter > 1000);
 }
 
-/* Whatever was visited when, and whether what was allocated in a class was freed since or not. */
+/* The same for any order of visits, with or without frees of the blocks that were allocated in a class. */
 static void sums_are_of_all_classes(void) {
   static const unsigned used[] = {2, 3, 7, 30, CLASSES - 1};
   enum { USED = sizeof used / sizeof *used };
@@ -198,9 +198,10 @@ static void caps(void) {
   CHECK_COUNT(heap.bins[0].cap, ==, LIST_MOST);
   const unsigned last = CLASSES - 1, full = (unsigned)min_size(LIST_FULL_BYTES / class_size(CLASS), LIST_MOST);
   CHECK_COUNT(heap.bins[CLASS].cap, ==, full);
-  CHECK_COUNT(heap.bins[last].cap, <, LIST_FULL_LEAST); /* the grant was spent when it came */
+  CHECK_COUNT(heap.bins[last].cap, <, LIST_FULL_LEAST); /* other lists had the whole grant when it came */
 
-  /* Who rests gives half, again and again, and what its list held then goes to the magazines. */
+  /* A thread at rest returns half of its grant, again and again, and the blocks of its list then go to the
+     magazines. */
   tcache_set(&heap, CLASS, chain_of(full));
   for (unsigned class = CLASSES / 2; class < CLASSES; class++) {
     heap.visits += IDLE_VISITS;

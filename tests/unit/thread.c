@@ -50,7 +50,7 @@ static void *go_on_freeing(void *unused) {
   return unused;
 }
 
-/* In a destructor that runs after ours, in the same round and, for the second time, in the next. */
+/* Runs in a destructor after ours, in the same round and, for the second time, in the next. */
 static pthread_key_t late;
 static void free_at_the_end(void *round) {
   if (round == &late) {
@@ -73,7 +73,7 @@ static void run_thread(void *(*body)(void *), void *argument) {
   CHECK(pthread_create(&thread, NULL, body, argument) == 0 && pthread_join(thread, NULL) == 0);
 }
 
-/* Two at a time have two heaps; one after the other share one. */
+/* Two threads at a time have two heaps; two threads one after the other share one. */
 static void *live_beside_another(void *place) {
   be_born(place);
   run_thread(be_born, &seen[1]);
@@ -89,15 +89,15 @@ static void live_as_child(void) {
   CHECK_COUNT(live_heaps, ==, 1);
 }
 
-/* Threads are born of what another keeps free, where there is nothing else. */
+/* A new thread starts with the memory that another one keeps free, if there is no other. */
 enum { LATE = 8 };
 static pthread_barrier_t nothing_left;
 
 static void *be_born_late(void *unused) {
   pthread_barrier_wait(&nothing_left);
   CHECK(current_heap == &empty_heap);
-  CHECK(thread_own_heap() != NULL); /* what a malloc does first, and then it might find the memory itself */
-  pthread_barrier_wait(&nothing_left); /* so that none has another's heap */
+  CHECK(thread_own_heap() != NULL); /* a malloc begins with this, and afterwards it might find the memory itself */
+  pthread_barrier_wait(&nothing_left); /* so that no thread has another one's heap */
   return unused;
 }
 
@@ -110,7 +110,7 @@ static void take_all_memory(void) {
   CHECK(setrlimit(RLIMIT_DATA, &limit) == 0);
   while (count < 4096 && (larges[count] = tslab_malloc(500000)) != NULL) count++;
   CHECK(count < 4096);
-  for (unsigned size = 60000; size >= 16; size /= 2) /* all that is left in between */
+  for (unsigned size = 60000; size >= 16; size /= 2) /* the memory that is left in between */
     while (tslab_malloc(size)) {}
 }
 
@@ -126,7 +126,7 @@ static void live_on_what_others_keep(void) {
   for (int i = 0; i < LATE; i++) CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
-/* Sets itself again as often as libc calls it, and allocates each time; so its last call comes after ours. */
+/* Sets itself again as often as libc calls it, and allocates each time, so that its last call comes after ours. */
 static pthread_key_t keys[2];
 static _Atomic unsigned last_rounds;
 
@@ -179,8 +179,8 @@ static void threads_that_come_again(void) {
   CHECK_COUNT(last_rounds, ==, THREADS);
 }
 
-/* libc has no memory to note that a thread's end matters: then malloc has none, either. The linker puts this in the
- * place of libc's function. */
+/* libc has no memory to note that a thread's end matters: then malloc refuses memory as well. The linker replaces
+   libc's function by this one. */
 static _Atomic unsigned refusals;
 int __real_pthread_setspecific(pthread_key_t key, const void *value);
 int __wrap_pthread_setspecific(pthread_key_t key, const void *value);
@@ -198,8 +198,8 @@ static void *be_refused(void *unused) {
   return be_born(unused);
 }
 
-/* Frees need no memory: where there is no heap to be had, they go on without. More threads than there are heaps in the
- * pool and in the granule that heaps are cut from. */
+/* Frees need no memory: a thread that gets no heap frees without one. More threads than there are heaps in the pool and
+   in the granule that heaps are cut from. */
 enum { FREEING = 20, EACH = GOES_ON / FREEING * 5 };
 static void *of_others[FREEING][EACH];
 static _Atomic unsigned without_heap;
@@ -209,7 +209,7 @@ static void *free_without_memory(void *mine) {
   pthread_barrier_wait(&nothing_left);
   for (int i = 0; i < EACH; i++) tslab_free(blocks[i]);
   if (current_heap == &empty_heap) without_heap++;
-  pthread_barrier_wait(&nothing_left); /* so that none has another's heap */
+  pthread_barrier_wait(&nothing_left); /* so that no thread has another one's heap */
   return NULL;
 }
 
@@ -228,7 +228,7 @@ static void free_on_without_memory(void) {
   for (int i = 0; i < FREEING; i++) CHECK(pthread_join(threads[i], NULL) == 0);
   CHECK_COUNT(without_heap, >, 0);
   CHECK(tslab_stats(&after, sizeof after) == 0);
-  CHECK_COUNT(after.frees - before.frees, >=, FREEING * EACH); /* and what libc freed of the threads */
+  CHECK_COUNT(after.frees - before.frees, >=, FREEING * EACH); /* and the memory of the threads that libc freed */
 }
 
 int main(void) {

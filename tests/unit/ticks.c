@@ -16,8 +16,8 @@ static void never_back(void) {
   }
 }
 
-/* What lies between two ticks lies between what the clock said around them, but for what the scale was off when it was
- * last compared: a thousandth is far more than that after a few milliseconds. */
+/* The time between two ticks lies between the clock's values around them, apart from the error of the scale at the last
+   comparison: a thousandth is far more than this error after a few milliseconds. */
 static void agrees_with_the_clock(void) {
   const uint64_t before = os_now_raw_ns(), first = ticks_begin(), inside = os_now_raw_ns();
   usleep(20000);
@@ -41,10 +41,10 @@ static void compared_by_doubling(void) {
     compared++;
     due = ticks_due;
   }
-  CHECK_COUNT(compared, <=, 64); /* each time twice as long after the start */
+  CHECK_COUNT(compared, <=, 64); /* each comparison after twice the time since the start */
   ticks_calibrate(due - 1);
   CHECK_COUNT(ticks_due, ==, due);
-  ticks_calibrate(due); /* as if it were time */
+  ticks_calibrate(due); /* as if the next comparison were due */
   CHECK_COUNT(ticks_due, !=, due);
 }
 
@@ -60,7 +60,7 @@ static void by_several_threads(void) {
   agrees_with_the_clock();
 }
 
-/* After a second it is known well enough for good. */
+/* After a second the scale is known well enough for good. */
 static void known_in_the_end(void) {
   while (ticks_due != UINT64_MAX) {
     usleep(100000);
@@ -72,7 +72,7 @@ static void known_in_the_end(void) {
   agrees_with_the_clock();
 }
 
-/* At the end of a process's start, where a slow call may have come before, the scale is known, for a while. */
+/* At the end of a process's start, after a slow call perhaps, the scale is known for a while. */
 static void known_at_the_start(void) {
   const uint64_t now = ticks_now();
   ticks_calibrate(now);

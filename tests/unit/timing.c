@@ -1,13 +1,12 @@
-/* timing: times fall into the right buckets; the ring keeps the newest samples; sums agree with each other.
- *
- * The module is compiled in here once more, because what it does for itself is under test too. */
+/* timing: times fall into the right buckets; the ring keeps the newest samples; sums agree with each other. The test
+   compiles the module in once more, because it tests the module's static functions too. */
 #include "sampling.h"
 
 #include "heap/timing.c"
 
 /* ---- buckets ----------------------------------------------------------------------------------------------------- */
 
-/* The first whose bound is not below; found the slow way. */
+/* The first bucket whose bound is not below, found by a plain search. */
 static unsigned bucket_by_bounds(uint64_t ns) {
   unsigned bucket = 0;
   while (ns > tslab_bucket_ns(bucket)) bucket++;
@@ -42,7 +41,7 @@ static uint64_t check_ring(uint64_t seen) {
   CHECK_COUNT(count, ==, taken < SAMPLES_KEPT ? taken : SAMPLES_KEPT);
   for (size_t i = 0; i < count; i++) {
     const struct sample *const s = &copy[i];
-    CHECK_COUNT(s->number, ==, taken - count + 1 + i); /* the newest ones, oldest first, none twice */
+    CHECK_COUNT(s->number, ==, taken - count + 1 + i); /* the newest samples, oldest first, each once */
     CHECK(s->path < PATHS_OF_MALLOC && s->usable >= s->requested && s->thread_id == os_thread_id());
     CHECK(s->label == SAMPLE_NO_LABEL || s->label < labels_made());
     if (s->cpu_ns != SAMPLE_NO_CPU) CHECK_COUNT(s->cpu_ns, <=, s->wall_ns);
@@ -56,7 +55,7 @@ static uint64_t check_ring(uint64_t seen) {
   return taken;
 }
 
-/* With the thread's time taken of every sample that may have it. */
+/* With the whole time of the thread, as a sum over every sample that may have it. */
 static void kept(void) {
   static void *blocks[3000];
   begin(16, 1);

@@ -37,7 +37,7 @@ static void check_fault(void (*body)(void), const char *expected) {
   CHECK_COUNT(status, ==, 7 << 8);
 }
 
-/* Whose turn it is once the trap has spoken. */
+/* The handler that runs after the trap printed its message. */
 static void handled(int signal) { _exit(signal == SIGSEGV ? 7 : 1); }
 
 int main(void) {

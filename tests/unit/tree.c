@@ -48,7 +48,7 @@ static unsigned walk(enum tree_what what, uint32_t mark) {
 static void looking(void) {
   plant();
   CHECK_COUNT(walk(TREE_ALL, 0), ==, BELOW);
-  CHECK_COUNT(walk(TREE_OPEN, 0), ==, CHILDREN); /* what lies below an open one is left out */
+  CHECK_COUNT(walk(TREE_OPEN, 0), ==, CHILDREN); /* epochs below an open one are left out */
   CHECK_COUNT(walk(TREE_CHILDREN, 1), ==, CHILDREN);
   CHECK_COUNT(walk(TREE_CHILDREN, 1), ==, 0);
   open_under(root);
@@ -58,7 +58,7 @@ static void looking(void) {
   CHECK_COUNT(walk(TREE_ALL, 0), ==, 0); /* the root has ended */
 }
 
-/* Where the walk would go on there is nothing any more. */
+/* The walk's next epoch has ended meanwhile. */
 static void leaving(void) {
   plant();
   struct tree_look look = tree_look(epoch_slot(root), root, TREE_ALL, 0);

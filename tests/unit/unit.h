@@ -23,8 +23,8 @@ enum { SANITIZED = 1 };
 enum { SANITIZED = 0 };
 #endif
 
-/* Whether qemu-user runs this: it answers for the kernel about advice and limits of memory, and says that it did what
- * it did not. No kernel finds pages there. */
+/* Returns true under qemu-user: it answers for the kernel about advice and limits of memory, and claims effects that
+   did not happen. The kernel finds no pages there. */
 static inline bool emulated(void) {
   return madvise((void *)(uintptr_t)GRANULE, GRANULE, MADV_COLD) == 0;
 }
@@ -37,8 +37,8 @@ static inline void start_floors(void) {
   classes_start();
 }
 
-/* Puts what `run` writes to standard error into `text`. Returns how many writes it was: the socket keeps them apart,
- * and an emulator's word about a signal is not counted. Leaves errno as `run` did. */
+/* Puts the output of `run` to standard error into `text`. Returns the number of writes: the socket keeps them apart,
+   and an emulator's message about a signal does not count. Leaves errno as `run` left it. */
 static inline int hear(void (*run)(void), char *text, size_t capacity) {
   int pair[2], writes = 0;
   const int kept = dup(2);
@@ -59,7 +59,7 @@ static inline int hear(void (*run)(void), char *text, size_t capacity) {
   return writes;
 }
 
-/* Runs in a process of its own; the status that waitpid gives. */
+/* Runs `run` in a process of its own. Returns the status that waitpid gives. */
 static inline int in_child(void (*run)(void)) {
   int status;
   const pid_t child = fork();
