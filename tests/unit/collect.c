@@ -67,7 +67,7 @@ static void compare(enum table which, const char *row, const char *with) {
 
 static void look_at(enum table which) {
   const size_t bytes = tables[which].row_bytes, count = tables[which].collect(rows[which].now, tables[which].most);
-  if (which == TABLE_PROCESS) CHECK(tslab_stats((void *)rows[which].now, bytes) == 0); /* with those that this alone reads */
+  if (which == TABLE_PROCESS) CHECK(tslab_stats((void *)rows[which].now, bytes) == 0); /* rows of this test alone */
   for (size_t i = 0; i < count; i++) {
     char *const now = rows[which].now + i * bytes, *const first = rows[which].first + i * bytes;
     if (!rows_keep_their_places(which)) {
