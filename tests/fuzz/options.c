@@ -24,6 +24,7 @@ static const struct setting {
 } settings[] = {
     {"TSLAB_ON_MISUSE", &options.on_misuse, {"abort", "report"}, 0},
     {"TSLAB_SCAVENGER", &options.scavenger, {"0", "1"}, 0},
+    {"TSLAB_RETURN", &options.policy, {"lean", "balanced", "fast"}, 0},
     {"TSLAB_AHEAD", &options.ahead, {"0", "1"}, 0},
     {"TSLAB_PUBLISH", &options.publish, {"0", "1"}, 0},
     {"TSLAB_CACHE", &options.cache_bytes, {NULL}, 64 << 20},
@@ -35,6 +36,7 @@ static const struct setting {
     {"TSLAB_LOCK_TIMES", &options.lock_times, {"0", "1"}, 0},
     {"TSLAB_ON_SCOPE", &options.on_scope, {"return", "report"}, 0},
     {"TSLAB_PROFILE", &options.profile_bytes, {NULL}, 1024 << 20},
+    {"TSLAB_GUARD", &options.guard_bytes, {NULL}, 1024 << 20},
     {"TSLAB_MEMORY_LIMIT", &options.memory_limit, {NULL}, A_LIMIT},
     {"TSLAB_MEMORY_SOFT_LIMIT", &options.memory_soft_limit, {NULL}, A_LIMIT},
     {"TSLAB_BUDGETS", &options.budgets, {NULL}, BY_LABEL},
@@ -42,7 +44,7 @@ static const struct setting {
 enum { SETTINGS = sizeof settings / sizeof *settings };
 
 static struct options defaults;
-static size_t expected[SETTINGS];
+static size_t expected[SETTINGS], expected_tick_ms, expected_list_bytes;
 static const char *expected_path;
 static unsigned expected_lines;
 
@@ -117,6 +119,39 @@ static void expect(const char *string) {
     expected_lines++;
 }
 
+static bool is_policy(const char *string) { return strncmp(string, "TSLAB_RETURN=", 13) == 0; }
+
+static void expect_of(const char *name, size_t value) {
+  for (size_t i = 0; i < SETTINGS; i++)
+    if (strcmp(settings[i].name, name) == 0) expected[i] = value;
+}
+
+static void expect_policy(size_t cache, size_t reserve, size_t tick_ms, size_t list_bytes) {
+  expect_of("TSLAB_CACHE", cache);
+  expect_of("TSLAB_RESERVE", reserve);
+  expected_tick_ms = tick_ms;
+  expected_list_bytes = list_bytes;
+}
+
+/* The policy comes first, wherever it stands: each other setting overrides its share of it. */
+static void expect_all(char **strings) {
+  size_t policy = defaults.policy;
+  for (char **at = strings; *at; at++) {
+    if (!is_policy(*at)) continue;
+    expect(*at);
+    static const char *const words[] = {"lean", "balanced", "fast"};
+    for (size_t i = 0; i < 3; i++)
+      if (strcmp(*at + 13, words[i]) == 0) policy = i;
+  }
+  if (policy == RETURN_FAST) expect_policy(16 << 20, 16 << 20, 1000, 8 << 20);
+  if (policy == RETURN_LEAN) {
+    expect_policy(128 << 10, 0, 100, 256 << 10);
+    expect_of("TSLAB_AHEAD", 0);
+  }
+  for (char **at = strings; *at; at++)
+    if (!is_policy(*at)) expect(*at);
+}
+
 /* ---- hearing ----------------------------------------------------------------------------------------------------- */
 
 static int heard = -1, standard_error = -1;
@@ -160,12 +195,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   bytes[size] = 0;
   options = defaults;
   for (size_t i = 0; i < SETTINGS; i++) expected[i] = *settings[i].target;
+  expected_tick_ms = defaults.tick_ms;
+  expected_list_bytes = defaults.list_bytes;
   expected_path = NULL;
   expected_lines = 0;
-  for (size_t at = 0; at < size && strings < STRINGS; at += strlen(bytes + at) + 1) {
-    expect(bytes + at);
+  for (size_t at = 0; at < size && strings < STRINGS; at += strlen(bytes + at) + 1)
     environment[strings++] = bytes + at;
-  }
+  expect_all(environment);
   CHECK(ftruncate(heard, 0) == 0 && lseek(heard, 0, SEEK_SET) == 0 && dup2(heard, STDERR_FILENO) >= 0);
   errno = 77;
   options_read(environment);
@@ -174,6 +210,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   CHECK_COUNT(error, ==, 77);
   check_heard();
   for (size_t i = 0; i < SETTINGS; i++) CHECK_COUNT(*settings[i].target, ==, expected[i]);
+  CHECK_COUNT(options.tick_ms, ==, expected_tick_ms);
+  CHECK_COUNT(options.list_bytes, ==, expected_list_bytes);
   CHECK((options.stats_at_exit == NULL) == (expected_path == NULL));
   CHECK(!expected_path || strcmp(options.stats_at_exit, expected_path) == 0);
   CHECK(!expected_path || options.stats_at_exit != expected_path); /* a copy */
