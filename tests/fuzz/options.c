@@ -121,32 +121,29 @@ static void expect(const char *string) {
 
 static bool is_policy(const char *string) { return strncmp(string, "TSLAB_RETURN=", 13) == 0; }
 
-static void expect_of(const char *name, size_t value) {
+static size_t *expected_of(const char *name) {
   for (size_t i = 0; i < SETTINGS; i++)
-    if (strcmp(settings[i].name, name) == 0) expected[i] = value;
+    if (strcmp(settings[i].name, name) == 0) return &expected[i];
+  CHECK(!"a setting of that name");
+  return NULL;
 }
 
 static void expect_policy(size_t cache, size_t reserve, size_t tick_ms, size_t list_bytes) {
-  expect_of("TSLAB_CACHE", cache);
-  expect_of("TSLAB_RESERVE", reserve);
+  *expected_of("TSLAB_CACHE") = cache;
+  *expected_of("TSLAB_RESERVE") = reserve;
   expected_tick_ms = tick_ms;
   expected_list_bytes = list_bytes;
 }
 
 /* The policy comes first, wherever it stands: each other setting overrides its share of it. */
 static void expect_all(char **strings) {
-  size_t policy = defaults.policy;
-  for (char **at = strings; *at; at++) {
-    if (!is_policy(*at)) continue;
-    expect(*at);
-    static const char *const words[] = {"lean", "balanced", "fast"};
-    for (size_t i = 0; i < 3; i++)
-      if (strcmp(*at + 13, words[i]) == 0) policy = i;
-  }
+  for (char **at = strings; *at; at++)
+    if (is_policy(*at)) expect(*at);
+  const size_t policy = *expected_of("TSLAB_RETURN");
   if (policy == RETURN_FAST) expect_policy(16 << 20, 16 << 20, 1000, 8 << 20);
   if (policy == RETURN_LEAN) {
     expect_policy(128 << 10, 0, 100, 256 << 10);
-    expect_of("TSLAB_AHEAD", 0);
+    *expected_of("TSLAB_AHEAD") = 0;
   }
   for (char **at = strings; *at; at++)
     if (!is_policy(*at)) expect(*at);
