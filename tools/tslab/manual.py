@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 from tslab.cli import build_parser
+from tslab.commands import COMMANDS
 
 
 def parser() -> argparse.ArgumentParser:
-    return build_parser(complete=True)
+    return build_parser(whole=COMMANDS)
