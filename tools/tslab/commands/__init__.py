@@ -11,7 +11,7 @@ from tslab.errors import LabError
 
 COMMANDS = (
     "run", "ps", "top", "stats", "doctor", "samples", "profile", "holders", "diff", "export", "fields", "bench",
-    "report", "contention", "ab", "verdict",
+    "report", "contention", "ab", "verdict", "completion",
 )  # fmt: skip
 
 
