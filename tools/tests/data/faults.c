@@ -1,4 +1,4 @@
-/* One fault each, or a program that looks like one and is healthy: `tslab doctor` must name only the first.
+/* One fault each, or a program that looks like one and is healthy: `tslab doctor` must name the faults alone.
  * Started as `faults NAME`, it goes on until it is killed. */
 #define _GNU_SOURCE
 #include <errno.h>
