@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -19,9 +18,10 @@ from conftest import REPOSITORY
 from terminal import Terminal
 from test_cli import without_lab
 
-from tslab import completion, served
-from tslab.commands import COMMANDS
-from tslab.errors import LabError
+from tslab import served
+from tslab.cli import main
+from tslab.commands import COMMANDS, OF_THE_LAB
+from tslab.commands.completion import FILES, WIDTH, processes
 
 LIBRARY = REPOSITORY / "build/release/libtslab.so"
 PROCESS = """
@@ -44,8 +44,8 @@ def place(tmp_path: Path) -> Path:
     command.chmod(0o755)
     (tmp_path / "saved figures.seg").touch()
     (tmp_path / "other").touch()
-    for shell in completion.SHELLS:
-        (tmp_path / f".script.{shell}").write_text(completion.script(shell))
+    for shell in FILES:
+        (tmp_path / f".script.{shell}").write_text(FILES[shell].read_text())
     return tmp_path
 
 
@@ -110,11 +110,11 @@ def test_bash_completes_processes(place: Path, pid: int, words: list[str]) -> No
 
 @pytest.mark.skipif(not LIBRARY.exists(), reason="no build/release")
 def test_the_list_of_processes(pid: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    (line,) = (line for line in completion.processes() if line.startswith(f"{pid}:"))
-    assert line.startswith(f"{pid}:{sys.executable}"[: completion.WIDTH])
+    (line,) = (line for line in processes() if line.startswith(f"{pid}:"))
+    assert line.startswith(f"{pid}:{sys.executable}"[:WIDTH])
     assert "\n" not in line
     monkeypatch.setattr(os, "getuid", lambda: 12345)
-    assert not any(line.startswith(f"{pid}:") for line in completion.processes())
+    assert not any(line.startswith(f"{pid}:") for line in processes())
 
 
 def tab(place: Path, shell: str, line: str, until: str, load: str = "") -> None:
@@ -134,7 +134,7 @@ def tab(place: Path, shell: str, line: str, until: str, load: str = "") -> None:
         terminal.until(lambda: shown.rstrip() in terminal.lines and terminal.screen.cursor.x == len(shown))
 
 
-@pytest.mark.parametrize("shell", completion.SHELLS)
+@pytest.mark.parametrize("shell", FILES)
 @pytest.mark.parametrize(
     ("line", "whole"),
     [
@@ -153,43 +153,41 @@ def test_a_person_types_tab(place: Path, shell: str, line: str, whole: str) -> N
 
 
 @pytest.mark.skipif(not LIBRARY.exists(), reason="no build/release")
-@pytest.mark.parametrize("shell", completion.SHELLS)
+@pytest.mark.parametrize("shell", FILES)
 def test_a_person_types_tab_for_a_process(place: Path, pid: int, shell: str) -> None:
     if not shutil.which(shell):
         pytest.skip(f"no {shell}")
     tab(place, shell, f"tslab stats {pid}", f"tslab stats {pid} ")
 
 
-@pytest.mark.parametrize("shell", completion.SHELLS)
-def test_the_script_needs_no_library_of_the_lab(shell: str) -> None:
-    done = without_lab("completion", shell)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert all(name in done.stdout for name in COMMANDS)
-    assert "--stats-interval" in done.stdout
-    assert "--lower-is-better" not in done.stdout  # an option of `verdict`, which needs numpy
+@pytest.mark.parametrize("shell", FILES)
+def test_the_scripts_are_of_this_parser(shell: str) -> None:
+    pytest.importorskip("shtab")
+    from tslab.manual import completion  # noqa: PLC0415 it needs what the lab needs
+
+    assert FILES[shell].read_text() == completion(shell), "write them anew: python -m tslab.manual"
 
 
-@pytest.mark.parametrize("version", ["none", "1.5.5"])
-def test_a_shtab_that_does_not_serve(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
-    def found(name: str) -> str:
-        if version == "none":
-            raise metadata.PackageNotFoundError(name)
-        return version
-
-    monkeypatch.setattr(metadata, "version", found)
-    with pytest.raises(LabError, match=rf"^needs shtab 1\.7 or newer, and {version} is installed: pip install shtab$"):
-        completion.script("bash")
+@pytest.mark.parametrize("shell", FILES)
+def test_the_command_prints_the_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    assert capsys.readouterr().out == FILES[shell].read_text()
 
 
-def test_the_list_of_processes_needs_no_shtab() -> None:
-    done = without_lab("completion", "processes", blocked=("shtab",))
+@pytest.mark.parametrize("what", [*FILES, "processes"])
+def test_it_needs_no_library_of_the_lab(what: str) -> None:
+    done = without_lab("completion", what, blocked=(*OF_THE_LAB, "shtab"))
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("shell", completion.SHELLS)
-def test_the_file_that_packages_install_loads_the_script(place: Path, shell: str) -> None:
+@pytest.mark.parametrize("shell", FILES)
+def test_the_file_that_packages_install(place: Path, shell: str) -> None:
     if not shutil.which(shell):
         pytest.skip(f"no {shell}")
-    share = shlex.quote(str(REPOSITORY / "tools" / "share"))
-    load = {"bash": f". {share}/tslab", "zsh": f"fpath=({share} $fpath) && autoload -Uz compinit && compinit -u -D"}
+    folder = shlex.quote(str(FILES[shell].parent))
+    load = {
+        "bash": f". {folder}/tslab.bash",
+        "zsh": f"fpath=({folder} $fpath) && autoload -Uz compinit && compinit -u -D",
+    }
     tab(place, shell, "tslab do", "tslab doctor ", load[shell])
+    tab(place, shell, "tslab run -- cat oth", "tslab run -- cat other ", load[shell])

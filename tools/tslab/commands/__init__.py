@@ -15,7 +15,7 @@ COMMANDS = (
 )  # fmt: skip
 
 
-# What `pip install tslab` leaves out: 260 MB that only measurements and reports need.
+# `pip install tslab` leaves these out: 260 MB that only measurements and reports need.
 OF_THE_LAB = ("numpy", "scipy", "matplotlib", "jinja2")
 
 
