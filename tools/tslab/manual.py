@@ -63,7 +63,7 @@ _tslab() {
 }
 """,
 }
-_BEFORE_ENDS = {"bash": "\ncomplete -o", "zsh": "\nif [[ $zsh_eval_context"}  # what ours take the place of
+_BEFORE_ENDS = {"bash": "\ncomplete -o", "zsh": "\nif [[ $zsh_eval_context"}  # _ENDS take the place of this
 _ENDS = {
     "bash": "complete -o bashdefault -o default -F _tslab tslab\n",
     "zsh": """
