@@ -163,6 +163,7 @@ class Figures(unittest.TestCase):
             (row,) = rows(run("handover", f"--chains={chains}", f"--passes={passes}"))
             self.assertEqual(row["proof"]["calls"], chains * passes * 5 * 5000)
             self.assertGreater(row["metrics"]["pairs_per_s"], 0)
+            self.assertGreater(row["metrics"]["cpu_per_pair_ns"], 0)
 
     def test_bursts_are_the_same_in_both_orders(self) -> None:
         counts = {
