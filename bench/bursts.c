@@ -1,9 +1,9 @@
 /* bursts: one operation is a malloc and the free of that block, in a burst of them.
  *
- * One thread takes a burst of 1 to `longest` blocks of `least` to `most` bytes, writes the first byte of each, and frees
- * all of them, the oldest or the newest first. Then the next burst comes. `pairs` blocks are timed, after a tenth as
- * many for warm-up. Nothing lives between the bursts, so what an allocator does when its lists run full and run empty
- * is most of what is measured. */
+ * One thread takes a burst of 1 to `longest` blocks of `least` to `most` bytes, writes the first byte of each, and
+ * frees all of them, the oldest or the newest first. Then the next burst comes. `pairs` blocks are timed, after a
+ * tenth as many for warm-up. Nothing lives between the bursts, so what an allocator does when its lists run full
+ * and run empty is most of what is measured. */
 #include "lab.h"
 
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* handover: one operation is a free of a block that a thread inherited, and a malloc in its place.
  *
- * `chains` chains of threads run beside each other. Each thread of a chain inherits `blocks` blocks of `least` to `most`
- * bytes from the one before it, which is gone. It goes `passes` times through them in random order, frees each and takes
- * a new one for it, whose first bytes it writes. Then it ends and leaves its blocks to its successor. In the first pass
- * nearly all frees are of blocks of threads that are gone. `generations` threads of each chain are timed, with their
- * starts and ends. */
+ * `chains` chains of threads run beside each other. Each thread of a chain inherits `blocks` blocks of `least` to
+ * `most` bytes from the one before it, which is gone. It goes `passes` times through them in random order, frees
+ * each and takes a new one for it, whose first bytes it writes. Then it ends and leaves its blocks to its
+ * successor. In the first pass nearly all frees are of blocks of threads that are gone. `generations` threads of
+ * each chain are timed, with their starts and ends. */
 #include "lab.h"
 
 #include <stdlib.h>

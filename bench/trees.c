@@ -1,11 +1,11 @@
 /* trees: one operation is the life of a node: it is taken, visited once in the order of keys, and freed.
  *
  * `turns` trees of `nodes` nodes are built, visited and freed, one after the other, after a first one for warm-up.
- * `built=down` builds a complete tree, each parent before its children, as a parser does; `built=random` inserts keys in
- * no order, as a map does. A node has `size` to `most` bytes, and its links and its key are written. The tree is freed
- * in the order of its keys, in reverse, parents first (`pre`), children first (`post`), or in no order: that one is
- * drawn outside what is timed. A block that is freed early is wanted early by the next tree, so the order of frees
- * decides where that tree lies and what its visit costs. */
+ * `built=down` builds a complete tree, each parent before its children, as a parser does; `built=random` inserts
+ * keys in no order, as a map does. A node has `size` to `most` bytes, and its links and its key are written. The
+ * tree is freed in the order of its keys, in reverse, parents first (`pre`), children first (`post`), or in no
+ * order: that one is drawn outside what is timed. What a tree's frees cost, and where the next tree then lies, may
+ * depend on that order: so its build, its visit and its frees are timed apart. */
 #include "lab.h"
 
 #include <stdlib.h>
