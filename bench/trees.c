@@ -4,8 +4,8 @@
  * `built=down` builds a complete tree, each parent before its children, as a parser does; `built=random` inserts
  * keys in no order, as a map does. A node has `size` to `most` bytes, and its links and its key are written. The
  * tree is freed in the order of its keys, in reverse, parents first (`pre`), children first (`post`), or in no
- * order: that one is drawn outside what is timed. What a tree's frees cost, and where the next tree then lies, may
- * depend on that order: so its build, its visit and its frees are timed apart. */
+ * order: that one is drawn outside what is timed. The cost of the frees, and the place of the next tree, may depend
+ * on that order: so the build, the visit and the frees are timed apart. */
 #include "lab.h"
 
 #include <stdlib.h>
