@@ -131,7 +131,7 @@ def _cases() -> Iterable[Case]:
     lifetimes: tuple[tuple[str, ...], ...] = (
         ("--requests=200000", "--churn=2"),
         ("--requests=200000", "--churn=100"),
-        # What is left behind and dies later, and the control: what is left for ever must show as its own size.
+        # Blocks that outlive their batch and die later; and the control: blocks that never die show as their own size.
         ("--requests=20000", "--batch=100", "--pinned=0.25", "--life=20"),
         ("--requests=40000", "--batch=4", "--objects=20", "--sessions=400", "--churn=0", "--pinned=1"),
     )
@@ -151,7 +151,7 @@ def _cases() -> Iterable[Case]:
     for beside in (0, 1):
         options = (f"--beside={beside}", "--idle=10000")
         yield Case("epochs", options, operations, held, short=("--repeats=101",), routes=whose, alone=True)
-    # So many heaps are more than mimalloc has keys for.
+    # mimalloc has no keys for this many heaps.
     yield Case("epochs", ("--idle=100000",), (), held, short=None, routes=whose[:1], alone=True)
     yield from _sweeps()
     for app in ("redis", "sqlite3", "python", "gcc", "lua", "perl", "nginx"):
