@@ -1,6 +1,7 @@
 /* fault: see fault.h.                                                                               floor: os */
 #include "os/fault.h"
 
+#include "os/os.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -9,7 +10,7 @@
 #define EXPLAINERS 2 /* trapped epochs, guarded blocks */
 
 static struct sigaction before;
-static atomic_bool installed;
+static atomic_bool installed, is_ready; /* is_ready: `before` is what the handler replaced */
 static fault_explain *_Atomic explainers[EXPLAINERS];
 
 #if defined(__x86_64__)
@@ -46,24 +47,45 @@ static void pass_on(int signal, siginfo_t *info, void *context) {
   }
 }
 
+#define RESTS_MOST 1000 /* a fork child may not have the thread that installs */
+
+/* A thread may fault while another one still looks what the handler replaced. */
+static void wait_until_ready(void) {
+  for (int i = 0; i < RESTS_MOST && !atomic_load_explicit(&is_ready, memory_order_acquire); i++) os_rest();
+}
+
 static void on_fault(int signal, siginfo_t *info, void *context) {
   struct fault fault = {info->si_addr, access_of(context)};
   int kept = errno;
+  wait_until_ready();
   enum fault_answer answer = info->si_code > 0 ? ask(&fault) : FAULT_OF_OTHERS;
   errno = kept;
   if (answer != FAULT_MENDED) pass_on(signal, info, context);
 }
 
 /* The handler before may run inside ours, so ours blocks what that one does. */
-static void install(void) {
-  if (atomic_exchange_explicit(&installed, true, memory_order_relaxed)) return;
-  sigaction(SIGSEGV, NULL, &before);
+static void set_handler(struct sigaction *replaced) {
   struct sigaction action = {
       .sa_sigaction = on_fault,
       .sa_mask = before.sa_mask,
       .sa_flags = SA_SIGINFO | SA_ONSTACK | (before.sa_flags & (SA_NODEFER | SA_RESTART)),
   };
-  sigaction(SIGSEGV, &action, NULL);
+  sigaction(SIGSEGV, &action, replaced);
+}
+
+/* Another thread may set a handler between two calls. The call that replaces one tells which, so none is lost. */
+static void install(void) {
+  if (atomic_exchange_explicit(&installed, true, memory_order_relaxed)) return;
+  struct sigaction replaced;
+  sigset_t blocked = os_block_signals(); /* a handler that faults here would wait for this thread */
+  sigaction(SIGSEGV, NULL, &before);
+  for (set_handler(&replaced); replaced.sa_sigaction != on_fault; set_handler(&replaced)) {
+    bool is_known = replaced.sa_sigaction == before.sa_sigaction && replaced.sa_flags == before.sa_flags;
+    before = replaced;
+    if (is_known) break;
+  }
+  atomic_store_explicit(&is_ready, true, memory_order_release); /* pairs with wait_until_ready */
+  os_restore_signals(&blocked);
 }
 
 void fault_watch(fault_explain *explain) {
