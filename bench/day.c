@@ -1,4 +1,4 @@
-/* day: what a service holds over a day of 24 hours that last `seconds` in all.
+/* day: memory of a service over a day of 24 hours that last `seconds` in all.
  *
  * Each thread keeps objects that live on and serves requests. A request takes 20 blocks, writes to them, replaces
  * `replaced` of the thread's objects, brings these nearer to what the hour wants, and frees its blocks. The load is
@@ -8,7 +8,7 @@
  * allocator has the pauses that a service leaves it. A malloc that fails ends its request and is counted.
  *
  * Once a twentieth of an hour the main thread reads resident memory, less what was resident before, and the bytes that
- * live. What is timed is a request. The first quarter warms up: figures of memory are of the other three.
+ * live. A request is timed. The first quarter warms up: figures of memory are of the other three.
  * `drift_pct` compares 18 to 24 o'clock with 8 to 14, when the load is the same. */
 #include "lab.h"
 

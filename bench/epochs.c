@@ -9,8 +9,9 @@
  * Resident bytes are those of `idle` epochs that were opened, and then entered and left, and of `used` epochs with a
  * block of 64 bytes in each; all are open at the same time. `drained` closes an epoch of `mib` MiB whose blocks are
  * all freed, beside one madvise over as many bytes of touched pages (huge ones, if the epoch's mostly are); `step`
- * closes such epochs in steps of 100 microseconds; what is left after either is the most that any of them left since
- * before the first. Two threads run `enter_leave_10` in one epoch, and in two, beside one thread alone, in CPU time.
+ * closes such epochs in steps of 100 microseconds; the memory left after either is the most that any of
+ * them left since before the first. Two threads run `enter_leave_10` in one epoch, and in two, beside one thread alone,
+ * in CPU time.
  *
  * `beside` threads meanwhile allocate in epoch 0. --run=NAME does `turns` operations of one figure and nothing else,
  * for a tool that counts instructions: callgrind's --toggle-collect=run_turns leaves the rest out. With --of=mi-heap

@@ -51,7 +51,7 @@ void lab_fail(const char *format, ...) {
 static struct {
   char path[512];             /* the object that malloc comes from */
   bool glibc;
-  uint64_t base;              /* what glibc's malloc held before the workload */
+  uint64_t base;              /* glibc's live bytes before the workload */
   uint64_t checks;
   double worst_served_pct;
   struct mallinfo2 (*mallinfo2)(void);
@@ -520,7 +520,7 @@ size_t lab_observe_end(const double **rss_bytes) {
 /* ---- sampled calls ---- */
 
 enum { SAMPLE_EVERY = 1024 };
-static double wall_clock_cost, cpu_clock_cost;      /* what an empty sample shows; medians */
+static double wall_clock_cost, cpu_clock_cost;      /* the time of an empty sample; medians */
 
 static void sample(lab_sampler *s, double wall, double cpu) {
   wall = wall > wall_clock_cost ? wall - wall_clock_cost : 0;

@@ -1,4 +1,4 @@
-/* lab: what every workload shares - options, clocks, histograms, memory figures, proof of the allocator, result rows.
+/* lab: shared by every workload - options, clocks, histograms, memory figures, proof of the allocator, result rows.
  *
  * A workload is one C file with its options in a table and one operation that its head comment states:
  *
@@ -36,7 +36,7 @@ typedef struct lab_option {
 
 typedef struct lab_about {
   const char *name;           /* the workload's name in rows */
-  const char *operation;      /* one sentence: what is timed */
+  const char *operation;      /* one sentence: the operation that is timed */
   const lab_option *options;  /* ends with a NULL name; each is part of the row's variant */
 } lab_about;
 

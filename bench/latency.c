@@ -227,7 +227,8 @@ static lab_part slow_within(const lab_histogram *calls, unsigned from, unsigned 
   return slow;
 }
 
-/* What took calls so long that no slow path did: as many of these as there are such intervals without a call. */
+/* Returns the time of the calls that took so long without a slow path. It counts as many of them as there are such
+ * intervals without a call. */
 static double machine_within(const lab_histogram *calls, unsigned from, unsigned to) {
   lab_part others = without(within(calls, from, to), slow_within(calls, from, to));
   double mean = others.count > 0 ? others.sum / others.count : 0, most = (double)bucket_ns(to - 1);

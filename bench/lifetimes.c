@@ -229,7 +229,7 @@ static void run_batch(long number, uint64_t *state, set *touched) {
   leave_epoch_of(number);
 }
 
-/* ---- closes: what each found and did, in the order they came ---- */
+/* ---- closes: the findings and work of each, in order of time ---- */
 
 enum { LIVE_COUNT, LIVE_BYTES, PINNED, RECYCLED, RETURNED, RETAINED_SLABS, RETAINED_BYTES, TIME, RECORDED };
 static const char *const recorded[RECORDED] = {
@@ -239,7 +239,7 @@ static const char *const recorded[RECORDED] = {
 static double *closes[RECORDED];
 static long close_count, drained_count, mismatch_count;
 
-/* What closed epochs still hold: of an open one nothing is retained, it is in use. */
+/* Adds the memory that a closed epoch still holds. An open one retains nothing: its memory is in use. */
 static int add_retained(const tslab_epoch_status *status, void *unused) {
   (void)unused;
   if (status->state == TSLAB_EPOCH_CLOSING) {
@@ -327,7 +327,7 @@ int main(int argc, char **argv) {
   double *rss = lab_map((size_t)batches * sizeof *rss), *live_series = lab_map((size_t)batches * sizeof *live_series);
   double *committed = lab_map((size_t)batches * sizeof *committed);
   prepare_routing(batches);
-  /* What a batch can touch at most, were no granule ever used twice; capped, since allocators do reuse. */
+  /* The most granules that a batch can touch if none is used twice; capped, since allocators do reuse them. */
   size_t reckoned = (size_t)(batch * objects < 200000 ? batch * objects : 200000);
   set touched[CLOSE_LAG + 1], seen = set_of(1u << 20);
   set live = set_of(2 * (size_t)(sessions + batches + (lag + 1) * objects));

@@ -1,7 +1,7 @@
 // pmr: std::pmr containers over an epoch against the same over std::pmr::monotonic_buffer_resource.
 //
-//   no-frees   a request fills containers and winks them out: their destructors never run. What the monotonic resource
-//              is made for.
+//   no-frees   a request fills containers and winks them out: their destructors never run. The monotonic
+//              resource is made for this.
 //   frees      a request replaces each entry of a map again and again, and destroys its containers.
 //   scope      the same inside the epoch's scope: free is then the instructions of plain malloc's.
 //
@@ -59,7 +59,7 @@ std::size_t request_with_frees(resource *memory) {
   return names.size() + queue.size();
 }
 
-// What the monotonic resource takes from malloc, at most.
+// Counts the most bytes that the monotonic resource takes from malloc.
 class counting final : public resource {
 public:
   std::size_t now = 0, most = 0;

@@ -23,13 +23,13 @@ static const lab_option options[] = {
 };
 static const lab_about workload = { "remote", "allocates here and frees there", options };
 
-/* Writer and reader keep to lines of their own, and touch each other's once in BATCH blocks: what a row compares is
+/* Writer and reader keep to lines of their own, and touch each other's once in BATCH blocks: so a row compares
  * allocators, not the passing of cache lines. `head` is released by the writer and acquired by the reader, `tail` the
  * other way round. */
 typedef struct ring {
   _Alignas(128) _Atomic uint64_t head;
   uint64_t written, tail_seen;                      /* the writer's own */
-  _Alignas(128) _Atomic uint64_t tail;              /* what the reader has done */
+  _Alignas(128) _Atomic uint64_t tail;              /* the reader's progress */
   _Alignas(128) char *slots[RING];
 } ring;
 
@@ -107,7 +107,7 @@ static void work(unsigned index) {
   tally warm = { 0 };
   lab_litter(LEAST, LEAST + SPREAD);
   work_for(index, &state, window, &warm, ms / 4);
-  /* Whoever still warms up may wait for room in this thread's ring; a barrier would not make any. */
+  /* A thread that still warms up may wait for room in this thread's ring; a barrier would not make any. */
   atomic_fetch_sub(&running, 1);
   while (atomic_load(&running) > 0)
     receive_or_yield(&inboxes[index]);
@@ -117,7 +117,7 @@ static void work(unsigned index) {
   while (atomic_load(&running) < (unsigned)threads)
     tallies[index].remote_frees += receive_or_yield(&inboxes[index]);
   publish(&inboxes[(index + 1) % (unsigned)threads]);
-  lab_team_end();                                   /* all have published: what is left is freed below */
+  lab_team_end();                                   /* all have published: the rest is freed below */
   receive(&inboxes[index]);
   for (unsigned i = 0; i < WINDOW; i++)
     free(window[i]);

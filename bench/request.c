@@ -131,7 +131,7 @@ static void serve(lane *l) {
   end(l);
 }
 
-/* In mode `reset` the thread enters its epoch only now: what it allocated before is to live on. */
+/* In mode `reset` the thread enters its epoch only now: the blocks that it allocated before must live on. */
 static void settle_in(lane *l) {
   if (mode != RESET)
     return;

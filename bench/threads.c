@@ -30,7 +30,7 @@ static const lab_option options[] = {
 };
 static const lab_about workload = { "threads", "allocates and frees in every thread at once", options };
 
-/* What one thread works with. The lines are the loop's stand-in for an allocator: a stack of blocks. */
+/* The state of one thread. The lines are the loop's stand-in for an allocator: a stack of blocks. */
 typedef struct bench {
   char *slots[SLOTS];
   char *spare[SLOTS + 1];

@@ -56,7 +56,7 @@ static void attack(uint64_t **held, uint32_t *state, long n, lab_sampler *sample
       for (uint32_t i = 0; i < HELD / 8; i++, done++)
         held[(slot + i) % HELD] = take(sampler);
     } else {
-      /* Pairs with itself: what one thread wrote into the block is there for the thread that gets it. */
+      /* Pairs with itself: a thread that gets a block sees the writes of the thread that gave it. */
       give(atomic_exchange_explicit(&shared[(r >> 20) % SHARED], held[slot], memory_order_acq_rel));
       held[slot] = take(sampler);
       done++;

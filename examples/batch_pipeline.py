@@ -16,7 +16,7 @@ BATCHES, ROWS = 8, 20_000
 LEAKY = 5  # a batch that somebody keeps rows of
 
 kept: list[list[str]] = []
-totals = [0] * BATCHES  # what lives longer than a batch is made before the first
+totals = [0] * BATCHES  # made before the first batch, because it outlives them all
 
 
 def read(batch: int) -> Iterator[str]:

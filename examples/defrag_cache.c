@@ -1,7 +1,7 @@
 /* A cache that gives memory back. Most of its entries expire, in no order, and each slab is left with a few that live.
  * Plain malloc can do nothing then. This cache starts a new generation: it closes the epoch of the old one, asks which
  * of its entries lie in slabs that are less than half full, and moves these. The last one to leave a slab gives its
- * memory back, at that moment. What lies well stays where it is. */
+ * memory back, at that moment. Other entries stay where they are. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static size_t defragment(void) {
   char **slots[BATCH];
   size_t count = 0, moved = 0;
   generation = tslab_epoch_open("cache");
-  tslab_epoch_close(old, NULL); /* what is in it stays valid */
+  tslab_epoch_close(old, NULL); /* its entries stay valid */
   for (int key = 0; key < ENTRIES; key++) {
     if (cache[key] == NULL) continue;
     slots[count++] = &cache[key];

@@ -1,8 +1,8 @@
 /* An HTTP server with an epoch a request, on unmodified Debian libraries: libmicrohttpd serves, jansson parses JSON.
  * POST a JSON array of numbers; the answer is {"count": ..., "sum": ...}.
  *
- * What a request allocates, jansson's tree included, is never freed: destroy gives all of it up when the request is
- * over. What outlives the request, libmicrohttpd's answer, is made outside its scope.
+ * The server never frees the memory of a request, jansson's tree included: destroy releases all of it when the request
+ * is over. The answer of libmicrohttpd outlives the request, so it is made outside its scope.
  *
  *   ./http_server 8080        until its standard input ends; port 0 takes a free one */
 #include <microhttpd.h>
@@ -44,7 +44,7 @@ static enum MHD_Result request_append(struct request *request, const char *data,
   return MHD_YES;
 }
 
-/* The text of the answer. Whatever this and jansson allocate is the request's. */
+/* The text of the answer. This function and jansson allocate in the request's epoch. */
 static const char *work(const struct request *request) {
   json_t *const numbers = json_loadb(request->body, request->length, 0, NULL), *value;
   double sum = 0;
@@ -85,7 +85,7 @@ static void over(void *arg, struct MHD_Connection *connection, void **state, enu
 
 int main(int argc, char **argv) {
   const int port = argc > 1 ? atoi(argv[1]) : 8080;
-  json_object_seed(0); /* what jansson keeps for good it makes now, outside every request */
+  json_object_seed(0); /* jansson makes its permanent table now, outside every request */
   struct MHD_Daemon *const daemon =
     MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD, (uint16_t)port, NULL, NULL, serve, NULL,
                      MHD_OPTION_THREAD_POOL_SIZE, THREADS, MHD_OPTION_NOTIFY_COMPLETED, over, NULL, MHD_OPTION_END);

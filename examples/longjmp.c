@@ -1,5 +1,5 @@
-/* longjmp skips the leaves of the scopes that it jumps out of. Whoever catches the jump remembers the depth beforehand
- * and unwinds to it, before anything else: printf, too, allocates. */
+/* longjmp skips the leaves of the scopes that it jumps out of. The function that catches the jump remembers the depth
+ * beforehand and unwinds to it, before anything else: printf, too, allocates. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>

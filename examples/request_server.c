@@ -1,4 +1,4 @@
-/* An epoch for each request: what the request allocated lies together, and goes back together when the epoch is closed.
+/* An epoch for each request: the memory of a request lies together, and goes back together when the epoch is closed.
  * The report says whether anything outlived it. Here every hundredth request leaks one string; the server goes on, and
  * knows. */
 #include <stdint.h>

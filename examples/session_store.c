@@ -1,5 +1,5 @@
-/* Short lives beside a long one: sessions live in an epoch of their own, requests in theirs. What a request keeps it
- * allocates in the sessions' epoch, so that it pins nothing of the request's memory. */
+/* Short lives beside a long one: sessions live in an epoch of their own, requests in theirs. A request
+ * allocates in the sessions' epoch the blocks that it keeps, so that they pin nothing of the request's memory. */
 #include <ctype.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -31,13 +31,13 @@ static struct outcome run(sqlite3 *database, const char *sql) {
   tslab_epoch_leave(epoch);
 
   tslab_epoch_report report;
-  tslab_epoch_close(epoch, &report); /* safe: what SQLite keeps in its caches stays valid */
+  tslab_epoch_close(epoch, &report); /* safe: SQLite's caches stay valid */
   outcome.kept = report.live_bytes;
   return outcome;
 }
 
 int main(void) {
-  static char pages[CACHED_PAGES * PAGE]; /* what lives long is SQLite's before the first statement */
+  static char pages[CACHED_PAGES * PAGE]; /* SQLite gets its long-lived memory before the first statement */
   sqlite3 *database;
   sqlite3_config(SQLITE_CONFIG_PAGECACHE, pages, PAGE, CACHED_PAGES);
   if (sqlite3_open(":memory:", &database) != SQLITE_OK) return 1;

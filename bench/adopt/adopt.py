@@ -26,7 +26,7 @@ from pathlib import Path
 
 MIB = 1 << 20
 ROOT = Path(__file__).resolve().parents[2]
-FETCHED = ROOT / "build" / "adopt"  # what a script installs from PyPI or npm for itself
+FETCHED = ROOT / "build" / "adopt"  # scripts install packages from PyPI or npm here
 LIBRARIES = [Path(folder) for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64")]
 PLAIN, TWO_ARENAS, OURS = "glibc", "glibc, `MALLOC_ARENA_MAX=2`", "temporal-slab"
 TICKS = os.sysconf("SC_CLK_TCK")

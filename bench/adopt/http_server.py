@@ -17,7 +17,7 @@ from pathlib import Path
 
 import adopt
 
-NUMBERS, REQUESTS, CLIENTS = (20, 200, 700, 2000), 400, 4  # so many numbers a body; requests of each a burst
+NUMBERS, REQUESTS, CLIENTS = (20, 200, 700, 2000), 400, 4  # numbers in a body; requests of each in a burst
 SOURCES = {"0": Path(__file__).resolve().with_name("http_plain.c"), "1": adopt.ROOT / "examples" / "http_server.c"}
 p99: dict[str, list[float]] = {}
 

@@ -16,7 +16,7 @@
 enum { SMALL = 64, MIDDLE = 100, LABEL = 32 };
 
 static tslab_epoch *open_epochs;
-static long at;                                     /* whose turn it is */
+static long at;                                     /* index of the next epoch */
 
 static inline tslab_epoch next_epoch(void) {
   tslab_epoch e = open_epochs[at];

@@ -1,4 +1,4 @@
-/* kinds: what the kinds of bench/cliffs share - options, forms, scopes, threads at rest, a prober of waits.
+/* kinds: shared code of the kinds of bench/cliffs - options, forms, scopes, threads at rest, a prober of waits.
  *
  * A kind is one function that does its work for `count` things and names its figures with cliffs_figure. Each file of
  * kinds calls use_form first in each of them, because epoch_calls.h keeps its pointers per file.

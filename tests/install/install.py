@@ -49,6 +49,12 @@ def only(places: Iterator[Path], what: str) -> Path:
     return found[0]
 
 
+def completions(prefix: Path) -> None:
+    bash = only(prefix.rglob("bash-completion/completions/tslab"), "bash-completion/completions/tslab")
+    expect("bash completion", run(["bash", "-c", f". {shlex.quote(str(bash))}; complete -p tslab"]), "tslab")
+    only(prefix.rglob("zsh/site-functions/_tslab"), "zsh/site-functions/_tslab")
+
+
 def by_pkg_config(prefix: Path, work: Path) -> None:
     folder = str(only(prefix.rglob("tslab.pc"), "tslab.pc").parent)
 
@@ -169,6 +175,7 @@ def main() -> int:
         try:
             knows_no_place(prefix, [build, first])
             takes_no_names(prefix)
+            completions(prefix)
             by_pkg_config(prefix, work)
             if (build / "libtslab-hardened.so.0").exists():  # the release build makes it
                 names_a_double_free(prefix, work)

@@ -166,19 +166,38 @@ RELATIVE_SUBJECT = re.compile(
 )
 
 
+C_MARK = re.compile(r"^\s*(/\*+|\*(?!/)|//+[/!]?)|\*/$", re.M)
+HASH_MARK = re.compile(r"^\s*#[:?!]?", re.M)
+HASH_COMMENT = re.compile(r"(?:^[ \t]*#[^\n]*\n?)+|(?<=[ \t])#[ :][^\n]*", re.M)
+
+
+def comments(path: Path) -> Iterator[tuple[int, str]]:
+    """Where each comment of a file begins, and its words, with spaces in place of its marks."""
+    text = path.read_text()
+    of_c = path.suffix in {".c", ".h", ".cc", ".hpp", ".rs"}
+    for comment in (NOT_CODE if of_c else HASH_COMMENT).finditer(text):
+        if not comment[0].startswith('"'):
+            mark = C_MARK if of_c else HASH_MARK
+            yield comment.start(), mark.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), comment[0])
+
+
+def commented(root: Path) -> Iterator[Path]:
+    yield from sources(root, "src", "include", "bench", "tools", "examples", "demo")
+    for folder in ("bench", "tools", "examples", "demo", "cmake", "rust"):
+        yield from sorted(path for path in (root / folder).rglob("*") if path.suffix in {".py", ".rs", ".sh"})
+    yield from (path for path in (root / "dev", root / "CMakeLists.txt") if path.exists())
+
+
 def relative_subjects(root: Path) -> Iterator[str]:
     """No sentence of a comment begins with a free relative ("Who holds it ..."). Its subject names the actor. Questions
     may begin so."""
-    for path in sources(root, "src", "include"):
+    for path in commented(root):
         text = path.read_text()
-        for comment in NOT_CODE.finditer(text):
-            if comment[0].startswith('"'):
-                continue
-            words = re.sub(r"^\s*(/\*+|\*(?!/)|//+)|\*/$", lambda mark: " " * len(mark[0]), comment[0], flags=re.M)
+        for at, words in comments(path):
             for sentence in RELATIVE_SUBJECT.finditer(words):
                 if sentence[2]:
                     continue
-                line = text.count("\n", 0, comment.start() + sentence.start(1)) + 1
+                line = text.count("\n", 0, at + sentence.start(1)) + 1
                 start = " ".join(sentence[1].split()[:4])
                 yield f'{path.relative_to(root)}:{line}: a sentence begins with "{start}": name the actor'
 

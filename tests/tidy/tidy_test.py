@@ -129,6 +129,19 @@ class Rules(unittest.TestCase):
             r'^include/tslab/a.hpp:2: a sentence begins with "so much": name the actor$',
         )
 
+    def test_a_free_relative_in_any_tree_that_is_checked(self) -> None:
+        c, rust, script = "int a; /* What it is. */\n", "/// Whether it is.\nfn a() {}\n", "a=1 # what it is\n"
+        places = {
+            **{"bench/a.c": c, "tools/a.c": c, "examples/a.c": c, "demo/a.c": c},
+            **{"bench/b.py": script, "tools/b.py": script, "examples/b.py": script, "demo/b.py": script},
+            **{"cmake/a.sh": "# It is.\n# Who calls it waits.\n", "rust/a.rs": rust, "dev": script},
+        }
+        for place, text in places.items():
+            self.write(place, text)
+        lines = {"cmake/a.sh": 2}
+        told = [rf'^{place}:{lines.get(place, 1)}: a sentence begins with "(?i:wh)' for place in places]
+        self.assert_told(*told)
+
     def test_a_public_function_without_a_comment(self) -> None:
         self.write("include/tslab/tslab.h", "/* 2 */\nint tslab_a(void);\nint tslab_b(void);\n\nint tslab_c(void);\n")
         self.write("include/tslab/optional.h", "int tslab_optional_a(void);\n")

@@ -169,6 +169,18 @@ def test_short_forms_are_part_of_the_full_suite() -> None:
         assert len(names) == len(set(names)), case
 
 
+def test_a_long_case_runs_only_where_its_workload_is_named() -> None:
+    whole, named = suite.choose(False), suite.choose(False, ["day"])
+    assert [case.options for case in named] == [("--seconds=24",), ("--seconds=900",)]
+    assert [case for case in whole if case.workload == "day"] == named[:1]
+
+
+def test_no_case_is_longer_than_its_limit() -> None:
+    for case in suite.CASES:
+        for seconds in (option.removeprefix("--seconds=") for option in case.options if "--seconds=" in option):
+            assert int(seconds) < case.limit_s, case
+
+
 def test_every_workload_of_the_repository_is_in_the_suite() -> None:
     sources = {path.stem for path in (REPOSITORY / "bench").glob("*.c")} - {"lab"}
     assert sources | {"apps"} == {case.workload for case in suite.CASES}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import REPOSITORY
 
-# Programs that only read. Whatever else ./dev would start is not there, and it would say so.
+# Programs that only read. ./dev finds no other program, and would say so.
 READERS = ("bash", "cut", "dirname", "grep", "nproc", "sed", "sort", "tail")
 TEXT = (REPOSITORY / "dev").read_text()
 SUBCOMMANDS = re.findall(r"^## (\w+) ", TEXT, re.MULTILINE)

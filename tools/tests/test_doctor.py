@@ -38,7 +38,7 @@ WATCH_S = 8.0
 SPIN = ("lock-hog", "starved", "remote-storm")
 SPIN_WATCH_S = 3.0
 
-# What the fault is called in faults.c, and the rule that must speak.
+# The name of the fault in faults.c, and the rule that must report it.
 FAULTS = {
     "leak-in-epoch": "epoch-grows",
     "never-leaves": "epoch-never-left",

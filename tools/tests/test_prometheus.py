@@ -145,7 +145,7 @@ def test_every_rule_is_evaluated(prometheus: str) -> None:
             if "record" in rule:
                 assert until_there(prometheus, rule["record"]), rule
             else:
-                # Its threshold is not met by healthy programs; what it compares is there.
+                # Its threshold is not met by healthy programs; the series that it compares are there.
                 measured = re.split(r"\s(?:>|<=)\s", rule["expr"])[0]
                 assert until_there(prometheus, measured), rule
 
@@ -206,7 +206,7 @@ def test_faults_of_live_processes_raise_their_alerts(tmp_path: Path) -> None:
         pids[0] = pid_of_held(tmp_path / "held.pid")
         stack.callback(process.remove_segment, pids[0])
         for pid, alerts in zip(pids, RAISED.values(), strict=False):
-            for alert in alerts:  # contention is a warning, or critical: who gets a processor decides
+            for alert in alerts:  # contention is a warning, or critical: the scheduler decides
                 query = f'ALERTS{{alertname=~"TemporalSlab{alert}(Critical)?",alertstate="firing",pid="{pid}"}}'
                 assert until_there(f"http://127.0.0.1:{server}", query, 90), alert
 

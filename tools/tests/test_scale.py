@@ -96,7 +96,7 @@ def test_each_count_of_a_kind_is_a_case() -> None:
         # Round by round: a slow machine for half of the rounds bends nothing.
         ([100.0, 1000.0] * 3, [110.0, 1100.0] * 3, "flat (1.10 ×)"),
         ([100.0] * 6, [100.0, 100.0, 100.0, 100.0, 9000.0, 9000.0], "flat (1.00 ×)"),
-        # What is too small to be told from nothing is as good as nothing.
+        # A cost that is too small to be told from nothing counts as nothing.
         ([0.0] * 6, [0.9] * 6, "flat (1.00 ×)"),
         ([-0.5] * 6, [2.0] * 6, "bends (2.00 ×)"),
     ],

@@ -34,7 +34,7 @@ def test_the_c2_cache_runs_decide_nothing() -> None:
     assert (round(a.mean, 2), round(b.mean, 2)) == (41.87, 42.10)
     assert (a.sd, b.sd) == pytest.approx((0.951441, 0.544774), abs=1e-6)
     assert (round(100 * a.cv, 1), round(100 * b.cv, 1)) == (2.3, 1.3)
-    # What was published as the coefficient of variation is the range over the mean.
+    # The published "coefficient of variation" is the range over the mean.
     assert (round(100 * a.range_over_mean, 1), round(100 * b.range_over_mean, 1)) == (8.2, 4.5)
     judged = judge_independent(series.baseline, series.treatment, Kind.FEATURE.threshold)
     assert judged.verdict is Verdict.UNDECIDED

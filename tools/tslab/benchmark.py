@@ -47,7 +47,7 @@ class Record:
     load: float = 0.0
 
 
-Progress = Callable[[str, int, int, float], None]  # what runs now, done, total, seconds left
+Progress = Callable[[str, int, int, float], None]  # the case that runs now, done, total, seconds left
 
 
 class Benchmark:

@@ -39,7 +39,7 @@ def build_parser(names: Sequence[str] = COMMANDS, complete: bool = False) -> arg
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    # What follows -- is a program with options of its own, which argparse must not look at.
+    # The words after -- are a program with options of its own, which argparse must not read.
     words = list(sys.argv[1:] if argv is None else argv)
     cut = words.index("--") if "--" in words else len(words)
     named = [name for name in words[:1] if name in COMMANDS]
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except LabError as error:
         print(f"tslab {arguments.command}: {error}", file=sys.stderr)
         return error.exit_code
-    except BrokenPipeError:  # whoever read our output has seen enough, as head has
+    except BrokenPipeError:  # the reader has seen enough, as head has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except OSError as error:

@@ -30,7 +30,7 @@ CAS_BANDS = (0.01, 0.05, 0.20)
 SLOW_BANDS = (0.05, 0.10, 0.20)
 # Threads waiting for a lock, on average: a lock that is taken millions of times is held up without a high share.
 WAITING_BANDS = (0.10, 0.50, 2.0)
-# A share of few, cheap events costs nothing: so many a second, and this share of one processor, at least.
+# A share of few, cheap events costs nothing. A rule needs at least this many a second, and this share of one processor.
 CONTENDED_LEAST_PER_S = 100
 SLOW_LEAST_CALLS = 10_000
 SLOW_LEAST_TIME = 0.02

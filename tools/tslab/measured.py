@@ -41,7 +41,7 @@ def read(path: Path) -> TwoSeries:
             raise LabError(
                 f"{path}: series '{name}' has {len(values)} run(s); a verdict needs two or more on each side"
             )
-        if not all(1e-100 < value < 1e100 for value in values):  # whose squares are numbers, too
+        if not all(1e-100 < value < 1e100 for value in values):  # their squares are finite, too
             raise LabError(f"{path}: series '{name}' has a value that is not above zero, or no number at all")
     return found
 

@@ -16,7 +16,7 @@ from tslab.segment import HISTOGRAM, TEXT, Field, Table
 
 SCHEMA_FILE = "stats.schema.json"
 PROCESS = "process"
-# What the rows of a table are called together, and the field that tells one row from another. A table that this reader
+# The plural that names the rows of a table, and the field that tells one row from another. A table that this reader
 # does not know gets an s.
 PLURALS = {"class": "classes"}
 KEYS = {"classes": "object_size", "paths": "name", "threads": "thread_id", "labels": "label", "epochs": "epoch",

@@ -347,7 +347,7 @@ def prove(library: Path) -> None:
         raise UnavailableError(f"it does not load: {complaint[0][:160]}")
     if done.returncode != 0:
         raise UnavailableError(f"a threaded program ends with status {done.returncode} under it")
-    # What the dynamic linker says, and not dladdr: in an interpreter that is not position-independent, as Debian's, an
+    # Ask the dynamic linker, and not dladdr: in an interpreter that is not position-independent, as Debian's, an
     # address of malloc may be the interpreter's own.
     served = {Path(name).resolve() for name in re.findall(r" to (\S+) \[\d+\]: normal symbol `malloc'", done.stderr)}
     served.discard(Path(sys.executable).resolve())

@@ -17,7 +17,7 @@ from tslab.arms import is_tslab
 from tslab.errors import LabError
 
 INSTALLED = ("/usr/local/lib", "/usr/lib", "/usr/lib64", f"/usr/lib/{os.uname().machine}-linux-gnu")
-CARRIED = Path(__file__).parent / "lib"  # what a wheel of the whole repository brings
+CARRIED = Path(__file__).parent / "lib"  # a wheel of the whole repository has the libraries here
 AT_EXIT = "TSLAB_STATS_AT_EXIT"
 _PUBLISHES_WITHIN_S = 20.0
 # Allocates now and then, so that the library's own thread is born and makes the segment.

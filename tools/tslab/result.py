@@ -102,7 +102,7 @@ class Result:
                 shown = variant if len(variants) > 1 else ""
                 for category in (TIME, MEMORY):
                     metrics = case[category]
-                    # What one allocator does by other means than the rest is no part of a mean over malloc's work.
+                    # A mean over malloc's work leaves out cases that one allocator does by other means.
                     # Results of before the sweeps do not say it.
                     counts = case.get("in_means", not case.get("routes"))
                     found += [Key(case["name"], shown, m, category, counts and m == metrics[0]) for m in metrics]

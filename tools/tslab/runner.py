@@ -18,7 +18,7 @@ from tslab.arms import Arm, environment
 from tslab.errors import LabError, NotServed
 
 SERVED_LEAST_PCT = 99.0
-NOT_SERVED_STATUS = 4  # what a workload exits with when the expected allocator did not serve
+NOT_SERVED_STATUS = 4  # a workload's status when the expected allocator did not serve
 # Metrics end in their unit; of these, more is better, and of everything else, less.
 MORE_IS_BETTER = ("_per_s", "scaling_ratio")
 

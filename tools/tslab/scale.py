@@ -11,7 +11,7 @@ from dataclasses import dataclass
 WORKLOAD = "cliffs"
 FACTORS = (1, 10, 100)
 FLAT_WITHIN = 1.3
-# What is less cannot be told from nothing: a tick of the clock, a few pages over many things, a tick of the scheduler.
+# A lower cost cannot be told from 0: a tick of the clock, a few pages over many things, a tick of the scheduler.
 RESOLVED = {"_ns": 1.0, "_bytes": 16.0, "_pct": 0.1}
 EPOCHS, THREADS, MEMORY = "epochs", "threads", "memory"
 

@@ -28,7 +28,7 @@ _MOST_LAYOUTS = 32
 _ATTEMPTS = 5
 # The words of a header that differ between processes of one library: pid, namespace, start and the latest snapshot.
 _PID_AT, _LATEST_AT = 24, HEADER.size - 128 - 8
-# What tells that a segment is the one that was checked, and how to read it.
+# The identity of a segment that was checked, and how to read it.
 _Known = tuple[tuple[Any, ...], bytes, Columns]
 
 

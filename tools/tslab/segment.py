@@ -41,8 +41,8 @@ _MOST_BUCKETS = 1024
 _MOST_STRING = 1024
 _MOST_DESCRIPTOR = 4096
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
-# A writer needs microseconds for a snapshot and starts one a second: who misses 50 in a row, a millisecond apart, will
-# not get one.
+# A writer needs microseconds for a snapshot and starts one a second: a reader that misses 50 in a row, a millisecond
+# apart, will not get one.
 _ATTEMPTS = 50
 _PAUSE_S = 0.001
 

@@ -237,7 +237,7 @@ def _judge(change: Interval, error: float, threshold: float, n: int, noise: floa
     verdict = verdict_of(change, threshold)
     needed = None
     if verdict is Verdict.UNDECIDED:
-        # To leave zero out, or to fit the whole interval between the thresholds: whichever the point calls for.
+        # To leave zero out, or to fit the whole interval between the thresholds: the point decides which.
         effect = abs(point) if abs(point) >= threshold else threshold - abs(point)
         needed = runs_for(effect, noise, per_side=per_side)
     t = point / error if error > 0 else math.copysign(math.inf, point) if point else 0.0

@@ -73,7 +73,7 @@ class _Tracee:
             profile.entry_instructions += self._call()
         profile.total = profile.entry_instructions
         for address, count in self._executed.items():
-            # What lies outside the library counts for the calls, but belongs to none of its functions.
+            # Code outside the library counts for the calls, but belongs to none of its functions.
             if 0 <= address - base < library.stat().st_size:
                 profile.own[Function(str(library), symbols.at(address - base))] += count
         return profile

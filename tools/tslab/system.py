@@ -30,7 +30,7 @@ class System:
     waited_ns: int  # ready to run, without a processor
     throttled_ns: int  # held back by the cgroup's quota
     limits: tuple[Limit, ...]
-    memory: int  # what the machine, the cgroup or a limit lets the process have at most
+    memory: int  # the most that the machine, the cgroup or a limit lets the process have
 
 
 def look(pid: int, idle_reservation: int = 0) -> System | None:

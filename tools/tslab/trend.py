@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 SPANS = 10
 LEAST = 6  # floors; fewer tell growth from chance too rarely
-# Student's t, two-sided 95 %, by degrees of freedom from 1: what SPANS can need, without waiting for scipy.
+# Student's t, two-sided 95 %, by degrees of freedom from 1: enough for SPANS, without waiting for scipy.
 _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306)
 
 Points = Sequence[tuple[float, float]]  # seconds, value

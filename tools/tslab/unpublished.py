@@ -22,7 +22,7 @@ from tslab.process import Process, owner_names
 HOW_TO_START = "start it with `tslab run -- COMMAND`, or with LD_PRELOAD=/path/to/libtslab.so"
 # The thread's first look comes a quarter of a second after it was made, and a smaller heap is looked at after a second.
 YOUNG_S = 3.0
-# What a process without the thread can have resident in its heap at most: a mebibyte in use and half of one free.
+# The most that a process without the thread has resident in its heap: a mebibyte in use and half of one free.
 SMALL_HEAP_BYTES = 2 << 20
 # The size of a segment, in bytes: a limit below it keeps the library from making one.
 SEGMENT_BYTES = 712 << 10

@@ -22,7 +22,7 @@ use std::marker::PhantomData;
 
 pub use tslab_sys::EpochReport as Report;
 
-/// What the library aligns every block to.
+/// The alignment of every block of the library.
 const ALIGNED: usize = 16;
 
 /// The allocator, for `#[global_allocator]`.
@@ -68,7 +68,7 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
-/// A named lifetime. What outlives it stays valid; its memory goes back when the last of it is dropped.
+/// A named lifetime. Blocks that outlive it stay valid; its memory goes back when the last of them is dropped.
 ///
 /// Dropping an epoch closes it. There is no destroy here: the borrow checker does not see what an epoch holds.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ impl Epoch {
         })
     }
 
-    /// Whether the block at `at` was allocated in this epoch.
+    /// Returns true if the block at `at` was allocated in this epoch.
     pub fn holds<T: ?Sized>(&self, at: *const T) -> bool {
         // SAFETY: any value may be asked about.
         unsafe { tslab_sys::tslab_epoch_of(at.cast::<c_void>()) == self.0 }
@@ -166,7 +166,7 @@ pub fn purge() -> usize {
     unsafe { tslab_sys::tslab_purge() }
 }
 
-/// Whether the block at `at` comes from this allocator.
+/// Returns true if the block at `at` comes from this allocator.
 pub fn owns<T: ?Sized>(at: *const T) -> bool {
     // SAFETY: any value may be asked about.
     unsafe { tslab_sys::tslab_owns(at.cast()) }

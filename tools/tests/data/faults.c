@@ -1,4 +1,4 @@
-/* One fault each, or a program that looks like one and is healthy: what `tslab doctor` must find, or be silent about.
+/* One fault each, or a program that looks like one and is healthy: `tslab doctor` must name the faults alone.
  * Started as `faults NAME`, it goes on until it is killed. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -151,7 +151,7 @@ static void frozen(void) {
       kill(process, SIGSTOP);
     }
   }
-  trim_hog(); /* whose slow calls wait, so that most stops meet one */
+  trim_hog(); /* its slow calls wait, so that most stops meet one */
 }
 
 static void *spin(void *) {

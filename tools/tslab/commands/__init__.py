@@ -11,11 +11,11 @@ from tslab.errors import LabError
 
 COMMANDS = (
     "run", "ps", "top", "stats", "doctor", "samples", "profile", "holders", "advise", "diff", "export", "fields",
-    "bench", "report", "contention", "ab", "verdict",
+    "bench", "report", "contention", "ab", "verdict", "completion",
 )  # fmt: skip
 
 
-# What `pip install tslab` leaves out: 260 MB that only measurements and reports need.
+# `pip install tslab` leaves these out: 260 MB that only measurements and reports need.
 OF_THE_LAB = ("numpy", "scipy", "matplotlib", "jinja2")
 
 

@@ -24,16 +24,16 @@ from tslab.reporters.screen import joined
 from tslab.segment import COUNTER, GAUGE
 
 MOST_ROWS = 20
-# What says nothing by itself: clocks, ages, addresses, and sums from which errors are worked out.
+# Figures that say nothing by themselves: clocks, ages, addresses, and sums from which errors are worked out.
 HIDDEN = frozenset((
     "clock_ns", "clock_raw_ns", "age_ns", "reserved_bytes", "sampled_requested_bytes", "sampled_requested_squares",
     "sampled_wall_ns_sum", "cpu_wall_ns_sum", "requested_error", "samples", "cpu_samples", "alloc_samples",
     "alloc_cpu_samples", "repair_cpu_samples", "state", "flags", "parent",
 ))  # fmt: skip
-# What other rows say already: threads add up to the process, and the layers that served to a class's allocations.
+# Rows that repeat other rows: threads add up to the process, and the layers that served to a class's allocations.
 HIDDEN_SECTIONS = ("threads",)
 HIDDEN_STARTS = ("from_", "slab_take_", "slab_push_", "slab_adopt_", "repair_")
-# The first lines: what a leak shows in.
+# The first lines: a leak shows in these figures.
 MEMORY = (("live", "live_bytes"), ("in use", "in_use_bytes"), ("resident", RESIDENT))
 _TITLES = {"bytes": "bytes", "nanoseconds": "time", "none": "counts"}
 

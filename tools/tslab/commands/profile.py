@@ -149,7 +149,7 @@ def _differences(console: Console, names: Sequence[str], most: int | None) -> in
     sources = [Source(name) for name in names]
     documents = [source.read() for source in sources]
     pids = [source.pid for source in sources]
-    if documents[0]["pid"] == documents[1]["pid"]:  # what was saved of the process that lives has its addresses
+    if documents[0]["pid"] == documents[1]["pid"]:  # the saved file has the addresses of the live process
         pids = [pids[0] or pids[1]] * 2
     sides = []
     for found, pid in zip(documents, pids, strict=True):

@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         raise LabError(f"--stats-interval takes 0.1 to 86400 seconds, not {arguments.stats_interval:g}")
     variables = preload.environment(_library(arguments), arguments.set)
     if arguments.samples:
-        variables.setdefault("TSLAB_SAMPLE_CPU", "16")  # what a sample waited for is why samples are asked for
+        variables.setdefault("TSLAB_SAMPLE_CPU", "16")  # users ask for samples to see what the calls waited for
     if preload.AT_EXIT in variables:
         raise LabError(f"{preload.AT_EXIT} is how the last figures reach tslab run: unset it, and use --json FILE")
     with tempfile.TemporaryDirectory(prefix="tslab-run-") as folder, contextlib.ExitStack() as files:
@@ -193,7 +193,7 @@ def _run(command: list[str], variables: dict[str, str], watch: Watch) -> int:
     """The status that wait gives. Signals of ours are blocked, and waited for together with the command's end."""
     waited = {signal.SIGCHLD, *PASSED_ON}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
-    # What Python ignores for itself, the command must not inherit.
+    # The command must not inherit the signals that Python ignores for itself.
     watch.pid = os.posix_spawnp(
         command[0], command, variables, setsigmask=before, setsigdef=[signal.SIGPIPE, signal.SIGXFSZ]
     )

@@ -60,7 +60,7 @@ def _watch(source: Source, found: Document, kept: dict[int, Sample]) -> Document
             try:
                 found = source.read()
             except LabError:
-                break  # it has ended, and taken its figures along: what was seen is shown
+                break  # it has ended, and its figures are gone: show those that were seen
             kept.update((sample.number, sample) for sample in samples_of(found))
     except KeyboardInterrupt:
         pass  # how a person ends a watch

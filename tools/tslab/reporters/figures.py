@@ -15,7 +15,7 @@ from tslab.metrics import KEYS
 from tslab.reporters.quantities import bytes_text, rate_text, share_text, time_text
 from tslab.reporters.screen import Column, fit, show
 
-# A library that can run looks once a second; what is older has a reason.
+# A library that can run looks once a second; an older look has a reason.
 _OLD_NS = 3_000_000_000
 _STATES = {1: "open", 2: "closing"}
 

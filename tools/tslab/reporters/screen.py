@@ -31,7 +31,7 @@ class Column:
     cell: Callable[[Any], str]
     rank: int = 0
     text: bool = False
-    value: Callable[[Any], Any] | None = None  # what to sort by; the cell where there is none
+    value: Callable[[Any], Any] | None = None  # the value to sort by; the cell where there is none
     least: int = _LEAST_TEXT  # of a text: as short as it may become
 
 
