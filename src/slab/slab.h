@@ -151,7 +151,7 @@ HIDDEN bool slab_retire(struct run *slab);
  * absent, because holes were purged. */
 enum slab_memory { SLAB_MAY_HOLD, SLAB_HOLDS_NONE, SLAB_HAS_HOLES };
 
-/* What a reader saw of a slab that other threads may change meanwhile. `used` of its `linked` blocks are in use or on
+/* A look at a slab, which other threads may change meanwhile. `used` of its `linked` blocks are in use or on
  * threads' lists. */
 struct slab_look {
   uint64_t unlinked;

@@ -266,8 +266,8 @@ static const struct statistic holder[] = {
     LABEL(holder_row, label, "the label of the epochs"),
 };
 
-#define A(name, kind, unit, help) FIELD(lifetime_row, name, kind, unit, help)
-static const struct statistic lifetime[] = {
+#define A(name, kind, unit, help) FIELD(lifespan_row, name, kind, unit, help)
+static const struct statistic lifespan[] = {
     A(site, GAUGE, NONE, "the number of the call site"),
     A(object_size, GAUGE, BYTES, "the size class"),
     A(live_samples, GAUGE, NONE, "sampled blocks in use"),
@@ -310,10 +310,10 @@ const struct statistics tables[TABLES] = {
                     sizeof(struct site_row), TABLE_SITES_MOST, profile_collect_sites},
     [TABLE_HOLDER] = {"holder", "what one call site holds in plain malloc, open epochs of a label or a closing epoch",
                       FIELDS(holder), sizeof(struct holder_row), TABLE_HOLDERS_MOST, profile_collect_holders},
-    [TABLE_LIFETIME] = {"lifetime",
+    [TABLE_LIFESPAN] = {"lifespan",
                         "how long blocks of a call site live in a class of plain malloc: those that held most",
-                        FIELDS(lifetime), sizeof(struct lifetime_row), TABLE_LIFETIMES_MOST,
-                        profile_collect_lifetimes},
+                        FIELDS(lifespan), sizeof(struct lifespan_row), TABLE_LIFESPANS_MOST,
+                        profile_collect_lifespans},
     [TABLE_SPREAD] = {"spread", "slabs of one class in plain malloc, and how full they are; with a heap profile",
                       FIELDS(spread), sizeof(struct spread_row), CLASSES, profile_collect_spreads},
 };

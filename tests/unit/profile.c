@@ -1,5 +1,5 @@
 /* profile: drawn samples have the distribution that their weights assume; a site is a stack; the profile knows a sample
- * from its birth to its free, by its own thread, another one, realloc, the end of an epoch or its reset; a lifetime has
+ * from its birth to its free, by its own thread, another one, realloc, the end of an epoch or its reset; a lifespan has
  * what a site held most in a class, how often that ebbed away, and the ages at the frees; slabs are as full as they are
  * said to be; full tables lose samples and count them, and memory stays bounded under any number of stacks. */
 #include "unit.h"
@@ -187,21 +187,21 @@ static void closing(void) {
   tslab_free(blocks[999]);
 }
 
-/* ---- lifetimes --------------------------------------------------------------------------------------------------- */
+/* ---- lifespans --------------------------------------------------------------------------------------------------- */
 
-static const struct profile_lifetime *lifetime_of(uintptr_t address, unsigned class) {
+static const struct profile_lifespan *lifespan_of(uintptr_t address, unsigned class) {
   const struct profile_site *const site = site_of(address);
-  for (uint32_t i = site ? site->lifetimes : 0; i; i = profile_lifetime_at(i)->next)
-    if (profile_lifetime_at(i)->class == class) return profile_lifetime_at(i);
+  for (uint32_t i = site ? site->lifespans : 0; i; i = profile_lifespan_at(i)->next)
+    if (profile_lifespan_at(i)->class == class) return profile_lifespan_at(i);
   return NULL;
 }
 
 enum { BURST = 24, BURSTS = 3 };
 
 static void check_row(uint32_t site, uint64_t bytes) {
-  static struct lifetime_row rows[TABLE_LIFETIMES_MOST];
-  const size_t count = profile_collect_lifetimes(rows, TABLE_LIFETIMES_MOST);
-  const struct lifetime_row *row = NULL;
+  static struct lifespan_row rows[TABLE_LIFESPANS_MOST];
+  const size_t count = profile_collect_lifespans(rows, TABLE_LIFESPANS_MOST);
+  const struct lifespan_row *row = NULL;
   for (size_t i = 0; i < count; i++)
     if (rows[i].site == site && rows[i].object_size == 512) row = &rows[i];
   CHECK(row != NULL);
@@ -209,26 +209,26 @@ static void check_row(uint32_t site, uint64_t bytes) {
   CHECK_COUNT(row->freed_bytes, ==, BURSTS * bytes / PROFILE_WEIGHT_ONE);
   CHECK_COUNT(row->ebbs, ==, BURSTS);
   CHECK(row->live_samples == 0 && row->live_bytes == 0 && row->freed_samples == BURSTS * BURST);
-  CHECK(row->age_half_ns >= LIFETIME_FIRST_NS && row->age_half_ns <= row->age_most_ns);
-  CHECK_COUNT(profile_collect_lifetimes(rows, 1), <=, 1);
+  CHECK(row->age_half_ns >= LIFESPAN_FIRST_NS && row->age_half_ns <= row->age_most_ns);
+  CHECK_COUNT(profile_collect_lifespans(rows, 1), <=, 1);
 }
 
-static void lifetimes(void) {
+static void lifespans(void) {
   void *blocks[BURST];
   const unsigned class = class_of(512);
   const uint64_t bytes = BURST * 512 * profile_weight(512, INTERVAL);
   for (int i = 0; i < BURSTS; i++) {
     for (int b = 0; b < BURST; b++) blocks[b] = sample_from(0xb000, 500);
-    CHECK_COUNT(lifetime_of(0xb000, class)->live_samples, ==, BURST);
-    CHECK_COUNT(lifetime_of(0xb000, class)->live, ==, bytes);
+    CHECK_COUNT(lifespan_of(0xb000, class)->live_samples, ==, BURST);
+    CHECK_COUNT(lifespan_of(0xb000, class)->live, ==, bytes);
     for (int b = 0; b < BURST; b++) tslab_free(blocks[b]);
   }
-  const struct profile_lifetime *const row = lifetime_of(0xb000, class);
+  const struct profile_lifespan *const row = lifespan_of(0xb000, class);
   uint64_t aged = 0;
-  for (int i = 0; i < LIFETIME_AGES; i++) aged += row->ages[i];
+  for (int i = 0; i < LIFESPAN_AGES; i++) aged += row->ages[i];
   CHECK_COUNT(aged, ==, BURSTS * BURST);
   CHECK_COUNT(row->peak, ==, bytes);
-  CHECK(lifetime_of(0xb000, class_of(100)) == NULL);
+  CHECK(lifespan_of(0xb000, class_of(100)) == NULL);
   check_row(row->site, bytes);
 }
 
@@ -242,10 +242,10 @@ static void steady(void) {
     blocks[b % BURST] = sample_from(0xc000, 512);
     tslab_free(sample_from(0xd000, 512));
   }
-  CHECK_COUNT(lifetime_of(0xc000, class)->ebbs, ==, 0);
-  CHECK_COUNT(lifetime_of(0xc000, class)->live_samples, ==, BURST);
-  CHECK_COUNT(lifetime_of(0xd000, class)->ebbs, ==, 0);
-  CHECK_COUNT(lifetime_of(0xd000, class)->freed_samples, ==, 4 * BURST);
+  CHECK_COUNT(lifespan_of(0xc000, class)->ebbs, ==, 0);
+  CHECK_COUNT(lifespan_of(0xc000, class)->live_samples, ==, BURST);
+  CHECK_COUNT(lifespan_of(0xd000, class)->ebbs, ==, 0);
+  CHECK_COUNT(lifespan_of(0xd000, class)->freed_samples, ==, 4 * BURST);
   for (int b = 0; b < BURST; b++) tslab_free(blocks[b]);
 }
 
@@ -258,10 +258,10 @@ static void replaced(void) {
     tslab_free(blocks[b]);
     blocks[b] = sample_from(0xf000, 512);
   }
-  CHECK_COUNT(lifetime_of(0xe000, class)->live_samples, ==, 0);
-  CHECK_COUNT(lifetime_of(0xe000, class)->ebbs, ==, 0);
+  CHECK_COUNT(lifespan_of(0xe000, class)->live_samples, ==, 0);
+  CHECK_COUNT(lifespan_of(0xe000, class)->ebbs, ==, 0);
   for (int b = 0; b < BURST; b++) tslab_free(blocks[b]);
-  CHECK_COUNT(lifetime_of(0xf000, class)->ebbs, ==, 1);
+  CHECK_COUNT(lifespan_of(0xf000, class)->ebbs, ==, 1);
 }
 
 /* ---- spreads ----------------------------------------------------------------------------------------------------- */
@@ -308,7 +308,7 @@ static void many_stacks(void) {
   for (uintptr_t i = 0; i < MANY; i++) blocks[i] = sample_from(0x100000 + i * 16, 16);
   const struct profile_totals now = totals();
   CHECK_COUNT(now.sites, <=, PROFILE_SITES);
-  CHECK_COUNT(profile_lifetimes(), ==, PROFILE_LIFETIMES);
+  CHECK_COUNT(profile_lifespans(), ==, PROFILE_LIFESPANS);
   CHECK(now.bytes < 8 * MiB && now.lost == 0);
   static struct site_row rows[TABLE_SITES_MOST];
   CHECK_COUNT(profile_collect_sites(rows, TABLE_SITES_MOST), <=, TABLE_SITES_MOST);
@@ -338,7 +338,7 @@ int main(void) {
   large_blocks();
   in_epochs();
   closing();
-  lifetimes();
+  lifespans();
   steady();
   replaced();
   spreads();

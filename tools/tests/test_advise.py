@@ -148,14 +148,14 @@ class TestAProgramThatWorksInBursts:
 MIB = 1 << 20
 
 
-def _lifetime(site: int, live: int, peak: int, freed: int, ebbs: int, size: int = 256) -> dict[str, int]:
+def _lifespan(site: int, live: int, peak: int, freed: int, ebbs: int, size: int = 256) -> dict[str, int]:
     return {
         "site": site, "object_size": size, "live_bytes": live, "live_samples": live >> 16, "peak_bytes": peak,
         "freed_bytes": freed, "freed_samples": freed >> 16, "ebbs": ebbs, "age_half_ns": 10**8, "age_most_ns": 10**9,
     }  # fmt: skip
 
 
-def _advised(lifetimes: list[dict[str, int]], *free: tuple[int, int]) -> Advised:
+def _advised(lifespans: list[dict[str, int]], *free: tuple[int, int]) -> Advised:
     """`free`: a class, and how much of its slabs no block uses."""
     spreads = [
         {"object_size": size, "slabs": 1, "resident_bytes": 8 * MIB + unused, "used_bytes": 8 * MIB}
@@ -164,7 +164,7 @@ def _advised(lifetimes: list[dict[str, int]], *free: tuple[int, int]) -> Advised
     tables = {
         "process": [{}],
         "profile": [{"interval_bytes": INTERVAL}],
-        "lifetime": lifetimes,
+        "lifespan": lifespans,
         "spread": spreads,
         "site": [{"site": number, "stack": f"{0x1000 * number:x}"} for number in range(2, 9)],
     }
@@ -175,9 +175,9 @@ def _advised(lifetimes: list[dict[str, int]], *free: tuple[int, int]) -> Advised
 
 def test_sites_share_what_is_free_by_what_they_let_go() -> None:
     rows = [
-        _lifetime(2, 0, 30 * MIB, 300 * MIB, 10),
-        _lifetime(3, 0, 10 * MIB, 100 * MIB, 10),
-        _lifetime(4, 8 * MIB, 8 * MIB, 0, 0),
+        _lifespan(2, 0, 30 * MIB, 300 * MIB, 10),
+        _lifespan(3, 0, 10 * MIB, 100 * MIB, 10),
+        _lifespan(4, 8 * MIB, 8 * MIB, 0, 0),
     ]
     found = _advised(rows, (256, 20 * MIB))
     assert [(one.site, one.saves_bytes) for one in found.sites] == [(2, 15 * MIB), (3, 5 * MIB)]
@@ -190,27 +190,27 @@ def test_sites_share_what_is_free_by_what_they_let_go() -> None:
 @pytest.mark.parametrize(
     "row",
     [
-        _lifetime(2, 9 * MIB, 10 * MIB, 300 * MIB, 0),  # comes and goes, but its level stays
-        _lifetime(2, 5 * MIB, 15 * MIB, 10 * MIB, 1),  # gave up a part
-        _lifetime(2, 2 * MIB, 10 * MIB, 8 * MIB, 1),  # a fifth of it outlives the burst
-        _lifetime(2, 0, 10 * MIB, 300 * MIB, 0),  # never let go together
-        _lifetime(1, 0, 10 * MIB, 300 * MIB, 9),  # no stack to name
-        _lifetime(2, 0, 9 << 16, 9 << 16, 1),  # too few samples
+        _lifespan(2, 9 * MIB, 10 * MIB, 300 * MIB, 0),  # comes and goes, but its level stays
+        _lifespan(2, 5 * MIB, 15 * MIB, 10 * MIB, 1),  # gave up a part
+        _lifespan(2, 2 * MIB, 10 * MIB, 8 * MIB, 1),  # a fifth of it outlives the burst
+        _lifespan(2, 0, 10 * MIB, 300 * MIB, 0),  # never let go together
+        _lifespan(1, 0, 10 * MIB, 300 * MIB, 9),  # no stack to name
+        _lifespan(2, 0, 9 << 16, 9 << 16, 1),  # too few samples
     ],
 )
 def test_who_gains_nothing_is_not_named(row: dict[str, int]) -> None:
-    found = _advised([row, _lifetime(4, 8 * MIB, 8 * MIB, 0, 0)], (256, 20 * MIB))
+    found = _advised([row, _lifespan(4, 8 * MIB, 8 * MIB, 0, 0)], (256, 20 * MIB))
     assert found.sites == ()
     assert found.saves_bytes == 0
 
 
 def test_a_class_without_holes_saves_nothing() -> None:
-    rows = [_lifetime(2, 0, 30 * MIB, 300 * MIB, 10, 96), _lifetime(3, 0, 30 * MIB, 300 * MIB, 10)]
+    rows = [_lifespan(2, 0, 30 * MIB, 300 * MIB, 10, 96), _lifespan(3, 0, 30 * MIB, 300 * MIB, 10)]
     found = _advised(rows, (96, LEAST_BYTES - 1), (256, LEAST_BYTES))
     assert [one.site for one in found.sites] == [3]
 
 
 def test_a_site_of_two_classes_is_one() -> None:
-    rows = [_lifetime(2, 0, 30 * MIB, 300 * MIB, 10, 96), _lifetime(2, 0, 30 * MIB, 300 * MIB, 7)]
+    rows = [_lifespan(2, 0, 30 * MIB, 300 * MIB, 10, 96), _lifespan(2, 0, 30 * MIB, 300 * MIB, 7)]
     (one,) = _advised(rows, (96, MIB), (256, 2 * MIB)).sites
     assert (one.saves_bytes, one.object_sizes, one.ebbs) == (3 * MIB, (96, 256), 7)

@@ -14,11 +14,11 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from tslab.sites import UNKNOWN_SITE, HeapProfile, Lifetime
+from tslab.sites import UNKNOWN_SITE, HeapProfile, Lifespan
 
 LEAST_BYTES = 256 << 10  # a site that would save less is not named
 LEAST_FREED_SAMPLES = 10
-IN_USE_MOST = 0.25  # of its peak: what a site whose blocks die together has in use between two bursts
+IN_USE_MOST = 0.25  # of its peak, between two bursts
 FREED_LEAST = 0.90  # of what it allocated
 NEIGHBOURS = 2
 
@@ -67,7 +67,7 @@ def advise(profile: HeapProfile, name: Callable[[int], str] = str) -> Advised:
     """Sites with the same name are one."""
     found: dict[str, list[Advice]] = {}
     for spread in profile.spreads:
-        here = [row for row in profile.lifetimes if row.object_size == spread.object_size]
+        here = [row for row in profile.lifespans if row.object_size == spread.object_size]
         for one in _of_class(here, spread.free_bytes, max(1, profile.interval_bytes)):
             found.setdefault(name(one.site), []).append(one)
     sites = [_joined(rows, name) for rows in found.values() if sum(r.saves_bytes for r in rows) >= LEAST_BYTES]
@@ -78,7 +78,7 @@ def advise(profile: HeapProfile, name: Callable[[int], str] = str) -> Advised:
     )
 
 
-def dies_together(row: Lifetime) -> bool:
+def dies_together(row: Lifespan) -> bool:
     """Returns true if the site frees nearly all that it allocates, and all of it within the same time."""
     return (
         row.site != UNKNOWN_SITE
@@ -89,11 +89,11 @@ def dies_together(row: Lifetime) -> bool:
     )
 
 
-def _fallen(row: Lifetime) -> int:
+def _fallen(row: Lifespan) -> int:
     return max(0, row.peak_bytes - row.live_bytes)
 
 
-def _of_class(rows: list[Lifetime], free_bytes: int, interval_bytes: int) -> Iterator[Advice]:
+def _of_class(rows: list[Lifespan], free_bytes: int, interval_bytes: int) -> Iterator[Advice]:
     fallen = sum(map(_fallen, rows))
     staying = sorted((row for row in rows if row.live_bytes and not dies_together(row)), key=lambda r: -r.live_bytes)
     neighbours = tuple(Neighbour(row.site, row.live_bytes) for row in staying)

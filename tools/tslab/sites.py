@@ -48,7 +48,7 @@ class Holder:
 
 
 @dataclass(frozen=True)
-class Lifetime:
+class Lifespan:
     """The blocks of one call site in one size class of plain malloc. Bytes are usable bytes."""
 
     site: int
@@ -83,7 +83,7 @@ class HeapProfile:
     lost: int
     sites: tuple[Site, ...]  # those that hold most first
     holders: tuple[Holder, ...]
-    lifetimes: tuple[Lifetime, ...] = ()
+    lifespans: tuple[Lifespan, ...] = ()
     spreads: tuple[Spread, ...] = ()
 
     @property
@@ -115,13 +115,13 @@ def profile_of(found: Document) -> HeapProfile:
         )
         for row in found["holders"]
     )  # fmt: skip
-    lifetimes = tuple(
-        Lifetime(
+    lifespans = tuple(
+        Lifespan(
             row["site"], row.get("object_size", 0), row.get("live_bytes", 0), row.get("peak_bytes", 0),
             row.get("freed_samples", 0), row.get("freed_bytes", 0), row.get("ebbs", 0),
             row.get("age_half_ns", 0) / 1e9, row.get("age_most_ns", 0) / 1e9,
         )
-        for row in found.get("lifetimes", ())
+        for row in found.get("lifespans", ())
     )  # fmt: skip
     spreads = tuple(
         Spread(row["object_size"], row.get("resident_bytes", 0), row.get("used_bytes", 0))
@@ -130,7 +130,7 @@ def profile_of(found: Document) -> HeapProfile:
     return HeapProfile(
         about["interval_bytes"], about.get("samples", 0), about.get("live_samples", 0), about.get("lost", 0),
         tuple(sorted(sites, key=lambda site: (-site.live_bytes, -site.allocated_bytes))),
-        tuple(sorted(holders, key=lambda holder: -holder.bytes)), lifetimes, spreads,
+        tuple(sorted(holders, key=lambda holder: -holder.bytes)), lifespans, spreads,
     )  # fmt: skip
 
 

@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if not profile.spreads:
         raise LabError(f"process {found['pid']} does not say how full its slabs are: its library is older")
     sites = {site.number: site for site in profile.sites}
-    symbolizer.learn(address for row in profile.lifetimes if row.site in sites for address in sites[row.site].stack)
+    symbolizer.learn(address for row in profile.lifespans if row.site in sites for address in sites[row.site].stack)
 
     def name(number: int) -> str:
         return name_of(sites[number], symbolizer) if number in sites else f"call site {number}, which is not listed"

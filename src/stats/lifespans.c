@@ -1,4 +1,4 @@
-/* lifetimes: how long blocks live, and how full the slabs are that they share.                      floor: stats
+/* lifespans: how long blocks live, and how full the slabs are that they share.                      floor: stats
  *
  * `tslab advise` compares the two: memory of slabs that no block uses, and the call sites whose blocks left it.
  * Thread: any. See stats/profile.h. */
@@ -9,53 +9,53 @@
 
 #if TSLAB_TELEMETRY
 
-/* ---- lifetimes --------------------------------------------------------------------------------------------------- */
+/* ---- lifespans --------------------------------------------------------------------------------------------------- */
 
 static uint64_t whole(uint64_t weighted) { return (weighted + PROFILE_WEIGHT_ONE / 2) / PROFILE_WEIGHT_ONE; }
 
 /* Returns an age that `share` of `of` freed samples did not exceed. */
-static uint64_t age_of(const struct profile_lifetime *row, unsigned share, unsigned of) {
+static uint64_t age_of(const struct profile_lifespan *row, unsigned share, unsigned of) {
   uint64_t passed = 0;
   unsigned i = 0;
   if (row->freed_samples == 0) return 0;
-  while (i < LIFETIME_AGES - 1 && (passed += row->ages[i]) * of < (uint64_t)row->freed_samples * share) i++;
-  return LIFETIME_FIRST_NS << i;
+  while (i < LIFESPAN_AGES - 1 && (passed += row->ages[i]) * of < (uint64_t)row->freed_samples * share) i++;
+  return LIFESPAN_FIRST_NS << i;
 }
 
-static struct profile_lifetime lifetime_of(uint32_t index) {
+static struct profile_lifespan lifespan_of(uint32_t index) {
   lock_take(&profile_lock);
-  struct profile_lifetime copy = *profile_lifetime_at(index);
+  struct profile_lifespan copy = *profile_lifespan_at(index);
   lock_release(&profile_lock);
   return copy;
 }
 
-static uint32_t count_lifetimes(void) {
+static uint32_t count_lifespans(void) {
   lock_take(&profile_lock);
-  uint32_t count = profile_lifetimes();
+  uint32_t count = profile_lifespans();
   lock_release(&profile_lock);
   return count;
 }
 
-/* Returns a peak that at most `most` lifetimes reach, to a factor of two. */
-static uint64_t least_peak(uint32_t lifetimes, size_t most) {
+/* Returns a peak that at most `most` lifespans reach, to a factor of two. */
+static uint64_t least_peak(uint32_t lifespans, size_t most) {
   uint32_t of_log[64] = {0};
-  for (uint32_t i = 1; i <= lifetimes; i++) of_log[log2_floor(lifetime_of(i).peak | 1)]++;
+  for (uint32_t i = 1; i <= lifespans; i++) of_log[log2_floor(lifespan_of(i).peak | 1)]++;
   size_t count = 0;
   for (unsigned log = 64; log-- > 0; count += of_log[log])
     if (count + of_log[log] > most) return log == 63 ? UINT64_MAX : (uint64_t)2 << log;
   return 0;
 }
 
-size_t profile_collect_lifetimes(void *rows, size_t most) {
-  struct lifetime_row *row = rows;
+size_t profile_collect_lifespans(void *rows, size_t most) {
+  struct lifespan_row *row = rows;
   size_t count = 0;
   if (!profile_is_on()) return 0;
-  uint32_t lifetimes = count_lifetimes();
-  uint64_t least = least_peak(lifetimes, most);
-  for (uint32_t i = 1; i <= lifetimes && count < most; i++) {
-    struct profile_lifetime now = lifetime_of(i);
+  uint32_t lifespans = count_lifespans();
+  uint64_t least = least_peak(lifespans, most);
+  for (uint32_t i = 1; i <= lifespans && count < most; i++) {
+    struct profile_lifespan now = lifespan_of(i);
     if (now.peak < least) continue;
-    row[count++] = (struct lifetime_row){
+    row[count++] = (struct lifespan_row){
         .site = now.site,
         .object_size = class_size(now.class),
         .live_samples = now.live_samples,
@@ -119,7 +119,7 @@ size_t profile_collect_spreads(void *out, size_t most) {
 
 #else
 
-size_t profile_collect_lifetimes(void *rows, size_t most) { return (void)rows, (void)most, 0; }
+size_t profile_collect_lifespans(void *rows, size_t most) { return (void)rows, (void)most, 0; }
 size_t profile_collect_spreads(void *rows, size_t most) { return (void)rows, (void)most, 0; }
 
 #endif
