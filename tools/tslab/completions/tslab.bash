@@ -5,7 +5,7 @@
 #    source ~/.local/share/bash_completion/tslab
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_tslab_subparsers=(run ps top stats doctor samples profile holders diff export fields bench report contention ab verdict completion)
+_shtab_tslab_subparsers=(run ps top stats doctor samples profile holders advise diff export fields bench report contention ab verdict completion)
 
 _shtab_tslab_run_option_strings=(-h --help --stats-interval --json --samples --lib --hardened --set)
 _shtab_tslab_ps_option_strings=(-h --help --sort --json --watch)
@@ -15,6 +15,7 @@ _shtab_tslab_doctor_option_strings=(-h --help --for --json)
 _shtab_tslab_samples_option_strings=(-h --help --csv --watch)
 _shtab_tslab_profile_option_strings=(-h --help --diff --flame -o --output --stacks --all)
 _shtab_tslab_holders_option_strings=(-h --help --each --all)
+_shtab_tslab_advise_option_strings=(-h --help --all --json)
 _shtab_tslab_diff_option_strings=(-h --help --all)
 _shtab_tslab_export_option_strings=(-h --help --listen --once --openmetrics --namespace --classes)
 _shtab_tslab_fields_option_strings=(-h --help --lib --markdown --schema --into)
@@ -41,6 +42,7 @@ _shtab_tslab_profile___flame_COMPGEN=_shtab_compgen_files
 _shtab_tslab_profile__o_COMPGEN=_shtab_compgen_files
 _shtab_tslab_profile___output_COMPGEN=_shtab_compgen_files
 _shtab_tslab_holders_pos_0_COMPGEN=_tslab_process_or_file
+_shtab_tslab_advise_pos_0_COMPGEN=_tslab_process_or_file
 _shtab_tslab_diff_pos_0_COMPGEN=_tslab_process_or_file
 _shtab_tslab_diff_pos_1_COMPGEN=_tslab_process_or_file
 _shtab_tslab_fields_pos_0_COMPGEN=_tslab_process_or_file
@@ -59,7 +61,7 @@ _shtab_tslab_ps___sort_choices=(live resident change epochs slow pid)
 _shtab_tslab_ab___kind_choices=(feature prune strong)
 _shtab_tslab_verdict___kind_choices=(feature prune strong)
 _shtab_tslab_completion_pos_0_choices=(bash zsh processes)
-_shtab_tslab_pos_0_choices=(run ps top stats doctor samples profile holders diff export fields bench report contention ab verdict completion)
+_shtab_tslab_pos_0_choices=(run ps top stats doctor samples profile holders advise diff export fields bench report contention ab verdict completion)
 
 _shtab_tslab_run__h_nargs=0
 _shtab_tslab_run___help_nargs=0
@@ -90,6 +92,10 @@ _shtab_tslab_holders__h_nargs=0
 _shtab_tslab_holders___help_nargs=0
 _shtab_tslab_holders___each_nargs=0
 _shtab_tslab_holders___all_nargs=0
+_shtab_tslab_advise__h_nargs=0
+_shtab_tslab_advise___help_nargs=0
+_shtab_tslab_advise___all_nargs=0
+_shtab_tslab_advise___json_nargs=0
 _shtab_tslab_diff__h_nargs=0
 _shtab_tslab_diff___help_nargs=0
 _shtab_tslab_diff___all_nargs=0
