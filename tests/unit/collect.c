@@ -54,7 +54,7 @@ static struct {
 
 static bool rows_keep_their_places(enum table table) {
   return table != TABLE_THREAD && table != TABLE_EPOCH && table != TABLE_SAMPLE && table != TABLE_SITE &&
-         table != TABLE_HOLDER;
+         table != TABLE_HOLDER && table != TABLE_LIFESPAN && table != TABLE_SPREAD;
 }
 
 static void compare(enum table which, const char *row, const char *with) {
@@ -463,6 +463,11 @@ static void profiled(void) {
   look();
   drain(0, BLOCKS / 2, 2);
   look();
+  drain(0, BLOCKS / 2, 1);
+  look();
+  for (unsigned i = 0; i < BLOCKS / 2; i++) CHECK((blocks[i] = tslab_malloc(3000)) != NULL); /* another call site */
+  look();
+  drain(0, BLOCKS / 2, 1);
   for (int i = 0; i < 20; i++) os_rest(); /* a coarse clock dates births */
   const tslab_epoch e = tslab_epoch_open("profiled");
   CHECK(e != 0 && tslab_epoch_enter(e) == 0);
