@@ -25,12 +25,14 @@ LIBRARY = FOLDER.parent / "libtslab.so"
 
 SMALL = {
     "burst": ["--mib=8", "--idle_ms=20"],
+    "bursts": ["--pairs=20000"],
     "churn": ["--objects=2000", "--cycles=40"],
     "cliffs": ["--count=3", "--operations=1000", "--idle_ms=5"],
     "contention-sampling": ["--operations=2048"],
     "day": ["--seconds=1", "--mib=2", "--threads=2"],
     "epochs": ["--idle=50", "--used=20", "--mib=1", "--turns=10", "--repeats=3"],
     "fragmentation": ["--mib=1"],
+    "handover": ["--generations=5", "--blocks=5000"],
     "holes": ["--blocks=20000", "--idle_ms=20"],
     "latency": ["--objects=2000", "--cycles=5"],
     "lifetimes": ["--requests=120", "--batch=10", "--objects=20", "--sessions=100", "--pinned=0.5"],
@@ -40,6 +42,7 @@ SMALL = {
     "request": ["--requests=500"],
     "simple": ["--objects=20000"],
     "threads": ["--pairs=2000", "--repeats=1", "--rounds=3"],
+    "trees": ["--nodes=5000", "--turns=2"],
     "zombie-repair": ["--operations=2048"],
 }
 # These have nothing to measure in an allocator without epochs.
@@ -143,6 +146,32 @@ class Figures(unittest.TestCase):
             (row,) = rows(run("pipeline", *counts))
             self.assertEqual(row["proof"]["calls"], 17 * 500)
             self.assertGreater(row["metrics"]["frees_per_s"], 0)
+
+    def test_a_tree_is_the_same_in_every_order_of_frees(self) -> None:
+        """One seed gives one tree, each node is visited once, and each is freed."""
+        for built in ("down", "random"):
+            sums = set()
+            for frees in ("in", "reverse", "pre", "post", "random"):
+                (row,) = rows(run("trees", f"--built={built}", f"--frees={frees}", "--most=200", "--turns=1"))
+                self.assertEqual(row["proof"]["calls"], 2 * 5000)
+                self.assertGreater(row["metrics"]["node_mean_ns"], 0)
+                sums.add(row["metrics"]["first_sum_count"])
+            self.assertEqual(len(sums), 1)
+
+    def test_a_chain_hands_all_of_its_blocks_over(self) -> None:
+        for chains, passes in ((1, 1), (2, 3), (5, 1)):
+            (row,) = rows(run("handover", f"--chains={chains}", f"--passes={passes}"))
+            self.assertEqual(row["proof"]["calls"], chains * passes * 5 * 5000)
+            self.assertGreater(row["metrics"]["pairs_per_s"], 0)
+            self.assertGreater(row["metrics"]["cpu_per_pair_ns"], 0)
+
+    def test_bursts_are_the_same_in_both_orders(self) -> None:
+        counts = {
+            rows(run("bursts", f"--first={first}", "--longest=100"))[0]["metrics"]["bursts_count"]
+            for first in ("oldest", "newest")
+        }
+        self.assertEqual(len(counts), 1)
+        self.assertGreater(counts.pop(), 20000 // 100)
 
     def test_sampling_takes_one_in_1024(self) -> None:
         metrics = rows(run("simple", "--objects=100000"))[0]["metrics"]

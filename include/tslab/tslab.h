@@ -180,7 +180,8 @@ typedef struct tslab_epoch_status {
   uint64_t diverted;        /* mallocs inside its scope that went to epoch 0 because it was closing */
   uint64_t parent;
   uint64_t allocations;     /* in this epoch since it was opened */
-  uint64_t reserved[7];
+  uint64_t closed_ns;       /* since its close was done, to a sixtieth of a second; 0: not yet */
+  uint64_t reserved[6];
   char label[TSLAB_EPOCH_LABEL];
 } tslab_epoch_status;
 

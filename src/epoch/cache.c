@@ -122,6 +122,7 @@ static void end(struct epoch *e, bool lists_are_lost, enum release_target late) 
   heap_close(heap, UINT64_MAX);
   arena_return_spilled(&e->arena, SIZE_MAX);
   attach_drop(e, heap);
+  e->closed_after = 0;
   atomic_store_explicit(&e->state, EPOCH_CLOSING, memory_order_seq_cst);
   bool ended = epoch_finish_locked(e);
   epoch_release(e, gate);

@@ -15,6 +15,7 @@
 /* In a fork child a thread without a heap may end an epoch that another thread of the parent had begun to end. */
 void close_begin(struct epoch *e) {
   PROBE3("tslab", "epoch_close", epoch_id(e), (uintptr_t)e->label, epoch_own_bytes(e));
+  e->closed_after = 0;
   epoch_cache_drop_claim(e, current_heap->plain);
   atomic_store_explicit(&e->arena.recycled, 0, memory_order_relaxed);
   atomic_store_explicit(&e->arena.returned, 0, memory_order_relaxed);
@@ -57,7 +58,10 @@ void close_contents(struct epoch *e) {
 bool close_tail(struct epoch *e, tslab_epoch_report *out) {
   atomic_store_explicit(&e->arena.release_target, RELEASE_TO_KERNEL, memory_order_relaxed);
   report_bytes(out, e);
-  return epoch_finish_locked(e);
+  if (epoch_finish_locked(e)) return true;
+  uint64_t after = (os_now_coarse_ns() - e->opened_ns) / CLOSED_UNIT;
+  e->closed_after = (uint32_t)min_size(after + 1, UINT32_MAX);
+  return false;
 }
 
 /* ---- verdicts ---------------------------------------------------------------------------------------------------- */

@@ -190,6 +190,7 @@ static void freeze(struct epoch *e) {
   e->next_sibling = e->previous_sibling = e->roomy = 0;
   e->stepping = e->descending = false;
   e->kept_granules = 0;
+  e->closed_after = 0;
 }
 
 void epochs_freeze(void) {

@@ -55,7 +55,11 @@ struct epoch {
   uint16_t slab_granules; /* granules of its slabs, at most UINT16_MAX, */
   uint32_t kept_at;       /* and heap->visits at that count */
   uint32_t children, next_sibling, previous_sibling; /* by index */
-  uint32_t next_free;
+  union {
+    uint32_t next_free;    /* of an ended epoch's slot */
+    uint32_t closed_after; /* closing: when its close was done, in CLOSED_UNITs since it was opened, plus 1;
+                            * 0: not yet */
+  };
   uint64_t opened_ns;
   _Atomic uint64_t diverted;
   uint32_t reset_mark; /* the mark of the last reset of an ancestor that met it; tree_lock protects it */
@@ -68,6 +72,8 @@ struct epoch {
 _Static_assert(sizeof(struct epoch) <= ARENA_SLOT, "lies in a lifetime's slot");
 _Static_assert(ARENA_SLOT % CACHE_LINE == 0 && offsetof(struct epoch, open_id) % CACHE_LINE == 0 &&
                offsetof(struct epoch, flags) / CACHE_LINE == offsetof(struct epoch, open_id) / CACHE_LINE, "one line");
+
+#define CLOSED_UNIT ((uint64_t)1 << 24) /* nanoseconds, so that two years have a number */
 
 #define EPOCH_INDEX_BITS 24
 

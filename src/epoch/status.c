@@ -62,6 +62,13 @@ static size_t idle_bytes(const struct heap *heap) {
   return chunk && !LOAD_RACING(heap->bump.count) ? run_bytes(chunk) : 0;
 }
 
+/* Returns how long ago the close was done, at least 1; 0 if it was not. */
+static uint64_t closed_ns(const struct epoch *e, uint64_t age_ns) {
+  if (epoch_state(e) != EPOCH_CLOSING || e->closed_after == 0) return 0;
+  uint64_t after = (e->closed_after - (uint64_t)1) * CLOSED_UNIT;
+  return max_size(age_ns - min_size(after, age_ns), 1);
+}
+
 void status_of(struct epoch *e, tslab_epoch_status *out) {
   unsigned inside = inside_threads(e); /* before the blocks: a thread may leave meanwhile */
   struct live live = live_of(e);
@@ -71,12 +78,13 @@ void status_of(struct epoch *e, tslab_epoch_status *out) {
   for (struct heap *p = e->heaps; p; p = p->next_of_epoch) idle_chunks += idle_bytes(p);
   uint64_t own = atomic_load_explicit(&arena->own, memory_order_relaxed) + arena_ready_bytes(arena);
   uint64_t charged = atomic_load_explicit(&arena->charged, memory_order_relaxed);
+  uint64_t age_ns = os_now_coarse_ns() - e->opened_ns;
   *out = (tslab_epoch_status){
       .epoch = epoch_id(e),
       .era = e->era,
       .state = epoch_state(e) == EPOCH_OPEN ? TSLAB_EPOCH_OPEN : TSLAB_EPOCH_CLOSING,
       .flags = e->flags,
-      .age_ns = os_now_coarse_ns() - e->opened_ns,
+      .age_ns = age_ns,
       .threads_inside = inside,
       .live_blocks = live.blocks,
       .live_bytes = live.bytes,
@@ -89,6 +97,7 @@ void status_of(struct epoch *e, tslab_epoch_status *out) {
       .diverted = atomic_load_explicit(&e->diverted, memory_order_relaxed),
       .parent = parent ? epoch_id(parent) : 0,
       .allocations = epoch_allocations(e),
+      .closed_ns = closed_ns(e, age_ns),
   };
   memcpy(out->label, e->label, sizeof out->label);
 }

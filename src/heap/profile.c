@@ -15,6 +15,7 @@
 struct tables {
   struct profile_site sites[PROFILE_SITES + 1];
   struct profile_sample samples[PROFILE_SAMPLES + 1];
+  struct profile_lifespan lifespans[PROFILE_LIFESPANS + 1];
   uint32_t site_of[TABLE_ROWS], sample_of[TABLE_ROWS]; /* the first row of each bucket */
   uintptr_t frames[FRAMES];
 };
@@ -26,6 +27,7 @@ struct lock profile_lock;
 static struct {
   struct tables *tables;
   uint32_t sites, frames, used, free; /* `used`: samples ever used; `free`: the first free one */
+  uint32_t lifespans, births[CLASSES]; /* births: samples of plain malloc, by class */
   uint64_t taken, frees, lost, live;
   bool frozen;
 } state;
@@ -141,6 +143,82 @@ static uint32_t site_of(const uintptr_t *frames, unsigned depth, uint64_t hash) 
   return index;
 }
 
+/* ---- lifespans --------------------------------------------------------------------------------------------------- */
+
+/* Fewer samples would count chance as an ebb. */
+#define EBB_LEAST_SAMPLES 8
+
+static struct profile_lifespan *find_lifespan(const struct profile_site *site, unsigned class) {
+  for (uint32_t i = site->lifespans; i; i = state.tables->lifespans[i].next)
+    if (state.tables->lifespans[i].class == class) return &state.tables->lifespans[i];
+  return NULL;
+}
+
+static struct profile_lifespan *take_lifespan(uint32_t index, unsigned class) {
+  struct profile_site *site = &state.tables->sites[index];
+  if (state.lifespans == PROFILE_LIFESPANS) return NULL;
+  struct profile_lifespan *row = &state.tables->lifespans[++state.lifespans];
+  *row = (struct profile_lifespan){.site = index, .next = site->lifespans, .class = (uint8_t)class};
+  site->lifespans = state.lifespans;
+  return row;
+}
+
+static bool shares_a_slab(const struct profile_sample *sample) { return sample->epoch == 0 && sample->usable != 0; }
+
+/* Fewer births than deaths, by this factor, are few. A fall takes long if a block lives so many times meanwhile. */
+#define EBB_DEATHS 2
+#define EBB_LIVES  4
+
+/* Looks if the site's blocks in the class have died together. `age_ns` is the age of the last one that died. */
+static void look_for_ebb(struct profile_lifespan *row, uint64_t now, uint64_t age_ns) {
+  if (2 * row->live_samples >= row->peak_samples) {
+    row->high = true;
+    row->high_ns = now;
+    row->high_births = state.births[row->class];
+    return;
+  }
+  if (!row->high || row->peak_samples < EBB_LEAST_SAMPLES || 8 * row->live_samples > row->peak_samples) return;
+  row->high = false;
+  uint32_t deaths = row->peak_samples / 2 - row->live_samples, births = state.births[row->class] - row->high_births;
+  if (EBB_DEATHS * births <= deaths || EBB_LIVES * age_ns < now - row->high_ns) row->ebbs++;
+}
+
+static void count_birth(const struct profile_sample *sample) {
+  if (!shares_a_slab(sample)) return;
+  unsigned class = class_of(sample->usable);
+  struct profile_lifespan *row = find_lifespan(&state.tables->sites[sample->site], class);
+  if (!row) row = take_lifespan(sample->site, class);
+  state.births[class]++;
+  if (!row) return;
+  row->live += sample->weight * sample->usable;
+  row->live_samples++;
+  if (row->live > row->peak) {
+    row->peak = row->live;
+    row->peak_samples = row->live_samples;
+  }
+  look_for_ebb(row, sample->born_ns, 0);
+}
+
+static unsigned bucket_of_age(uint64_t age_ns) {
+  uint64_t units = age_ns / LIFESPAN_FIRST_NS;
+  return units ? (unsigned)min_size(log2_floor(units) + 1, LIFESPAN_AGES - 1) : 0;
+}
+
+static void count_death(const struct profile_sample *sample) {
+  if (!shares_a_slab(sample)) return;
+  struct profile_lifespan *row = find_lifespan(&state.tables->sites[sample->site], class_of(sample->usable));
+  if (!row) return;
+  uint64_t now = max_size(os_now_coarse_ns(), sample->born_ns);
+  row->live -= sample->weight * sample->usable;
+  row->live_samples--;
+  row->freed += sample->weight * sample->usable;
+  row->freed_samples++;
+  row->ages[bucket_of_age(now - sample->born_ns)]++;
+  look_for_ebb(row, now, now - sample->born_ns);
+}
+
+/* ---- samples ----------------------------------------------------------------------------------------------------- */
+
 static struct profile_sample *take_row(void) {
   struct profile_sample *rows = state.tables->samples;
   uint32_t index = state.free;
@@ -166,6 +244,7 @@ static void add(const struct profile_sample *sample, const uintptr_t *frames, un
     row->next = *first;
     *first = (uint32_t)(row - state.tables->samples);
     state.live++;
+    count_birth(row);
   } else {
     state.lost++;
   }
@@ -207,6 +286,7 @@ static void drop(uint32_t *link) {
   struct profile_sample *row = &state.tables->samples[index];
   *link = row->next;
   PROBE1("otel_memory", "free", (uintptr_t)row->block);
+  count_death(row);
   row->block = NULL;
   row->next = state.free;
   state.free = index;
@@ -289,6 +369,8 @@ uint32_t profile_sites(void) { return state.sites; }
 const struct profile_site *profile_site_at(uint32_t index) { return &state.tables->sites[index]; }
 const uintptr_t *profile_frames(const struct profile_site *site) { return &state.tables->frames[site->frames]; }
 uint32_t profile_samples_most(void) { return state.used; }
+uint32_t profile_lifespans(void) { return state.lifespans; }
+const struct profile_lifespan *profile_lifespan_at(uint32_t index) { return &state.tables->lifespans[index]; }
 
 /* Returns true if a thread freed the sample in its current chunk. */
 static bool has_died(const struct profile_sample *row) {
@@ -324,7 +406,8 @@ struct profile_totals profile_totals(void) {
       .live = state.live,
       .sites = state.sites,
       .bytes = state.sites * sizeof(struct profile_site) + state.used * sizeof(struct profile_sample) +
-               state.frames * sizeof(uintptr_t) + sizeof state.tables->site_of + sizeof state.tables->sample_of,
+               state.lifespans * sizeof(struct profile_lifespan) + state.frames * sizeof(uintptr_t) +
+               sizeof state.tables->site_of + sizeof state.tables->sample_of,
   };
 }
 

@@ -11,13 +11,15 @@
  *
  * Blocks in slabs of epochs are no samples yet.
  *
- *   sites:   stacks, by hash            [ frames in one array | allocated since the start ]
- *   samples: blocks that live, by granule      [ block | site | size | weight | epoch | thread | birth ]
+ *   sites:     stacks, by hash           [ frames in one array | allocated since the start ]
+ *   samples:   blocks that live, by granule     [ block | site | size | weight | epoch | thread | birth ]
+ *   lifespans: of one site in one class of plain malloc       [ live now, at most | freed | ages at the free ]
  *
  * With TSLAB_GUARD some samples get a block in front of theirs (heap/guard.h), which is the one that the program has.
  *
  * The profile takes its memory at the start; only the used part becomes resident. If all samples are in use, a new one
- * counts as lost. If all sites are in use, it belongs to the first site, whose stack is unknown.
+ * counts as lost. If all sites are in use, it belongs to the first site, whose stack is unknown. If all lifespans are
+ * in use, none counts the sample.
  *
  * If a thread frees a sample of its current chunk, the profile notices that when the thread empties or leaves the
  * chunk, or when a reader looks at all samples.
@@ -32,6 +34,7 @@
 #define PROFILE_LEAST_BYTES (4 * KiB) /* the least TSLAB_PROFILE, so that few samples lie in one granule */
 #define PROFILE_SITES       8192
 #define PROFILE_SAMPLES     32768
+#define PROFILE_LIFESPANS   4096
 #define PROFILE_WEIGHT_ONE  256 /* a weight of 1 */
 
 struct profile_site {
@@ -39,6 +42,23 @@ struct profile_site {
   uint64_t allocated_samples, allocated_blocks, allocated_bytes; /* blocks and bytes are weighted */
   uint32_t next;                                                 /* in its bucket; 0: none */
   uint32_t frames, depth;                                        /* the first in tables.frames, and how many */
+  uint32_t lifespans;                                            /* its first lifespan; 0: none */
+};
+
+/* Samples of one site in one class of plain malloc. Bytes are weighted bytes of blocks, so they are shares of slabs.
+ * An ebb is a fall of the live samples from half of the most that there were to an eighth of that, of blocks that die
+ * together: while few samples of the class are born, or over a time in which such blocks live many times. */
+#define LIFESPAN_AGES     24 /* ages[i] counts frees at an age below LIFESPAN_FIRST_NS << i; the last one all others */
+#define LIFESPAN_FIRST_NS ((uint64_t)1 << 20)
+struct profile_lifespan {
+  uint64_t live, peak, freed;
+  uint64_t high_ns;     /* when the live samples were last at half of their peak */
+  uint32_t high_births; /* samples of the class born until then */
+  uint32_t live_samples, peak_samples, freed_samples, ebbs;
+  uint32_t site, next; /* next: of the same site; 0: none */
+  uint32_t ages[LIFESPAN_AGES];
+  uint8_t class;
+  bool high; /* it was at half of its peak since the last ebb */
 };
 
 struct profile_sample {
@@ -126,6 +146,8 @@ HIDDEN uint32_t profile_samples_most(void);
 HIDDEN const struct profile_sample *profile_sample_at(uint32_t index);
 /* Returns true if no earlier sample of the same site and epoch lies in the same run. */
 HIDDEN bool profile_is_first_in_run(uint32_t index);
+HIDDEN uint32_t profile_lifespans(void); /* how many; they count from 1 */
+HIDDEN const struct profile_lifespan *profile_lifespan_at(uint32_t index);
 HIDDEN struct profile_totals profile_totals(void);
 
 INLINE void profile_visit_lock(void (*visit)(struct lock *)) { visit(&profile_lock); }

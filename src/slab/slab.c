@@ -135,24 +135,40 @@ static unsigned pick_unit(uint64_t unlinked, uint64_t *sequence) {
   return lowest_bit(unlinked);
 }
 
-/* Returns the units that linked blocks touch. Of a block that is longer than a unit, only the unit where it starts has
- * a bit in `unlinked`. */
-static uint64_t units_of_linked(const struct run *slab) {
-  size_t size = class_size(slab->class);
-  uint64_t linked = ~slab->unlinked, touched = 0;
-  if (size <= slab_unit_bytes(slab)) return linked | linked << 1;
-  char *first = first_block(slab);
-  for (size_t i = 0; i < slab->capacity; i++) {
-    unsigned from = slab_unit_of(slab, first + i * size), to = slab_unit_of(slab, first + (i + 1) * size - 1);
+/* Returns the units that linked blocks touch; `linked` has a bit for each unit in which linked blocks start. Beyond the
+ * slab's last unit a bit means nothing. */
+static uint64_t units_touched_by(const struct run *slab, unsigned class, uint64_t linked) {
+  size_t size = class_size(class), bytes = slab_bytes(class);
+  unsigned shift = log2_floor(max_size(os_page_size, bytes / SLAB_UNITS));
+  uint64_t touched = 0;
+  if (size <= (size_t)1 << shift) return linked | linked << 1;
+  for (size_t at = (size - (uintptr_t)run_start(slab) % size) % size; at + size <= bytes; at += size) {
+    unsigned from = (unsigned)(at >> shift), to = (unsigned)((at + size - 1) >> shift);
     if (linked >> from & 1) touched |= (~0ull >> (63 - (to - from))) << from;
   }
   return touched;
 }
 
+static size_t touched_bytes(const struct run *slab, unsigned class, uint64_t unlinked) {
+  size_t bytes = slab_bytes(class), unit = max_size(os_page_size, bytes / SLAB_UNITS);
+  uint64_t all = ~0ull >> (SLAB_UNITS - bytes / unit);
+  return (size_t)__builtin_popcountll(all & units_touched_by(slab, class, ~unlinked)) * unit;
+}
+
+size_t slab_resident_bytes(const struct run *slab, const struct slab_look *look) {
+  size_t size = class_size(look->class), bytes = slab_bytes(look->class);
+  size_t unit = max_size(os_page_size, bytes / SLAB_UNITS);
+  if (look->memory == SLAB_MAY_HOLD) return bytes;
+  size_t touched = touched_bytes(slab, look->class, look->unlinked);
+  if (size > unit || look->linked == 0) return touched;
+  size_t own = (size_t)__builtin_popcountll(~look->unlinked & (~0ull >> (SLAB_UNITS - bytes / unit))) * unit;
+  if (unit % size == 0) return own;
+  return own + (touched - own) * look->used / look->linked;
+}
+
 static size_t absent_bytes(const struct run *slab) {
   if (LIKELY(slab->moved != SLAB_HAS_HOLES)) return 0;
-  uint64_t all = ~0ull >> (SLAB_UNITS - run_bytes(slab) / slab_unit_bytes(slab));
-  return (size_t)__builtin_popcountll(all & ~units_of_linked(slab)) * slab_unit_bytes(slab);
+  return run_bytes(slab) - touched_bytes(slab, slab->class, slab->unlinked);
 }
 
 static void count_absent(const struct run *slab, size_t before) {

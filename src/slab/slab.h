@@ -151,4 +151,16 @@ HIDDEN bool slab_retire(struct run *slab);
  * absent, because holes were purged. */
 enum slab_memory { SLAB_MAY_HOLD, SLAB_HOLDS_NONE, SLAB_HAS_HOLES };
 
+/* A look at a slab, which other threads may change meanwhile. `used` of its `linked` blocks are in use or on
+ * threads' lists. */
+struct slab_look {
+  uint64_t unlinked;
+  unsigned class, linked, used;
+  enum slab_memory memory;
+};
+
+/* Returns about how many bytes of the slab are resident. A block at the end of a unit may reach into an unlinked unit,
+ * which is resident if that block is in use: such a unit counts by the share of blocks that are. */
+HIDDEN size_t slab_resident_bytes(const struct run *slab, const struct slab_look *look);
+
 #endif

@@ -11,6 +11,7 @@
 #define TABLE_PROFILES_MOST 2 /* there is one row; a table of at most one row would be no list in JSON */
 #define TABLE_SITES_MOST   256 /* the sites that hold most, or allocated most */
 #define TABLE_HOLDERS_MOST 512
+#define TABLE_LIFESPANS_MOST 256 /* those that held most at a time */
 
 struct profile_row {
   uint64_t interval_bytes, samples, frees, lost, live_samples, sites, memory_bytes;
@@ -31,9 +32,22 @@ struct holder_row {
   char label[LABEL_BYTES];
 };
 
+struct lifespan_row {
+  uint64_t site, object_size, live_samples, live_bytes, peak_bytes, freed_samples, freed_bytes, ebbs;
+  uint64_t age_half_ns, age_most_ns;
+};
+
+struct spread_row {
+  uint64_t object_size, slabs, resident_bytes, used_bytes;
+};
+
 HIDDEN size_t profile_collect(void *rows, size_t most);
 HIDDEN size_t profile_collect_sites(void *rows, size_t most);
 HIDDEN size_t profile_collect_holders(void *rows, size_t most);
+
+/* stats/lifespans.c */
+HIDDEN size_t profile_collect_lifespans(void *rows, size_t most);
+HIDDEN size_t profile_collect_spreads(void *rows, size_t most);
 
 /* Held by the one thread that adds rows up. A thread takes it before profile_lock. */
 HIDDEN extern struct lock profile_reading;

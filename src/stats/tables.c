@@ -196,6 +196,7 @@ static const struct statistic epoch[] = {
     E(diverted, COUNTER, NONE, "mallocs that went to epoch 0 because it was closing"),
     E(parent, GAUGE, NONE, "the id of its parent, 0 for none"),
     E(allocations, COUNTER, NONE, "blocks handed out in it since it was opened"),
+    E(closed_ns, GAUGE, NANOSECONDS, "since it was closed, 0 while it is open"),
     LABEL(tslab_epoch_status, label, "its label"),
 };
 
@@ -265,6 +266,28 @@ static const struct statistic holder[] = {
     LABEL(holder_row, label, "the label of the epochs"),
 };
 
+#define A(name, kind, unit, help) FIELD(lifespan_row, name, kind, unit, help)
+static const struct statistic lifespan[] = {
+    A(site, GAUGE, NONE, "the number of the call site"),
+    A(object_size, GAUGE, BYTES, "the size class"),
+    A(live_samples, GAUGE, NONE, "sampled blocks in use"),
+    A(live_bytes, GAUGE, BYTES, "usable bytes of blocks in use: an estimate, as are the two that follow"),
+    A(peak_bytes, GAUGE, BYTES, "the most that were in use at a time"),
+    A(freed_samples, COUNTER, NONE, "sampled blocks that were freed"),
+    A(freed_bytes, COUNTER, BYTES, "usable bytes of blocks that were freed: an estimate"),
+    A(ebbs, COUNTER, NONE, "how often what is in use fell from half of the most to an eighth of it"),
+    A(age_half_ns, GAUGE, NANOSECONDS, "half of the freed samples lived at most so long, to a factor of two"),
+    A(age_most_ns, GAUGE, NANOSECONDS, "nine in ten of them did"),
+};
+
+#define B(name, kind, unit, help) FIELD(spread_row, name, kind, unit, help)
+static const struct statistic spread[] = {
+    B(object_size, GAUGE, BYTES, "the size class"),
+    B(slabs, GAUGE, NONE, "slabs of plain malloc"),
+    B(resident_bytes, GAUGE, BYTES, "their pages that may be resident"),
+    B(used_bytes, GAUGE, BYTES, "blocks in them that are in use or on threads' lists"),
+};
+
 const struct statistics tables[TABLES] = {
     [TABLE_PROCESS] = {"process", "the process as a whole, all epochs included", FIELDS(process),
                        sizeof(tslab_stats_global), 1, collect_process},
@@ -287,6 +310,12 @@ const struct statistics tables[TABLES] = {
                     sizeof(struct site_row), TABLE_SITES_MOST, profile_collect_sites},
     [TABLE_HOLDER] = {"holder", "what one call site holds in plain malloc, open epochs of a label or a closing epoch",
                       FIELDS(holder), sizeof(struct holder_row), TABLE_HOLDERS_MOST, profile_collect_holders},
+    [TABLE_LIFESPAN] = {"lifespan",
+                        "how long blocks of a call site live in a class of plain malloc: those that held most",
+                        FIELDS(lifespan), sizeof(struct lifespan_row), TABLE_LIFESPANS_MOST,
+                        profile_collect_lifespans},
+    [TABLE_SPREAD] = {"spread", "slabs of one class in plain malloc, and how full they are; with a heap profile",
+                      FIELDS(spread), sizeof(struct spread_row), CLASSES, profile_collect_spreads},
 };
 
 static size_t room_of(const struct statistics *table) {

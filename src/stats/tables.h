@@ -6,7 +6,7 @@
 
 /* In the order of publication. */
 enum table { TABLE_PROCESS, TABLE_CLASS, TABLE_PATH, TABLE_THREAD, TABLE_LABEL, TABLE_EPOCH, TABLE_LOCK, TABLE_SAMPLE,
-             TABLE_PROFILE, TABLE_SITE, TABLE_HOLDER, TABLES };
+             TABLE_PROFILE, TABLE_SITE, TABLE_HOLDER, TABLE_LIFESPAN, TABLE_SPREAD, TABLES };
 HIDDEN extern const struct statistics tables[TABLES];
 
 /* Room for the rows of a table, which no statistic counts, and its end. NULL without memory. */

@@ -65,6 +65,9 @@ def content(wheel: Path) -> None:
     for name in ("libtslab.so.0", "libtslab-hardened.so.0"):
         if f"tslab/lib/{name}" not in names:
             raise Failure(f"{wheel.name} has no {name}")
+    for name in ("bash-completion/completions/tslab", "zsh/site-functions/_tslab"):
+        if not any(one.endswith(f".data/data/share/{name}") for one in names):
+            raise Failure(f"{wheel.name} has no {name}")
     extra = [name for name in names if not name.startswith(("tslab/", "tslab-"))]
     if extra:
         raise Failure(f"{wheel.name} installs beside its package: {extra}")

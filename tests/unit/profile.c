@@ -1,10 +1,13 @@
 /* profile: drawn samples have the distribution that their weights assume; a site is a stack; the profile knows a sample
- * from its birth to its free, by its own thread, another one, realloc, the end of an epoch or its reset; full tables
- * lose samples and count them, and memory stays bounded under any number of stacks. */
+ * from its birth to its free, by its own thread, another one, realloc, the end of an epoch or its reset; a lifespan has
+ * what a site held most in a class, how often that ebbed away, and the ages at the frees; slabs are as full as they are
+ * said to be; full tables lose samples and count them, and memory stays bounded under any number of stacks. */
 #include "unit.h"
 
 #include "heap/profile.h"
 #include "heap/sampled.h"
+#include "os/os.h"
+#include "slab/slab.h"
 #include "stats/profile.h"
 #include <math.h>
 #include <pthread.h>
@@ -184,6 +187,120 @@ static void closing(void) {
   tslab_free(blocks[999]);
 }
 
+/* ---- lifespans --------------------------------------------------------------------------------------------------- */
+
+static const struct profile_lifespan *lifespan_of(uintptr_t address, unsigned class) {
+  const struct profile_site *const site = site_of(address);
+  for (uint32_t i = site ? site->lifespans : 0; i; i = profile_lifespan_at(i)->next)
+    if (profile_lifespan_at(i)->class == class) return profile_lifespan_at(i);
+  return NULL;
+}
+
+enum { BURST = 24, BURSTS = 3 };
+
+static void check_row(uint32_t site, uint64_t bytes) {
+  static struct lifespan_row rows[TABLE_LIFESPANS_MOST];
+  const size_t count = profile_collect_lifespans(rows, TABLE_LIFESPANS_MOST);
+  const struct lifespan_row *row = NULL;
+  for (size_t i = 0; i < count; i++)
+    if (rows[i].site == site && rows[i].object_size == 512) row = &rows[i];
+  CHECK(row != NULL);
+  CHECK_COUNT(row->peak_bytes, ==, bytes / PROFILE_WEIGHT_ONE);
+  CHECK_COUNT(row->freed_bytes, ==, BURSTS * bytes / PROFILE_WEIGHT_ONE);
+  CHECK_COUNT(row->ebbs, ==, BURSTS);
+  CHECK(row->live_samples == 0 && row->live_bytes == 0 && row->freed_samples == BURSTS * BURST);
+  CHECK(row->age_half_ns >= LIFESPAN_FIRST_NS && row->age_half_ns <= row->age_most_ns);
+  CHECK_COUNT(profile_collect_lifespans(rows, 1), <=, 1);
+}
+
+static void lifespans(void) {
+  void *blocks[BURST];
+  const unsigned class = class_of(512);
+  const uint64_t bytes = BURST * 512 * profile_weight(512, INTERVAL);
+  for (int i = 0; i < BURSTS; i++) {
+    for (int b = 0; b < BURST; b++) blocks[b] = sample_from(0xb000, 500);
+    CHECK_COUNT(lifespan_of(0xb000, class)->live_samples, ==, BURST);
+    CHECK_COUNT(lifespan_of(0xb000, class)->live, ==, bytes);
+    for (int b = 0; b < BURST; b++) tslab_free(blocks[b]);
+  }
+  const struct profile_lifespan *const row = lifespan_of(0xb000, class);
+  uint64_t aged = 0;
+  for (int i = 0; i < LIFESPAN_AGES; i++) aged += row->ages[i];
+  CHECK_COUNT(aged, ==, BURSTS * BURST);
+  CHECK_COUNT(row->peak, ==, bytes);
+  CHECK(lifespan_of(0xb000, class_of(100)) == NULL);
+  check_row(row->site, bytes);
+}
+
+/* Blocks that stay have no ebb, and nor has a block that comes and goes. */
+static void steady(void) {
+  void *blocks[BURST];
+  const unsigned class = class_of(512);
+  for (int b = 0; b < BURST; b++) blocks[b] = sample_from(0xc000, 512);
+  for (int b = 0; b < 4 * BURST; b++) {
+    tslab_free(blocks[b % BURST]);
+    blocks[b % BURST] = sample_from(0xc000, 512);
+    tslab_free(sample_from(0xd000, 512));
+  }
+  CHECK_COUNT(lifespan_of(0xc000, class)->ebbs, ==, 0);
+  CHECK_COUNT(lifespan_of(0xc000, class)->live_samples, ==, BURST);
+  CHECK_COUNT(lifespan_of(0xd000, class)->ebbs, ==, 0);
+  CHECK_COUNT(lifespan_of(0xd000, class)->freed_samples, ==, 4 * BURST);
+  for (int b = 0; b < BURST; b++) tslab_free(blocks[b]);
+}
+
+/* Blocks that others of the class replace one by one do not die together, though none is left. */
+static void replaced(void) {
+  void *blocks[BURST];
+  const unsigned class = class_of(512);
+  for (int b = 0; b < BURST; b++) blocks[b] = sample_from(0xe000, 512);
+  for (int b = 0; b < BURST; b++) {
+    tslab_free(blocks[b]);
+    blocks[b] = sample_from(0xf000, 512);
+  }
+  CHECK_COUNT(lifespan_of(0xe000, class)->live_samples, ==, 0);
+  CHECK_COUNT(lifespan_of(0xe000, class)->ebbs, ==, 0);
+  for (int b = 0; b < BURST; b++) tslab_free(blocks[b]);
+  CHECK_COUNT(lifespan_of(0xf000, class)->ebbs, ==, 1);
+}
+
+/* ---- spreads ----------------------------------------------------------------------------------------------------- */
+
+static struct spread_row spread_of(unsigned class) {
+  struct spread_row rows[CLASSES];
+  const size_t count = profile_collect_spreads(rows, CLASSES);
+  for (size_t i = 0; i < count; i++)
+    if (rows[i].object_size == class_size(class)) return rows[i];
+  return (struct spread_row){0};
+}
+
+/* Of MOST blocks one in EVERY stays, so that each page has at most one that stays. */
+enum { SPREAD = 1024, MOST = 8192 };
+
+static void spreads(void) {
+  static char *blocks[MOST];
+  const unsigned class = class_of(SPREAD), every = (unsigned)max_size(2 * os_page_size / SPREAD, 8);
+  const struct spread_row before = spread_of(class);
+  for (int i = 0; i < MOST; i++) {
+    blocks[i] = tslab_malloc(SPREAD);
+    CHECK(blocks[i] != NULL);
+    *blocks[i] = 1;
+  }
+  const struct spread_row full = spread_of(class);
+  CHECK_COUNT(full.used_bytes, >=, before.used_bytes + MOST * SPREAD);
+  CHECK_COUNT(full.resident_bytes, >=, full.used_bytes);
+  CHECK_COUNT(full.slabs, >=, MOST * SPREAD / slab_bytes(class));
+  for (unsigned i = 0; i < MOST; i++)
+    if (i % every) tslab_free(blocks[i]);
+  tslab_purge();
+  const struct spread_row left = spread_of(class);
+  CHECK_COUNT(left.used_bytes, >=, MOST / every * SPREAD);
+  CHECK_COUNT(left.used_bytes, <=, full.used_bytes / 2);
+  CHECK_COUNT(left.resident_bytes, >=, left.used_bytes);
+  if (MOST / every * os_page_size < full.resident_bytes / 2) CHECK_COUNT(left.resident_bytes, <, full.resident_bytes);
+  for (unsigned i = 0; i < MOST; i += every) tslab_free(blocks[i]);
+}
+
 /* ---- bounds ------------------------------------------------------------------------------------------------------ */
 
 static void many_stacks(void) {
@@ -191,6 +308,7 @@ static void many_stacks(void) {
   for (uintptr_t i = 0; i < MANY; i++) blocks[i] = sample_from(0x100000 + i * 16, 16);
   const struct profile_totals now = totals();
   CHECK_COUNT(now.sites, <=, PROFILE_SITES);
+  CHECK_COUNT(profile_lifespans(), ==, PROFILE_LIFESPANS);
   CHECK(now.bytes < 8 * MiB && now.lost == 0);
   static struct site_row rows[TABLE_SITES_MOST];
   CHECK_COUNT(profile_collect_sites(rows, TABLE_SITES_MOST), <=, TABLE_SITES_MOST);
@@ -220,6 +338,10 @@ int main(void) {
   large_blocks();
   in_epochs();
   closing();
+  lifespans();
+  steady();
+  replaced();
+  spreads();
   many_stacks();
   too_many();
   return 0;

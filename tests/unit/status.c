@@ -8,6 +8,7 @@
 #include "epoch/status.h"
 #include "runtime/thread.h"
 #include <pthread.h>
+#include <unistd.h>
 
 enum { MOST = 3000 };
 
@@ -66,6 +67,16 @@ static void check_head(void) {
   CHECK(strcmp(s.label, "status") == 0);
   CHECK(s.flags == TSLAB_EPOCH_DESTROYABLE && s.budget_bytes == 64 * MiB);
   CHECK_COUNT(s.live_blocks + s.slabs + s.committed_bytes + s.charged_bytes + s.refused + s.diverted, ==, 0);
+  CHECK_COUNT(s.closed_ns, ==, 0);
+}
+
+/* The close is as long ago as a sleep took, or longer, and not longer ago than the epoch was opened. */
+static void check_closed(void) {
+  const uint64_t before = status().closed_ns, slept_ns = 80 * 1000 * 1000;
+  CHECK(before != 0);
+  usleep(slept_ns / 1000);
+  const tslab_epoch_status s = status();
+  CHECK(s.closed_ns >= slept_ns / 2 && s.closed_ns <= s.age_ns); /* by coarse units */
 }
 
 static void *free_there(void *block) {
@@ -121,6 +132,7 @@ int main(void) {
   check_live(0);
   CHECK(epoch_close(id, NULL) == 0 && status().state == TSLAB_EPOCH_CLOSING);
   check_live(0);
+  check_closed();
 
   epoch_lock(epoch_slot(id));
   status_each_survivor(epoch_slot(id), check_survivor, &visited);

@@ -55,6 +55,8 @@ static const struct {
     [TABLE_PROFILE] = {sizeof(struct profile_row), 0},
     [TABLE_SITE] = {sizeof(struct site_row), 0},
     [TABLE_HOLDER] = {sizeof(struct holder_row), 0},
+    [TABLE_LIFESPAN] = {sizeof(struct lifespan_row), 0},
+    [TABLE_SPREAD] = {sizeof(struct spread_row), 0},
 };
 
 static void check_tables(void) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -59,8 +60,8 @@ WITHOUT_LAB = (
 )
 
 
-def without_lab(*words: str) -> subprocess.CompletedProcess[str]:
-    script = WITHOUT_LAB.format(blocked=OF_THE_LAB, words=["tslab", *words])
+def without_lab(*words: str, blocked: Sequence[str] = OF_THE_LAB) -> subprocess.CompletedProcess[str]:
+    script = WITHOUT_LAB.format(blocked=tuple(blocked), words=["tslab", *words])
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 from conftest import REPOSITORY
+from test_completion import tab
 
 # Programs that only read. ./dev finds no other program, and would say so.
-READERS = ("bash", "cut", "dirname", "grep", "nproc", "sed", "sort", "tail")
+READERS = ("bash", "cat", "cut", "dirname", "grep", "nproc", "sed", "sort", "tail")
 TEXT = (REPOSITORY / "dev").read_text()
 SUBCOMMANDS = re.findall(r"^## (\w+) ", TEXT, re.MULTILINE)
 
@@ -50,6 +51,36 @@ def test_help_helps_and_does_nothing_else(place: Path, name: str, words: tuple[s
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"usage: ./dev {name} ")
     assert done.stdout == dev(place, "help", name).stdout
+
+
+def offered(place: Path, *words: str) -> list[str]:
+    """Returns what bash offers for the last of the words after ./dev."""
+    text = f'{dev(place, "completion").stdout}\nCOMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tslab_dev\n'
+    command = ["bash", "-uc", text + 'echo "${COMPREPLY[@]}"', "bash", "./dev", *words]
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.split()
+
+
+def test_bash_completes(place: Path) -> None:
+    assert offered(place, "") == SUBCOMMANDS
+    assert offered(place, "he") == ["help"]
+    assert "hardened" in offered(place, "build", "")
+    assert offered(place, "build", "--a") == ["--all"]
+    assert offered(place, "build", "asan", "--a") == ["--all"]
+    assert offered(place, "bench", "--") == ["--help", "--quick", "--budget", "--workload", "--allocator", "--baseline"]
+    assert offered(place, "help", "d") == ["docs", "demo"]
+    assert sorted(offered(place, "install", "")) == ["bin", "tree"]
+    assert offered(place, "test", "") == offered(place, "nothing", "") == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_a_person_types_tab(place: Path, shell: str) -> None:
+    if not shutil.which(shell):
+        pytest.skip(f"no {shell}")
+    script = 'eval "$(./dev completion)"'
+    load = {"bash": script, "zsh": f"autoload -Uz compinit && compinit -u -D && {script}"}
+    tab(place / "tree", shell, "./dev bench --quick --bud", "./dev bench --quick --budget ", load[shell])
 
 
 @pytest.mark.parametrize("words", [(), ("help",), ("--help",), ("-h",)])

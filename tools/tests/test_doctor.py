@@ -10,16 +10,21 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+import segments
 from conftest import DATA, REPOSITORY
 from segments import small_segment
 
 from tslab import preload
 from tslab.cli import main
-from tslab.figures import Source
+from tslab.culprits import grown_sites, holding_sites
+from tslab.figures import Source, document
 from tslab.findings import Finding, findings
-from tslab.looks import Look, watch
+from tslab.looks import Case, Look, watch
+from tslab.segment import of_bytes, read_layout, read_snapshot
+from tslab.sites import CLOSING, OPEN, Site
 
 LIBRARY = Path(os.environ.get("LIBRARY_UNDER_TEST", REPOSITORY / "build" / "release" / "libtslab.so"))
 
@@ -216,3 +221,47 @@ def test_damaged_figures_are_refused_in_one_line(tmp_path: Path, capsys: pytest.
         told = capsys.readouterr().err
         assert "is damaged" in told
         assert told.count("\n") == 1
+
+
+# ---- call sites, made by hand ----------------------------------------------------------------------------------------
+
+
+def _look(live: dict[int, int], **rows: list[dict[str, Any]]) -> Look:
+    sites = [
+        {"site": number, "stack": f"{0x1000 * number:x}", "live_bytes": size, "live_samples": 9, "error_bytes": 1 << 16}
+        for number, size in live.items()
+    ]
+    tables = {"process": [{}], "profile": [{"interval_bytes": 4096}], "site": sites, **rows}
+    raw = bytes(segments.make(segments.published(), tables))
+    layout = read_layout(of_bytes(raw), len(raw))
+    return Look(document(layout, read_snapshot(of_bytes(raw), layout), None), None)
+
+
+def _name(site: Site) -> str:
+    return f"f{site.number}"
+
+
+def test_who_grew_is_named() -> None:
+    looks = [_look({2: 1 << 20, 3: 5 << 20, 4: 1 << 20}), _look({2: 4 << 20, 3: 5 << 20, 4: 11 << 16, 5: 2 << 20})]
+    assert grown_sites(Case(looks, _name)) == (
+        " By the heap profile what grew was allocated at f2: 3.0 MiB more; f5: 2.0 MiB more."
+    )
+    assert grown_sites(Case(looks)) == ""
+    assert grown_sites(Case(looks[:1], _name)) == ""
+    assert grown_sites(Case([looks[0], looks[0]], _name)) == ""
+
+
+def test_who_holds_is_named() -> None:
+    holders = [
+        {"site": 2, "state": CLOSING, "label": "query", "live_bytes": 3 << 20},
+        {"site": 2, "state": CLOSING, "label": "query", "live_bytes": 1 << 20},
+        {"site": 3, "state": OPEN, "label": "query", "live_bytes": 9 << 20},
+        {"site": 4, "state": CLOSING, "label": "other", "live_bytes": 9 << 20},
+        {"site": 5, "state": CLOSING, "label": "query", "live_bytes": 1 << 10},
+    ]
+    case = Case([_look({number: 1 << 20 for number in range(2, 6)}, holder=holders)], _name)
+    assert holding_sites(case, CLOSING, "query") == (
+        " By the heap profile what such epochs hold was allocated at f2: 4.0 MiB."
+    )
+    assert holding_sites(case, OPEN, "query").endswith("at f3: 9.0 MiB.")
+    assert holding_sites(case, OPEN, "none") == ""

@@ -6,10 +6,12 @@ import contextlib
 import gzip
 import math
 import os
+import re
 import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from playwright.sync_api import Browser, expect
 
 from tslab import pprof
 from tslab.cli import main
+from tslab.commands.holders import _when
 from tslab.commands.profile import growth
 from tslab.errors import LabError, Unreadable
 from tslab.figures import Source, document
@@ -115,14 +118,17 @@ def test_holders_are_named_where_they_hold(server: int, capsys: pytest.CaptureFi
     assert main(["holders", str(server), "--all"]) == 0
     blocks = capsys.readouterr().out.split("\n\n")
     assert any("plain malloc holds" in block and "keep_row" in block for block in blocks)
-    (closed,) = [block for block in blocks if "closed, and" in block]
-    assert "or more epochs “request” are closed" in closed
+    (closed,) = [block for block in blocks if "were closed" in block]
+    assert re.search(
+        r"or more epochs “request” were closed (at|from) \d\d:\d\d:\d\d.* ago\), and [\d.]+ \wiB pin", closed
+    )
     assert "keep_leak" in closed
     assert "occupancy" in closed
     assert not any("keep_leak" in block for block in blocks if "plain malloc" in block)
     assert main(["holders", str(server), "--each"]) == 0
     out = capsys.readouterr().out
-    assert out.count("“request” is closed, and") > 10
+    assert out.count("“request” was closed") > 10
+    assert re.search(r"“request” was closed at \d\d:\d\d:\d\d \(\S+ ago\), and", out)  # of those with a row
     assert " pin 1 chunk or slab of 64.0 KiB at" in out
 
 
@@ -257,8 +263,8 @@ def test_three_leaks_and_a_cache_are_named(tmp_path: Path, capsys: pytest.Captur
     truth = {(CLOSING, name): size for name, size in LEAKED.items()} | {(PLAIN, "make_reply"): CACHED}
     assert {key: round(held[key] / size, 3) for key, size in truth.items() if not 0.8 < held[key] / size < 1.2} == {}
     assert held.keys() - truth.keys() <= {key for key in held if key[0] == PLAIN}
-    (closed,) = [block for block in capsys.readouterr().out.split("\n\n") if "closed, and" in block]
-    assert "epochs “request” are closed" in closed
+    (closed,) = [block for block in capsys.readouterr().out.split("\n\n") if "were closed" in block]
+    assert "epochs “request” were closed" in closed
     assert all(name in closed for name in LEAKED)
     assert "make_reply" not in closed
 
@@ -293,6 +299,20 @@ def test_a_stack_that_is_none_is_refused() -> None:
     for stack in ("zz", "0", "1 " * 100, "ffffffffffffffffff"):
         with pytest.raises(Unreadable):
             _made(site=[{"site": 2, "stack": stack[:300]}])
+
+
+def test_the_time_of_a_close_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    found = {"timestamp_ns": 1_700_000_000 * 10**9}  # 2023-11-14, 22:13:20
+    second = 10**9
+    told = partial(_when, found=found)
+    assert told([{"closed_ns": 0}, {}]) == ""
+    assert told([{"closed_ns": 80 * second}]) == " at 22:12:00 (80s ago)"
+    assert told([{"closed_ns": 80 * second}, {"closed_ns": 7400 * second}]) == (
+        " from 20:10:00 to 22:12:00 (2h to 80s ago)"
+    )
+    assert told([{"closed_ns": 86400 * second}]) == " at 2023-11-13 22:13:20 (24h ago)"
 
 
 def test_an_unknown_place_stays_a_number() -> None:

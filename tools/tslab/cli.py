@@ -19,19 +19,22 @@ PIPE_WIDTH = 320
 TAKE_PROGRAMS = ("run", "ab")
 
 
-def build_parser(names: Sequence[str] = COMMANDS, complete: bool = False) -> argparse.ArgumentParser:
-    """The parser of these commands. A list of several needs no options of theirs unless it is to be `complete`."""
+def build_parser(names: Sequence[str] = COMMANDS, whole: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Returns the parser of these commands. Only a command that is alone, or among the `whole`, has its options."""
     parser = argparse.ArgumentParser(
         prog="tslab", description="Inspect and benchmark programs that run under temporal-slab."
     )
-    parser.add_argument("--version", action="version", version=f"tslab {metadata.version('tslab')}")
+    parser.add_argument(
+        "--version", action="version", help="print the version and exit",
+        version=f"tslab {metadata.version('tslab')}",
+    )  # fmt: skip
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in names:
         text = documentation(name)
         subparser = subparsers.add_parser(
             name, help=text.splitlines()[0], description=text, formatter_class=argparse.RawDescriptionHelpFormatter
         )
-        if complete or len(names) == 1:
+        if name in whole or len(names) == 1:
             module = load(name)
             module.prepare(subparser)
             subparser.set_defaults(module=module)

@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import partial
 
+from tslab.culprits import grown_sites, holding_sites
 from tslab.figures import RESIDENT, Document, bucket_percentile
 from tslab.looks import Case, Look
 from tslab.reporters.quantities import bytes_text, rate_text, share_text, time_text
+from tslab.sites import OPEN, Site
 from tslab.trend import Growth
 
 MiB = 1 << 20
@@ -85,9 +87,9 @@ class Finding:
 Rule = Callable[[Case], Iterator[Finding]]
 
 
-def findings(looks: Sequence[Look]) -> list[Finding]:
-    """The worst first."""
-    case = Case(looks)
+def findings(looks: Sequence[Look], name_of: Callable[[Site], str] | None = None) -> list[Finding]:
+    """The worst first. With `name_of`, some say the call sites that a heap profile knows."""
+    case = Case(looks, name_of)
     return sorted((finding for rule in RULES for finding in rule(case)), key=lambda finding: -finding.severity)
 
 
@@ -111,7 +113,8 @@ def growing(case: Case) -> Iterator[Finding]:
         yield Finding(
             "epoch-grows", _sure(grows),
             f"Epoch {row['epoch']} ({_label(row)}), open for {time_text(row.get('age_ns', 0))}, only grows: "
-            f"{_leak_text(grows)}; it holds {bytes_text(row.get('live_bytes', 0))} live.{bound}",
+            f"{_leak_text(grows)}; it holds {bytes_text(row.get('live_bytes', 0))} live.{bound}"
+            f"{holding_sites(case, OPEN, row.get('label', ''))}",
             "Free what the epoch no longer needs, close the epoch and open another one from time to time, or give it a "
             f"budget. {_longer(grows)}",
             {"epoch": row["epoch"], **_growth_figures(grows), "live_bytes": row.get("live_bytes", 0)},
@@ -122,7 +125,7 @@ def growing(case: Case) -> Iterator[Finding]:
     classes = _grown_most(case)
     yield Finding(
         "leak", _sure(grows),
-        f"Live memory only grows: {_leak_text(grows)}.{classes}",
+        f"Live memory only grows: {_leak_text(grows)}.{classes}{grown_sites(case)}",
         f"If it is not a cache that fills, it is a leak: `tslab diff` of two saved looks says where. {_longer(grows)}",
         _growth_figures(grows),
     )  # fmt: skip
@@ -285,7 +288,7 @@ def closing(case: Case) -> Iterator[Finding]:
             "epoch-drains", Severity.WARNING,
             f"{_number(len(old), 'epoch')} older than {CLOSING_AGE_NS // 10**9} s still closing: the largest is "
             f"{row['epoch']} ({_label(row)}), {row.get('live_blocks', 0):,} blocks hold "
-            f"{bytes_text(row.get('committed_bytes', 0))}.",
+            f"{bytes_text(row.get('committed_bytes', 0))}.{holding_sites(case, CLOSING, row.get('label', ''))}",
             "Blocks that outlived the close keep their memory: free them, or allocate what lives longer in another "
             "epoch. TSLAB_ON_DESTROY=check names them.",
             {"epochs": len(old), "epoch": row["epoch"], "committed_bytes": row.get("committed_bytes", 0)},

@@ -11,6 +11,7 @@ from tslab.errors import LabError
 from tslab.figures import Document, Source
 from tslab.metrics import KEYS, PROCESS
 from tslab.rates import Between
+from tslab.sites import Site
 from tslab.system import System
 
 PERIOD_S = 1.0
@@ -51,8 +52,9 @@ def watch(sources: Sequence[Source], seconds: float, sleep: Callable[[float], No
 class Case:
     """One process's looks, for the rules of `findings`: its growth between the looks, or since the start."""
 
-    def __init__(self, looks: Sequence[Look]) -> None:
+    def __init__(self, looks: Sequence[Look], name_of: Callable[[Site], str] | None = None) -> None:
         self.looks = looks
+        self.name_of = name_of  # of call sites; None: findings name none
         self.found = looks[-1].document
         self.total: Document = self.found[PROCESS]
         self.system = looks[-1].system

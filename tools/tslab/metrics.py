@@ -21,7 +21,7 @@ PROCESS = "process"
 PLURALS = {"class": "classes"}
 KEYS = {"classes": "object_size", "paths": "name", "threads": "thread_id", "labels": "label", "epochs": "epoch",
         "locks": "name", "samples": "number", "profiles": "interval_bytes", "sites": "site",
-        "holders": "site"}  # fmt: skip
+        "holders": "site", "lifespans": "site", "spreads": "object_size"}  # fmt: skip
 # Every row of these has at least this, whatever the library's version.
 _PROMISED = {
     "process": ("allocations", "frees", "live_blocks", "live_bytes"),

@@ -48,6 +48,34 @@ class Holder:
 
 
 @dataclass(frozen=True)
+class Lifespan:
+    """The blocks of one call site in one size class of plain malloc. Bytes are usable bytes."""
+
+    site: int
+    object_size: int
+    live_bytes: int
+    peak_bytes: int
+    freed_samples: int
+    freed_bytes: int
+    ebbs: int  # falls from half of the peak to an eighth of it
+    age_half_s: float
+    age_most_s: float
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The slabs of one size class of plain malloc."""
+
+    object_size: int
+    resident_bytes: int
+    used_bytes: int
+
+    @property
+    def free_bytes(self) -> int:
+        return max(0, self.resident_bytes - self.used_bytes)
+
+
+@dataclass(frozen=True)
 class HeapProfile:
     interval_bytes: int
     samples: int
@@ -55,6 +83,8 @@ class HeapProfile:
     lost: int
     sites: tuple[Site, ...]  # those that hold most first
     holders: tuple[Holder, ...]
+    lifespans: tuple[Lifespan, ...] = ()
+    spreads: tuple[Spread, ...] = ()
 
     @property
     def live_bytes(self) -> int:
@@ -85,10 +115,22 @@ def profile_of(found: Document) -> HeapProfile:
         )
         for row in found["holders"]
     )  # fmt: skip
+    lifespans = tuple(
+        Lifespan(
+            row["site"], row.get("object_size", 0), row.get("live_bytes", 0), row.get("peak_bytes", 0),
+            row.get("freed_samples", 0), row.get("freed_bytes", 0), row.get("ebbs", 0),
+            row.get("age_half_ns", 0) / 1e9, row.get("age_most_ns", 0) / 1e9,
+        )
+        for row in found.get("lifespans", ())
+    )  # fmt: skip
+    spreads = tuple(
+        Spread(row["object_size"], row.get("resident_bytes", 0), row.get("used_bytes", 0))
+        for row in found.get("spreads", ())
+    )
     return HeapProfile(
         about["interval_bytes"], about.get("samples", 0), about.get("live_samples", 0), about.get("lost", 0),
         tuple(sorted(sites, key=lambda site: (-site.live_bytes, -site.allocated_bytes))),
-        tuple(sorted(holders, key=lambda holder: -holder.bytes)),
+        tuple(sorted(holders, key=lambda holder: -holder.bytes)), lifespans, spreads,
     )  # fmt: skip
 
 

@@ -99,6 +99,14 @@ def _cases() -> Iterable[Case]:
         options = (f"--producers={side}", f"--consumers={side}")
         short = ("--batches=800",) if side == 2 else None
         yield Case("pipeline", options, ("frees_per_s",), memory, short=short)
+    yield Case("handover", (), ("pairs_per_s",), (PEAK, "after_rss_bytes"), short=("--generations=50",))
+    for frees in ("in", "reverse", "pre", "post", "random"):
+        short = ("--turns=5",) if frees == "post" else None
+        yield Case("trees", (f"--frees={frees}",), ("node_mean_ns",), short=short)
+    yield Case("trees", ("--built=random", "--most=128", "--frees=in", "--turns=10"), ("node_mean_ns",), short=None)
+    for first in ("oldest", "newest"):
+        short = ("--pairs=4000000",) if first == "oldest" else None
+        yield Case("bursts", (f"--first={first}",), ("pair_mean_ns",), short=short)
     yield Case("churn", (), ("replacement_mean_ns",), (PEAK, "last_rss_bytes"), short=("--cycles=100",))
     for which in ("random", "newest", "oldest"):
         short = ("--mib=128", "--idle_ms=1000") if which == "random" else None

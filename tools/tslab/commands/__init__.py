@@ -10,8 +10,8 @@ from types import ModuleType
 from tslab.errors import LabError
 
 COMMANDS = (
-    "run", "ps", "top", "stats", "doctor", "samples", "profile", "holders", "diff", "export", "fields", "bench",
-    "report", "contention", "ab", "verdict", "completion",
+    "run", "ps", "top", "stats", "doctor", "samples", "profile", "holders", "advise", "diff", "export", "fields",
+    "bench", "report", "contention", "ab", "verdict", "completion",
 )  # fmt: skip
 
 

@@ -15,16 +15,20 @@ import argparse
 import json
 import sys
 import time
+from functools import partial
 
 from rich.console import Console
 from rich.text import Text
 
+from tslab.commands.profile import name_of
 from tslab.errors import LabError
 from tslab.figures import Source
 from tslab.findings import RULES, Finding, findings
 from tslab.looks import Look, watch
 from tslab.reporters.figures import header
 from tslab.reporters.screen import finding_lines, shorten, show
+from tslab.sites import Site, profile_of
+from tslab.symbolize import Symbolizer
 
 WATCH_S = 10.0
 MOST_S = 7 * 86400
@@ -50,12 +54,19 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     looks = watch([source], seconds, time.sleep)[0]
     if seconds > 2 and sys.stderr.isatty():
         print("\r\x1b[K", file=sys.stderr, end="", flush=True)
-    found = findings(looks)
+    symbolizer = Symbolizer(source.pid)
+    symbolizer.learn(address for site in _sites(looks) for address in site.stack)
+    found = findings(looks, partial(name_of, symbolizer=symbolizer))
     if arguments.json:
         print(json.dumps(_as_json(looks, found), indent=1, ensure_ascii=False))
     else:
         show(console, screen(looks, found, min(console.width, 120)))
     return FOUND if found else HEALTHY
+
+
+def _sites(looks: list[Look]) -> list[Site]:
+    documents = [look.document for look in looks if look.document.get("profiles")]
+    return [site for document in documents[:1] + documents[-1:] for site in profile_of(document).sites]
 
 
 def screen(looks: list[Look], found: list[Finding], width: int) -> list[Text]:

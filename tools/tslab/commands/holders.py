@@ -10,6 +10,7 @@ TSLAB_PROFILE=512K in its environment, as for tslab profile.
 from __future__ import annotations
 
 import argparse
+import time
 from dataclasses import replace
 from itertools import groupby
 
@@ -19,7 +20,7 @@ from rich.text import Text
 from tslab.commands.profile import name_of
 from tslab.figures import Document, Source, ratio
 from tslab.reporters.figures import header
-from tslab.reporters.quantities import bytes_text, share_text, time_text
+from tslab.reporters.quantities import bytes_text, share_text, short_time, time_text
 from tslab.sites import CLOSING, OPEN, PLAIN, HeapProfile, Holder, profile_of
 from tslab.symbolize import Symbolizer
 
@@ -73,15 +74,35 @@ def _closed(label: str, held: str, epochs: set[int], found: Document) -> str:
     """Adds the figures of the epochs, which the library gives for the oldest and the largest ones."""
     rows = [row for row in found["epochs"] if row.get("epoch") in epochs]
     is_one = len(epochs) == 1 and 0 not in epochs
-    who = f"epoch {min(epochs)} {label} is" if is_one else f"{len(epochs):,} or more epochs {label} are"
+    who = f"epoch {min(epochs)} {label} was" if is_one else f"{len(epochs):,} or more epochs {label} were"
+    when = _when(rows, found)
     committed, live = (sum(row.get(name, 0) for row in rows) for name in ("committed_bytes", "live_bytes"))
     share = ratio(live, committed)
     if share is None:
-        return f"{who} closed, and {held} are left"
+        return f"{who} closed{when}, and {held} are left"
     pinned = sum(row.get("slabs_pinned", 0) for row in rows)
     what = f"{pinned:,} chunk{'' if pinned == 1 else 's'} or slab{'' if pinned == 1 else 's'}"
     some = "" if len(rows) == len(epochs) else f", in {len(rows):,} of them"
-    return f"{who} closed, and {held} pin {what} of {bytes_text(committed)} at {share_text(share)} occupancy{some}"
+    of = f"of {bytes_text(committed)} at {share_text(share)} occupancy"
+    return f"{who} closed{when}, and {held} pin {what} {of}{some}"
+
+
+def _when(rows: list[Document], found: Document) -> str:
+    """Returns the time of day at which the closes were done, as this machine's zone has it, and how long ago that was
+    when the figures were gathered. Another day than that of the figures has its date."""
+    ages = sorted({row["closed_ns"] for row in rows if row.get("closed_ns")}, reverse=True)
+    if not ages:
+        return ""
+    today = time.localtime(found["timestamp_ns"] / 1e9)[:3]
+
+    def clock(age_ns: int) -> str:
+        moment = time.localtime((found["timestamp_ns"] - age_ns) / 1e9)
+        return time.strftime("%H:%M:%S" if moment[:3] == today else "%Y-%m-%d %H:%M:%S", moment)
+
+    first, last = clock(ages[0]), clock(ages[-1])
+    if first == last:
+        return f" at {first} ({short_time(ages[0])} ago)"
+    return f" from {first} to {last} ({short_time(ages[0])} to {short_time(ages[-1])} ago)"
 
 
 def _by_site(holders: list[Holder]) -> list[Holder]:

@@ -31,6 +31,7 @@ from tslab.sites import HeapProfile, Site, by_name, profile_of
 from tslab.symbolize import Symbolizer
 
 ROWS = 20
+ARROW = " ← "
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +81,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 def name_of(site: Site, symbolizer: Symbolizer, most: int = 2) -> str:
     """The innermost functions of the program, the caller behind an arrow."""
     places = symbolizer.callers(site.stack)
-    return " ← ".join(place.text for place in places[:most]) or "(stack not known)"
+    return ARROW.join(place.text for place in places[:most]) or "(stack not known)"
 
 
 def _summary(profile: HeapProfile, found: Document) -> list[str]:

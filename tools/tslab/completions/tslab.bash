@@ -5,7 +5,7 @@
 #    source ~/.local/share/bash_completion/tslab
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_tslab_subparsers=(run ps top stats doctor samples profile holders diff export fields bench report contention ab verdict completion)
+_shtab_tslab_subparsers=(run ps top stats doctor samples profile holders advise diff export fields bench report contention ab verdict completion)
 
 _shtab_tslab_run_option_strings=(-h --help --stats-interval --json --samples --lib --hardened --set)
 _shtab_tslab_ps_option_strings=(-h --help --sort --json --watch)
@@ -15,6 +15,7 @@ _shtab_tslab_doctor_option_strings=(-h --help --for --json)
 _shtab_tslab_samples_option_strings=(-h --help --csv --watch)
 _shtab_tslab_profile_option_strings=(-h --help --diff --flame -o --output --stacks --all)
 _shtab_tslab_holders_option_strings=(-h --help --each --all)
+_shtab_tslab_advise_option_strings=(-h --help --all --json)
 _shtab_tslab_diff_option_strings=(-h --help --all)
 _shtab_tslab_export_option_strings=(-h --help --listen --once --openmetrics --namespace --classes)
 _shtab_tslab_fields_option_strings=(-h --help --lib --markdown --schema --into)
@@ -29,17 +30,22 @@ _shtab_tslab_option_strings=(-h --help --version)
 _shtab_tslab_run___json_COMPGEN=_shtab_compgen_files
 _shtab_tslab_run___samples_COMPGEN=_shtab_compgen_files
 _shtab_tslab_run___lib_COMPGEN=_shtab_compgen_files
-_shtab_tslab_stats_pos_0_COMPGEN=_shtab_compgen_files
+_shtab_tslab_top_pos_0_COMPGEN=_tslab_process_or_file
+_shtab_tslab_stats_pos_0_COMPGEN=_tslab_process_or_file
 _shtab_tslab_stats___save_COMPGEN=_shtab_compgen_files
-_shtab_tslab_doctor_pos_0_COMPGEN=_shtab_compgen_files
-_shtab_tslab_samples_pos_0_COMPGEN=_shtab_compgen_files
+_shtab_tslab_doctor_pos_0_COMPGEN=_tslab_process_or_file
+_shtab_tslab_samples_pos_0_COMPGEN=_tslab_process_or_file
 _shtab_tslab_samples___csv_COMPGEN=_shtab_compgen_files
-_shtab_tslab_profile_pos_0_COMPGEN=_shtab_compgen_files
+_shtab_tslab_profile_pos_0_COMPGEN=_tslab_process_or_file
+_shtab_tslab_profile___diff_COMPGEN=_tslab_process_or_file
 _shtab_tslab_profile___flame_COMPGEN=_shtab_compgen_files
 _shtab_tslab_profile__o_COMPGEN=_shtab_compgen_files
 _shtab_tslab_profile___output_COMPGEN=_shtab_compgen_files
-_shtab_tslab_holders_pos_0_COMPGEN=_shtab_compgen_files
-_shtab_tslab_fields_pos_0_COMPGEN=_shtab_compgen_files
+_shtab_tslab_holders_pos_0_COMPGEN=_tslab_process_or_file
+_shtab_tslab_advise_pos_0_COMPGEN=_tslab_process_or_file
+_shtab_tslab_diff_pos_0_COMPGEN=_tslab_process_or_file
+_shtab_tslab_diff_pos_1_COMPGEN=_tslab_process_or_file
+_shtab_tslab_fields_pos_0_COMPGEN=_tslab_process_or_file
 _shtab_tslab_fields___lib_COMPGEN=_shtab_compgen_files
 _shtab_tslab_fields___into_COMPGEN=_shtab_compgen_files
 _shtab_tslab_bench___out_COMPGEN=_shtab_compgen_files
@@ -47,15 +53,15 @@ _shtab_tslab_report_pos_0_COMPGEN=_shtab_compgen_files
 _shtab_tslab_report__o_COMPGEN=_shtab_compgen_files
 _shtab_tslab_report___out_COMPGEN=_shtab_compgen_files
 _shtab_tslab_report___into_COMPGEN=_shtab_compgen_files
-_shtab_tslab_report___page_COMPGEN=_shtab_compgen_files
+_shtab_tslab_report___page_COMPGEN=_shtab_compgen_dirs
 _shtab_tslab_contention___into_COMPGEN=_shtab_compgen_files
 _shtab_tslab_verdict_pos_0_COMPGEN=_shtab_compgen_files
 
 _shtab_tslab_ps___sort_choices=(live resident change epochs slow pid)
 _shtab_tslab_ab___kind_choices=(feature prune strong)
 _shtab_tslab_verdict___kind_choices=(feature prune strong)
-_shtab_tslab_completion_pos_0_choices=(bash zsh)
-_shtab_tslab_pos_0_choices=(run ps top stats doctor samples profile holders diff export fields bench report contention ab verdict completion)
+_shtab_tslab_completion_pos_0_choices=(bash zsh processes)
+_shtab_tslab_pos_0_choices=(run ps top stats doctor samples profile holders advise diff export fields bench report contention ab verdict completion)
 
 _shtab_tslab_run__h_nargs=0
 _shtab_tslab_run___help_nargs=0
@@ -86,6 +92,10 @@ _shtab_tslab_holders__h_nargs=0
 _shtab_tslab_holders___help_nargs=0
 _shtab_tslab_holders___each_nargs=0
 _shtab_tslab_holders___all_nargs=0
+_shtab_tslab_advise__h_nargs=0
+_shtab_tslab_advise___help_nargs=0
+_shtab_tslab_advise___all_nargs=0
+_shtab_tslab_advise___json_nargs=0
 _shtab_tslab_diff__h_nargs=0
 _shtab_tslab_diff___help_nargs=0
 _shtab_tslab_diff___all_nargs=0
@@ -123,6 +133,36 @@ _shtab_tslab__h_nargs=0
 _shtab_tslab___help_nargs=0
 _shtab_tslab___version_nargs=0
 
+
+# Custom Preamble
+
+# Prints the processes that begin with $1, or else such files.
+_tslab_process_or_file() {
+  local found=
+  [[ $1 == *[!0-9]* ]] || found=$("${COMP_WORDS[0]}" completion processes 2>/dev/null | cut -d: -f1)
+  compgen -W "$found" -- "$1" || compgen -f -- "$1"
+}
+
+# Completes a program and its words, which begin at word $1.
+_tslab_program() {
+  local word=${COMP_WORDS[COMP_CWORD]}
+  COMPREPLY=()
+  if declare -F _command_offset >/dev/null; then
+    _command_offset "$1"
+  elif [[ $COMP_CWORD -eq $1 && $word != */* ]]; then
+    mapfile -t COMPREPLY < <(compgen -c -- "$word" | sort -u)
+  fi
+}
+
+_tslab() {
+  local at
+  for ((at = 1; at < COMP_CWORD; at++)); do
+    [[ ${COMP_WORDS[at]} != -- ]] || { _tslab_program $((at + 1)) && return; }
+  done
+  _shtab_tslab "$@"
+}
+
+# End Custom Preamble
 
 # $1=COMP_WORDS[1]
 _shtab_compgen_files() {
@@ -273,4 +313,4 @@ _shtab_tslab() {
   return 0
 }
 
-complete -o bashdefault -o default -F _shtab_tslab tslab
+complete -o bashdefault -o default -F _tslab tslab

@@ -50,7 +50,7 @@ FAMILIES = (
     ),
     Family(
         "handed-over", "Blocks freed by another thread", "A pipeline: one stage allocates, the next one frees.",
-        ("remote", "pipeline"),
+        ("remote", "pipeline", "handover"),
         "A thread keeps blocks of others on its list while that has room "
         "([0056](decisions/0056-remote-blocks-are-kept.md)). A remote free beyond that goes back to the slab of its "
         "block, so that the slab can empty and its memory be returned "
@@ -58,7 +58,7 @@ FAMILIES = (
     ),
     Family(
         "turnover", "Caches that turn over and empty", "A large live set of which parts are replaced, or mostly freed.",
-        ("churn", "burst", "day"),
+        ("churn", "burst", "bursts", "trees", "day"),
         "Frees at random meet slabs in no cache. Where a list is full, each block goes back to its slab at once, so "
         "that pages empty; others keep it ([0018](decisions/0018-long-drains.md), "
         "[0040](decisions/0040-a-drain-empties-its-magazines-in-pieces.md)).",
@@ -80,7 +80,8 @@ FAMILIES = (
     Family(
         "memory", "Memory held", "Resident bytes at the peak, while blocks wait, and after most of them were freed.",
         ("random-mixed", "latency", "threads", "simple", "contention-sampling", "zombie-repair", "remote", "pipeline",
-         "churn", "burst", "day", "holes", "fragmentation", "request", "lifetimes", "epochs", "apps"),
+         "handover", "churn", "burst", "bursts", "trees", "day", "holes", "fragmentation", "request", "lifetimes",
+         "epochs", "apps"),
         "A small process holds a page of each class that it uses, and tables: some hundred KiB, which is much of a "
         "process of 2 MiB. Lists of threads hold free blocks so that malloc is fast; glibc holds fewer.",
         MEMORY,
