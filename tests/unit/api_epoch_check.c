@@ -1,6 +1,8 @@
 /* The test runs with TSLAB_ON_DESTROY=check: destroy becomes close and lists live blocks on standard error. */
 #include "../epochs.h"
 
+#include <fcntl.h>
+
 static char said[8192];
 
 /* Calls tslab_epoch_destroy or _reset, and returns the text that it wrote. */
@@ -119,6 +121,42 @@ static void a_reset_keeps_them(void) {
   check_stale(e);
 }
 
+/* A thread of this program reads the messages, and looks at all epochs before it reads more. The pipe is full most of
+ * the time, so the thread that destroys waits in the middle of a message. */
+enum { EPOCHS_TOLD = 200, LEFT = 8, PATIENCE_S = 60 };
+static int visit(const tslab_epoch_status *status, void *unused) { return (void)status, (void)unused, 0; }
+
+static void *read_and_look(void *pipe_end) {
+  char some[256];
+  while (read(*(int *)pipe_end, some, sizeof some) > 0) CHECK_COUNT(tslab_epoch_each(visit, NULL), ==, 0);
+  return NULL;
+}
+
+static void leave_some(int (*call)(tslab_epoch, tslab_epoch_report *)) {
+  const tslab_epoch e = open_epoch("left", TSLAB_EPOCH_DESTROYABLE);
+  void *left[LEFT];
+  for (int i = 0; i < LEFT; i++) left[i] = block_in(e, 100);
+  CHECK_COUNT(call(e, NULL), ==, 0);
+  for (int i = 0; i < LEFT; i++) tslab_free(left[i]);
+  tslab_epoch_close(e, NULL);
+}
+
+static void no_message_is_written_under_a_lock(void) {
+  pthread_t thread;
+  int pipe_ends[2];
+  const int kept = dup(2);
+  CHECK(kept >= 0 && pipe(pipe_ends) == 0);
+  fcntl(pipe_ends[1], F_SETPIPE_SZ, 4096);
+  CHECK(pthread_create(&thread, NULL, read_and_look, &pipe_ends[0]) == 0);
+  alarm(PATIENCE_S);
+  dup2(pipe_ends[1], 2);
+  for (int i = 0; i < EPOCHS_TOLD; i++) leave_some(i % 2 ? tslab_epoch_destroy : tslab_epoch_reset);
+  dup2(kept, 2);
+  close(kept), close(pipe_ends[1]);
+  CHECK(pthread_join(thread, NULL) == 0);
+  close(pipe_ends[0]);
+}
+
 int main(void) {
   survivors(3, 100, 3);
   survivors(8, 1000, 8);
@@ -128,5 +166,6 @@ int main(void) {
   nobody_survives();
   a_child_is_named_too();
   a_reset_keeps_them();
+  no_message_is_written_under_a_lock();
   return 0;
 }
