@@ -32,6 +32,7 @@ SMALL = {
     "day": ["--seconds=1", "--mib=2", "--threads=2"],
     "epochs": ["--idle=50", "--used=20", "--mib=1", "--turns=10", "--repeats=3"],
     "fragmentation": ["--mib=1"],
+    "fleet": ["--births=5000", "--mib=1"],
     "handover": ["--generations=5", "--blocks=5000"],
     "holes": ["--blocks=20000", "--idle_ms=20"],
     "latency": ["--objects=2000", "--cycles=5"],

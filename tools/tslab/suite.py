@@ -107,6 +107,9 @@ def _cases() -> Iterable[Case]:
     for first in ("oldest", "newest"):
         short = ("--pairs=4000000",) if first == "oldest" else None
         yield Case("bursts", (f"--first={first}",), ("pair_mean_ns",), short=short)
+    for table in range(10):
+        short = ("--births=200000",) if table == 5 else None
+        yield Case("fleet", (f"--table={table}",), ("cpu_per_op_ns",), ("resident_bytes",), short=short)
     yield Case("churn", (), ("replacement_mean_ns",), (PEAK, "last_rss_bytes"), short=("--cycles=100",))
     for which in ("random", "newest", "oldest"):
         short = ("--mib=128", "--idle_ms=1000") if which == "random" else None

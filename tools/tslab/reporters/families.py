@@ -64,6 +64,12 @@ FAMILIES = (
         "[0040](decisions/0040-a-drain-empties-its-magazines-in-pieces.md)).",
     ),
     Family(
+        "fleet", "Services of a large fleet", "Sizes and lifetimes of ten services, by google/fleetbench.",
+        ("fleet",),
+        "The tables were taken whole, and no constant was chosen for them. Frees here meet blocks of all ages, whose "
+        "lines and slabs are in no cache ([0057](decisions/0057-short-chains-and-one-long-list.md)).",
+    ),
+    Family(
         "requests", "Requests, with and without epochs",
         "A server's request of 20 or 200 objects; with `tslab:mode=…` in an epoch that ends with it.",
         ("request", "epochs"),
@@ -80,8 +86,8 @@ FAMILIES = (
     Family(
         "memory", "Memory held", "Resident bytes at the peak, while blocks wait, and after most of them were freed.",
         ("random-mixed", "latency", "threads", "simple", "contention-sampling", "zombie-repair", "remote", "pipeline",
-         "handover", "churn", "burst", "bursts", "trees", "day", "holes", "fragmentation", "request", "lifetimes",
-         "epochs", "apps"),
+         "handover", "churn", "burst", "bursts", "trees", "day", "fleet", "holes", "fragmentation", "request",
+         "lifetimes", "epochs", "apps"),
         "A small process holds a page of each class that it uses, and tables: some hundred KiB, which is much of a "
         "process of 2 MiB. Lists of threads hold free blocks so that malloc is fast; glibc holds fewer.",
         MEMORY,
