@@ -5,7 +5,9 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -93,13 +95,19 @@ static int write_all(int descriptor, const char *from, size_t length) {
   return 0;
 }
 
+/* Waits for room. Returns the events of the descriptor, 0 after `seconds`, and -1 if the kernel does not say. */
+static int look_for_room(int descriptor, time_t seconds) {
+  struct pollfd look = {descriptor, POLLOUT, 0};
+  const struct timespec most = {seconds, 0};
+  long found = syscall(SYS_ppoll, &look, 1, &most, NULL, sizeof(uint64_t)); /* poll() is a cancellation point */
+  return found < 0 ? -1 : found == 0 ? 0 : look.revents;
+}
+
 /* Returns true if the pipe has no reader. The library writes nothing then: the write would raise a SIGPIPE, and the
  * library could not tell it from one that was sent to the program and is blocked. */
 static bool is_broken(int descriptor) {
-  struct pollfd look = {descriptor, POLLOUT, 0};
-  const struct timespec now = {0, 0};
-  long found = syscall(SYS_ppoll, &look, 1, &now, NULL, sizeof(uint64_t)); /* poll() is a cancellation point */
-  return found == 1 && (look.revents & (POLLERR | POLLHUP)) != 0;
+  int events = look_for_room(descriptor, 0);
+  return events > 0 && (events & (POLLERR | POLLHUP)) != 0;
 }
 
 /* A reader that leaves after the check raises SIGPIPE, and a limit of file sizes raises SIGXFSZ. */
@@ -117,9 +125,95 @@ int log_write(int descriptor, const char *from, size_t length) {
   return error;
 }
 
+/* ---- lines that wait --------------------------------------------------------------------------------------------- */
+
+#define TEXTS      8          /* as many threads at a time may keep lines */
+#define TEXT_BYTES (16 << 10) /* the list of a class, with a line for each of its blocks */
+#define LINE_BYTES 512
+
+enum { NOBODY, WRITING /* or the address of a thread's errno, which names the thread */ };
+
+static struct text {
+  _Atomic uintptr_t owner;
+  size_t length;
+  char lines[TEXT_BYTES];
+} texts[TEXTS];
+static _Atomic unsigned left_out; /* lines for which there was no room */
+
+static bool never(void) { return false; }
+bool (*log_must_wait)(void) = never;
+
+static struct text *text_of(uintptr_t owner) {
+  for (unsigned i = 0; i < TEXTS; i++)
+    if (atomic_load_explicit(&texts[i].owner, memory_order_relaxed) == owner) return &texts[i];
+  return NULL;
+}
+
+/* Acquire: pairs with the release by the text's owner before. */
+static struct text *claim_text(void) {
+  struct text *own = text_of((uintptr_t)&errno);
+  for (unsigned i = 0; !own && i < TEXTS; i++) {
+    uintptr_t nobody = NOBODY;
+    if (atomic_compare_exchange_strong_explicit(&texts[i].owner, &nobody, (uintptr_t)&errno, memory_order_acquire,
+                                                memory_order_relaxed))
+      own = &texts[i];
+  }
+  return own;
+}
+
+static void keep_line(const char *line, size_t length) {
+  struct text *text = claim_text();
+  if (!text || text->length + length > TEXT_BYTES) {
+    atomic_fetch_add_explicit(&left_out, 1, memory_order_relaxed);
+    return;
+  }
+  memcpy(text->lines + text->length, line, length);
+  text->length += length;
+}
+
+/* Writes each line by itself, as it would have been written at once. */
+static void write_lines(const char *at, size_t length, time_t patience) {
+  for (const char *end = at + length; at < end;) {
+    size_t line = (size_t)((const char *)memchr(at, '\n', (size_t)(end - at)) - at) + 1;
+    if (patience == 0 || look_for_room(STDERR_FILENO, patience) != 0) log_write(STDERR_FILENO, at, line);
+    at += line;
+  }
+}
+
+/* While the thread writes, a signal handler of the program may keep lines in another text. */
+static void tell(time_t patience) {
+  int kept = errno;
+  struct text *text = text_of((uintptr_t)&errno);
+  if (text) {
+    atomic_store_explicit(&text->owner, WRITING, memory_order_relaxed);
+    write_lines(text->lines, text->length, patience);
+    text->length = 0;
+    atomic_store_explicit(&text->owner, NOBODY, memory_order_release); /* pairs with claim_text */
+  }
+  errno = kept;
+}
+
+void log_tell(void) {
+  tell(0);
+  unsigned count = atomic_exchange_explicit(&left_out, 0, memory_order_relaxed);
+  if (count != 0) log_line("%u messages are left out, because too many came at once", count);
+}
+
+#define PATIENCE_S 1
+
+void log_tell_last(void) { tell(PATIENCE_S); }
+
+void log_forget(void) {
+  for (unsigned i = 0; i < TEXTS; i++) {
+    texts[i].length = 0;
+    atomic_store_explicit(&texts[i].owner, NOBODY, memory_order_relaxed);
+  }
+  atomic_store_explicit(&left_out, 0, memory_order_relaxed);
+}
+
 void log_line(const char *format, ...) {
   int kept = errno;
-  char line[512];
+  char line[LINE_BYTES];
   size_t length = log_format(line, sizeof line, "tslab: ");
   va_list arguments;
   va_start(arguments, format);
@@ -129,11 +223,13 @@ void log_line(const char *format, ...) {
   for (size_t i = 0; i < length; i++)
     if ((unsigned char)line[i] < ' ' || line[i] == 127) line[i] = '?';
   line[length++] = '\n';
-  log_write(STDERR_FILENO, line, length); /* there is nowhere to report a failure of this */
+  if (log_must_wait()) keep_line(line, length);
+  else log_write(STDERR_FILENO, line, length); /* there is nowhere to report a failure of this */
   errno = kept;
 }
 
 void check_failed(const char *condition, const char *file, int line) {
   log_line("internal error: %s does not hold (%s:%d); please report this", condition, file, line);
+  log_tell_last();
   abort();
 }

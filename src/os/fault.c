@@ -1,6 +1,7 @@
 /* fault: see fault.h.                                                                               floor: os */
 #include "os/fault.h"
 
+#include "base/log.h"
 #include "os/os.h"
 #include <errno.h>
 #include <signal.h>
@@ -59,6 +60,7 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
   int kept = errno;
   wait_until_ready();
   enum fault_answer answer = info->si_code > 0 ? ask(&fault) : FAULT_OF_OTHERS;
+  if (answer == FAULT_TOLD) log_tell_last(); /* the thread may hold a lock, and does not go on */
   errno = kept;
   if (answer != FAULT_MENDED) pass_on(signal, info, context);
 }

@@ -1,6 +1,7 @@
 /* lock: see lock.h.                                                                                 floor: os */
 #include "os/lock.h"
 
+#include "base/log.h"
 #include "os/os.h"
 #include <limits.h>
 #include <stdlib.h>
@@ -39,8 +40,10 @@ static void wait_for(struct lock *lock) {
   }
 }
 
+static bool holds_one(void) { return (locks_held & ~LOCKS_THEN_ABORT) != 0; }
+
 void lock_abort(void) {
-  if ((locks_held & ~LOCKS_THEN_ABORT) != 0) {
+  if (holds_one()) {
     locks_held |= LOCKS_THEN_ABORT;
     return;
   }
@@ -48,11 +51,21 @@ void lock_abort(void) {
   abort();
 }
 
+bool lock_tells_later(void) {
+  if (!holds_one()) return false;
+  locks_held |= LOCKS_THEN_TELL;
+  return true;
+}
+
 /* A signal handler may fork while it interrupts a call that holds a lock. In the child no lock is held. So when the
  * handler returns there, the interrupted call ends a hold that the count no longer has. */
 void lock_hold_ends_specially(void) {
-  if (locks_held == LOCKS_THEN_ABORT) lock_abort();
-  else if (locks_held == UINT_MAX) locks_held = 0;
+  unsigned then = locks_held;
+  if (then != UINT_MAX && holds_one()) return;
+  locks_held = 0;
+  if (then == UINT_MAX) return;
+  log_tell();
+  if (then == LOCKS_THEN_ABORT) abort();
 }
 
 uint64_t lock_take_slow(struct lock *lock) {

@@ -28,8 +28,16 @@ extern HIDDEN __thread unsigned locks_held __attribute__((tls_model("initial-exe
 
 /* Aborts as soon as this thread holds no lock, so that a handler of SIGABRT may allocate. Returns if the thread holds
  * one. */
-#define LOCKS_THEN_ABORT ((unsigned)1 << 31) /* in locks_held: the last release aborts */
 HIDDEN COLD void lock_abort(void);
+
+/* In locks_held: the last release writes messages; it aborts, too. Both have the highest bit, which it tests. */
+#define LOCKS_THEN_TELL  ((unsigned)2 << 30)
+#define LOCKS_THEN_ABORT ((unsigned)3 << 30)
+
+/* For log_must_wait. */
+HIDDEN COLD bool lock_tells_later(void);
+
+/* The rest of lock_hold_ends if the count's highest bit is set. */
 HIDDEN COLD void lock_hold_ends_specially(void);
 
 INLINE void lock_hold_begins(void) {
@@ -39,7 +47,7 @@ INLINE void lock_hold_begins(void) {
 INLINE void lock_hold_ends(void) {
   atomic_signal_fence(memory_order_seq_cst);
   locks_held--;
-  if (UNLIKELY(locks_held >= LOCKS_THEN_ABORT)) lock_hold_ends_specially();
+  if (UNLIKELY(locks_held >= LOCKS_THEN_TELL)) lock_hold_ends_specially();
 }
 
 /* A thread calls this each time that it has waited for LOCK_PATIENCE_MS. A thread that holds another lock also calls it

@@ -25,6 +25,7 @@ bool process_start(void) {
   if (LIKELY(process_has_started())) return true;
   lock_take(&start_lock);
   if (!process_has_started()) {
+    log_must_wait = lock_tells_later;
     os_start();
     ticks_start();
     if (pages_start()) {

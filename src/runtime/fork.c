@@ -119,6 +119,7 @@ static void look_whether_held(struct lock *lock) {
 static void begin_anew(void) {
   process_is_this();
   locks_held = 0; /* all locks have been reset */
+  log_forget();
   atomic_store_explicit(&bare_waiters, 0, memory_order_relaxed);
   atomic_store_explicit(&hold, NOT_HELD, memory_order_relaxed);
   publish_after_fork(true);
@@ -293,7 +294,7 @@ static void end_hold(unsigned held_before) {
   }
   while (atomic_load_explicit(&hold, memory_order_acquire) == BREAKING) os_wait(&hold, BREAKING, 1);
   atomic_store_explicit(&hold, NOT_HELD, memory_order_relaxed);
-  locks_held = held_before;
+  locks_held = held_before | (locks_held & LOCKS_THEN_ABORT);
 }
 
 /* Returns true if the thread sleeps in a way that a signal would end, or if the kernel does not say. */

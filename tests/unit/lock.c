@@ -1,7 +1,10 @@
-/* lock: one holder at a time; a release wakes a sleeper; lock_try does not wait; a reset lock is free. */
+/* lock: one holder at a time; a release wakes a sleeper; lock_try does not wait; a reset lock is free. A line that a
+ * thread writes under a lock waits until the thread releases its last lock. */
 #include "unit.h"
 
+#include "base/log.h"
 #include "os/lock.h"
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 
@@ -49,7 +52,96 @@ static void run_while_held(void *(*body)(void *), bool held) {
   CHECK_COUNT(lock.word, ==, 0);
 }
 
+/* ---- lines under a lock ------------------------------------------------------------------------------------------ */
+
+static struct lock other;
+static void nothing(void) {}
+
+static void say_and_release_one(void) {
+  lock_take(&lock), lock_take(&other);
+  log_line("first");
+  log_line("second");
+  lock_release(&lock);
+}
+
+static void release_the_other(void) {
+  errno = 4711;
+  lock_release(&other);
+}
+
+static void a_line_waits(void) {
+  char heard[4096];
+  CHECK_COUNT(hear(say_and_release_one, heard, sizeof heard), ==, 0);
+  CHECK_COUNT(hear(release_the_other, heard, sizeof heard), ==, 2);
+  CHECK(strcmp(heard, "tslab: first\ntslab: second\n") == 0 && errno == 4711);
+  CHECK_COUNT(locks_held, ==, 0);
+}
+
+static void say_much(void) {
+  char line[400];
+  memset(line, 'x', sizeof line - 1);
+  line[sizeof line - 1] = 0;
+  lock_take(&lock);
+  for (int i = 0; i < 50; i++) log_line("%s", line);
+  lock_release(&lock);
+}
+
+static void lines_without_room_are_counted(void) {
+  char heard[50 * 500];
+  const int writes = hear(say_much, heard, sizeof heard);
+  CHECK_COUNT(writes, <, 50);
+  const char *last = strstr(heard, "tslab: ") + (size_t)(writes - 1) * 407;
+  char wanted[100];
+  snprintf(wanted, sizeof wanted, "tslab: %d messages are left out, because too many came at once\n", 51 - writes);
+  CHECK(strcmp(last, wanted) == 0);
+}
+
+static void abort_under_a_lock(void) {
+  lock_take(&lock);
+  log_line("fatal");
+  lock_abort();
+  lock_release(&lock);
+}
+
+static void abort_with_a_line(void) {
+  const int status = in_child(abort_under_a_lock);
+  CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+/* Nobody reads the pipe, and the thread that dies does not wait for ever. */
+static void die_before_a_full_pipe(void) {
+  int pipe_ends[2];
+  CHECK(pipe2(pipe_ends, O_NONBLOCK) == 0);
+  while (write(pipe_ends[1], "....", 4) == 4) {}
+  fcntl(pipe_ends[1], F_SETFL, 0);
+  const int kept = dup(2);
+  dup2(pipe_ends[1], 2);
+  lock_take(&lock);
+  log_line("nobody hears this");
+  log_tell_last();
+  lock_release(&lock);
+  dup2(kept, 2);
+  close(kept), close(pipe_ends[0]), close(pipe_ends[1]);
+}
+
+static void forget_in_a_child(void) {
+  lock_take(&lock);
+  log_line("the parent's");
+  log_forget();
+  lock_release(&lock);
+}
+
+static void a_thread_that_ends_tells_its_lines(void) {
+  char heard[4096];
+  CHECK_COUNT(hear(abort_with_a_line, heard, sizeof heard), ==, 1);
+  CHECK(strcmp(heard, "tslab: fatal\n") == 0);
+  die_before_a_full_pipe();
+  CHECK_COUNT(hear(forget_in_a_child, heard, sizeof heard), ==, 0);
+  CHECK_COUNT(hear(nothing, heard, sizeof heard), ==, 0);
+}
+
 int main(void) {
+  log_must_wait = lock_tells_later;
   run_while_held(contend, false);
   CHECK_COUNT(entered, ==, THREADS * ROUNDS);
   run_while_held(pass_once, true);
@@ -57,5 +149,10 @@ int main(void) {
   lock_take(&lock);
   lock_reset(&lock);
   CHECK(lock_try(&lock) && !lock_try(&lock));
+  lock_release(&lock);
+  locks_held = 0; /* the lock that was reset counts no longer */
+  a_line_waits();
+  lines_without_room_are_counted();
+  a_thread_that_ends_tells_its_lines();
   return 0;
 }
