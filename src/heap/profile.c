@@ -1,6 +1,7 @@
 /* profile: see profile.h.                                                                           floor: heap */
 #include "heap/profile.h"
 
+#include "base/log.h"
 #include "base/probe.h"
 #include "heap/arena.h"
 #include "heap/draw.h"
@@ -11,6 +12,7 @@
 #define BUCKETS_LOG  14
 #define TABLE_ROWS   (1u << BUCKETS_LOG)
 #define UNKNOWN_SITE 1
+#define DEAD_KEPT    256 /* dead samples that no new one replaces, so that messages about freed blocks find them */
 
 struct tables {
   struct profile_site sites[PROFILE_SITES + 1];
@@ -26,7 +28,8 @@ struct lock profile_lock;
 
 static struct {
   struct tables *tables;
-  uint32_t sites, frames, used, free; /* `used`: samples ever used; `free`: the first free one */
+  uint32_t sites, frames, used; /* `used`: samples ever used */
+  uint32_t dead, last_dead;     /* samples: the one that died first, and the one that died last; 0: none */
   uint32_t lifespans, births[CLASSES]; /* births: samples of plain malloc, by class */
   uint64_t taken, frees, lost, live;
   bool frozen;
@@ -221,9 +224,9 @@ static void count_death(const struct profile_sample *sample) {
 
 static struct profile_sample *take_row(void) {
   struct profile_sample *rows = state.tables->samples;
-  uint32_t index = state.free;
-  if (index) state.free = rows[index].next;
-  else if (state.used < PROFILE_SAMPLES) index = ++state.used;
+  if (state.used < PROFILE_SAMPLES && state.used - state.live < DEAD_KEPT) return &rows[++state.used];
+  uint32_t index = state.dead;
+  if (index) state.dead = rows[index].next;
   return index ? &rows[index] : NULL;
 }
 
@@ -280,16 +283,17 @@ NOINLINE void profile_record(const struct heap *heap, void *block, size_t size, 
   PROBE3("otel_memory", "alloc", (uintptr_t)block, size, weight * size / PROFILE_WEIGHT_ONE);
 }
 
-/* Takes the row at *link off its bucket and frees it. */
+/* Takes the row at *link off its bucket. It serves a new sample after all that died before. */
 static void drop(uint32_t *link) {
   uint32_t index = *link;
   struct profile_sample *row = &state.tables->samples[index];
   *link = row->next;
   PROBE1("otel_memory", "free", (uintptr_t)row->block);
   count_death(row);
-  row->block = NULL;
-  row->next = state.free;
-  state.free = index;
+  row->weight = row->next = 0;
+  if (state.dead) state.tables->samples[state.last_dead].next = index;
+  else state.dead = index;
+  state.last_dead = index;
   state.live--;
   state.frees++;
 }
@@ -305,21 +309,63 @@ void profile_forget(const void *block) {
 
 #define PLACES_MOST 12 /* so that they fit into a line */
 
+static const struct profile_sample *find_live(const void *block) {
+  uint32_t index = *bucket_of_granule(granule_of(block));
+  while (index && state.tables->samples[index].block != block) index = state.tables->samples[index].next;
+  return index ? &state.tables->samples[index] : NULL;
+}
+
+static unsigned copy_places(const struct profile_sample *row, uintptr_t *frames) {
+  const struct profile_site *site = &state.tables->sites[row->site];
+  unsigned depth = (unsigned)min_size(site->depth, PLACES_MOST);
+  memcpy(frames, profile_frames(site), depth * sizeof *frames);
+  return depth;
+}
+
 bool profile_places_of(const void *block, char *out, size_t capacity) {
   uintptr_t frames[PLACES_MOST];
   unsigned depth = 0;
   if (!profile_is_on() || state.frozen) return false;
   lock_take(&profile_lock);
-  uint32_t index = *bucket_of_granule(granule_of(block));
-  while (index && state.tables->samples[index].block != block) index = state.tables->samples[index].next;
-  if (index) {
-    const struct profile_site *site = &state.tables->sites[state.tables->samples[index].site];
-    depth = (unsigned)min_size(site->depth, PLACES_MOST);
-    memcpy(frames, profile_frames(site), depth * sizeof *frames);
-  }
+  const struct profile_sample *row = find_live(block);
+  if (row) depth = copy_places(row, frames);
   lock_release(&profile_lock);
   stack_text(out, capacity, frames, depth);
   return depth != 0;
+}
+
+/* Returns the last sample that had the block's address and died. */
+static const struct profile_sample *find_dead(const void *block) {
+  const struct profile_sample *rows = state.tables->samples, *found = NULL;
+  for (uint32_t i = state.dead; i; i = rows[i].next)
+    if (rows[i].block == block) found = &rows[i];
+  return found;
+}
+
+/* Returns true if each block of the run is a sample, so that a dead sample is the last block at its address. */
+static bool has_only_samples(const struct run *run) {
+  return run && run->kind == RUN_SLAB && atomic_load_explicit(&run->heap, memory_order_relaxed) == &sampled_heap;
+}
+
+bool profile_origin(const void *block, char *out, size_t capacity) {
+  uintptr_t frames[PLACES_MOST];
+  unsigned depth = 0, thread_id = 0;
+  if (!profile_is_on() || state.frozen) return false;
+  bool is_sure = has_only_samples(pages_run_of(block)) && state.lost == 0;
+  lock_take(&profile_lock);
+  const struct profile_sample *row = find_live(block);
+  if (row) is_sure = true;
+  else row = find_dead(block);
+  if (row) {
+    depth = copy_places(row, frames);
+    thread_id = row->thread_id;
+  }
+  lock_release(&profile_lock);
+  if (depth == 0) return false;
+  size_t length = is_sure ? 0 : log_format(out, capacity, "the last sample at %p was ", block);
+  length += log_format(out + length, capacity - length, "allocated by thread %u at ", thread_id);
+  stack_text(out + length, capacity - length, frames, depth);
+  return true;
 }
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
@@ -340,9 +386,7 @@ void profile_chunk(const struct heap *heap, void *block, size_t size, uint32_t i
 }
 
 void profile_freed(struct run *run, const void *block) {
-  bool is_sampled_slab =
-      run->kind == RUN_SLAB && atomic_load_explicit(&run->heap, memory_order_relaxed) == &sampled_heap;
-  if (is_sampled_slab) {
+  if (has_only_samples(run)) {
     profile_forget(block);
   } else if (run->kind == RUN_LARGE && run->capacity) {
     run->capacity = 0;
@@ -381,7 +425,7 @@ static bool has_died(const struct profile_sample *row) {
 
 const struct profile_sample *profile_sample_at(uint32_t index) {
   const struct profile_sample *row = &state.tables->samples[index];
-  if (!row->block) return NULL;
+  if (row->weight == 0) return NULL;
   if (!has_died(row)) return row;
   uint32_t *link = bucket_of_granule(granule_of(row->block));
   while (*link && *link != index) link = &state.tables->samples[*link].next;
