@@ -12,6 +12,7 @@
 #define BUCKETS_LOG  14
 #define TABLE_ROWS   (1u << BUCKETS_LOG)
 #define UNKNOWN_SITE 1
+#define LIFESPANS_FOUND 2048
 #define DEAD_KEPT    256 /* dead samples that no new one replaces, so that messages about freed blocks find them */
 
 struct tables {
@@ -19,6 +20,7 @@ struct tables {
   struct profile_sample samples[PROFILE_SAMPLES + 1];
   struct profile_lifespan lifespans[PROFILE_LIFESPANS + 1];
   uint32_t site_of[TABLE_ROWS], sample_of[TABLE_ROWS]; /* the first row of each bucket */
+  uint32_t lifespan_found[LIFESPANS_FOUND];
   uintptr_t frames[FRAMES];
 };
 _Static_assert(sizeof(struct tables) < 8 * MiB, "docs/profile.md says so");
@@ -151,10 +153,18 @@ static uint32_t site_of(const uintptr_t *frames, unsigned depth, uint64_t hash) 
 /* Fewer samples would count chance as an ebb. */
 #define EBB_LEAST_SAMPLES 8
 
-static struct profile_lifespan *find_lifespan(const struct profile_site *site, unsigned class) {
-  for (uint32_t i = site->lifespans; i; i = state.tables->lifespans[i].next)
-    if (state.tables->lifespans[i].class == class) return &state.tables->lifespans[i];
-  return NULL;
+/* Returns the place of the lifespan that was found last among those that share it: a site may have one a class. */
+static uint32_t *found_last(uint32_t site, unsigned class) {
+  return &state.tables->lifespan_found[(site * CLASSES + class) % LIFESPANS_FOUND];
+}
+
+static struct profile_lifespan *find_lifespan(uint32_t site, unsigned class) {
+  struct profile_lifespan *rows = state.tables->lifespans;
+  uint32_t *found = found_last(site, class), i = *found;
+  if (i && rows[i].site == site && rows[i].class == class) return &rows[i];
+  for (i = state.tables->sites[site].lifespans; i && rows[i].class != class;) i = rows[i].next;
+  if (i) *found = i;
+  return i ? &rows[i] : NULL;
 }
 
 static struct profile_lifespan *take_lifespan(uint32_t index, unsigned class) {
@@ -186,13 +196,14 @@ static void look_for_ebb(struct profile_lifespan *row, uint64_t now, uint64_t ag
   if (EBB_DEATHS * births <= deaths || EBB_LIVES * age_ns < now - row->high_ns) row->ebbs++;
 }
 
-static void count_birth(const struct profile_sample *sample) {
+static void count_birth(struct profile_sample *sample) {
   if (!shares_a_slab(sample)) return;
   unsigned class = class_of(sample->usable);
-  struct profile_lifespan *row = find_lifespan(&state.tables->sites[sample->site], class);
+  struct profile_lifespan *row = find_lifespan(sample->site, class);
   if (!row) row = take_lifespan(sample->site, class);
   state.births[class]++;
   if (!row) return;
+  sample->lifespan = (uint32_t)(row - state.tables->lifespans);
   row->live += sample->weight * sample->usable;
   row->live_samples++;
   if (row->live > row->peak) {
@@ -208,9 +219,8 @@ static unsigned bucket_of_age(uint64_t age_ns) {
 }
 
 static void count_death(const struct profile_sample *sample) {
-  if (!shares_a_slab(sample)) return;
-  struct profile_lifespan *row = find_lifespan(&state.tables->sites[sample->site], class_of(sample->usable));
-  if (!row) return;
+  if (sample->lifespan == 0) return;
+  struct profile_lifespan *row = &state.tables->lifespans[sample->lifespan];
   uint64_t now = max_size(os_now_coarse_ns(), sample->born_ns);
   row->live -= sample->weight * sample->usable;
   row->live_samples--;
@@ -451,7 +461,8 @@ struct profile_totals profile_totals(void) {
       .sites = state.sites,
       .bytes = state.sites * sizeof(struct profile_site) + state.used * sizeof(struct profile_sample) +
                state.lifespans * sizeof(struct profile_lifespan) + state.frames * sizeof(uintptr_t) +
-               sizeof state.tables->site_of + sizeof state.tables->sample_of,
+               sizeof state.tables->site_of + sizeof state.tables->sample_of +
+               sizeof state.tables->lifespan_found,
   };
 }
 

@@ -72,6 +72,7 @@ struct profile_sample {
   uint32_t label;
   uint32_t thread_id;
   uint32_t usable;   /* 0 if it equals the size */
+  uint32_t lifespan; /* that counts it; 0: none */
 };
 
 #define PROFILE_MOST_BYTES (1024 * MiB)
