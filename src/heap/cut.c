@@ -65,7 +65,8 @@ void cut_draw(struct heap *heap, unsigned class) {
   struct draw *draw = draw_of(heap, class);
   struct count seen = count_look(&heap->count[class]);
   draw->interval = profile_interval_now();
-  draw->left = (int32_t)(count_passed(seen.then, seen.now).mallocs + profile_draw(class, draw->interval));
+  draw->due = (uint32_t)heap->bins[class].allocations + count_passed(seen.then, seen.now).mallocs +
+              profile_draw(class, draw->interval);
 }
 
 void cut_list_slow(struct heap *heap, unsigned class) {

@@ -25,23 +25,29 @@
 
 #if TSLAB_TELEMETRY
 
+/* Returns how many mallocs may pass from the last visit that counted until the sample. Below 0: it is late (hardened). */
+INLINE int cut_left_then(const struct heap *heap, const struct draw *draw, unsigned class) {
+  return (int)(draw->due - (uint32_t)heap->bins[class].allocations);
+}
+
 /* Returns how many mallocs may pass until the sample. */
 INLINE unsigned cut_left(const struct heap *heap, const struct draw *draw, unsigned class) {
   struct count seen = count_look(&heap->count[class]);
-  int left = draw->left - (int)count_passed(seen.then, seen.now).mallocs;
+  int left = cut_left_then(heap, draw, class) - (int)count_passed(seen.then, seen.now).mallocs;
   return left > 0 ? (unsigned)left : 0;
 }
 
-/* Cuts the class's list if necessary. A visit that folded the list calls this after it changed the list or its room.
- * Returns true if the list is cut. A list that is not cut may be detached, because it comes back no longer than it was.
+/* Cuts the class's list if necessary. A visit that folded the list calls this after it changed the list or its room,
+ * and after its own malloc; no other malloc has passed. Returns true if the list is cut. A list that is not cut may be detached, because it comes back no longer than it was.
  * Needs no lock. */
 HIDDEN void cut_list_slow(struct heap *heap, unsigned class);
 INLINE bool cut_list(struct heap *heap, unsigned class) {
   const struct draw *draw = &heap->store->draws[class];
   uint32_t now = heap->count[class].now, interval = profile_interval_now();
   if (UNLIKELY(heap->arena)) return false;
-  if (LIKELY(draw->interval == interval && count_length(now) + count_room(now) <= cut_left(heap, draw, class)))
-    return false;
+  int longest = (int)(count_length(now) + count_room(now)) + 1;
+  INVARIANT(1, count_passed(heap->count[class].then, now).mallocs <= 1);
+  if (LIKELY(longest <= cut_left_then(heap, draw, class) && draw->interval == interval)) return false;
   cut_list_slow(heap, class);
   return draw->withheld || draw->marked;
 }
@@ -51,12 +57,6 @@ HIDDEN void cut_undo(struct heap *heap, unsigned class);
 INLINE void cut_settle(struct heap *heap, unsigned class) {
   const struct draw *draw = &heap->store->draws[class];
   if (UNLIKELY(draw->marked || draw->withheld)) cut_undo(heap, class);
-}
-
-/* Counts `mallocs` that passed, at a visit after which the class's counts start anew. */
-INLINE void cut_count(struct heap *heap, unsigned class, unsigned mallocs) {
-  struct draw *draw = &heap->store->draws[class];
-  if (draw->interval) draw->left -= (int32_t)mallocs;
 }
 
 /* For heap/sampled.h. cut_draw draws how many mallocs pass from now on. cut_unmark removes the mark. cut_again cuts the
@@ -81,7 +81,6 @@ HIDDEN void cut_end_pass(struct heap *heap, unsigned class);
 
 INLINE bool cut_list(struct heap *heap, unsigned class) { return (void)heap, (void)class, false; }
 INLINE void cut_settle(struct heap *heap, unsigned class) { (void)heap, (void)class; }
-INLINE void cut_count(struct heap *heap, unsigned class, unsigned mallocs) { (void)heap, (void)class, (void)mallocs; }
 INLINE bool cut_withholds(const struct heap *heap, unsigned class) { return (void)heap, (void)class, false; }
 INLINE void cut_begin_pass(struct heap *heap, unsigned class) { (void)heap, (void)class; }
 INLINE void cut_end_pass(struct heap *heap, unsigned class) { (void)heap, (void)class; }

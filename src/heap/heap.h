@@ -202,7 +202,7 @@ struct draw {
   void *marked;      /* the block at which a malloc visits the slow path; NULL: none */
   uint32_t below;    /* blocks of the list from the marked one on */
   uint32_t withheld; /* room that the list has and the count withholds */
-  int32_t left;      /* mallocs until the sample, from the last visit that counted */
+  uint32_t due;      /* the sample is the malloc after so many: the low half of what bin.allocations counts */
   uint32_t interval; /* the profile's interval when this was drawn; 0: nothing is drawn */
 };
 

@@ -5,6 +5,7 @@
 #include "base/options.h"
 #include "heap/arena.h"
 #include "heap/heap.h"
+#include "heap/profile.h"
 #include "os/lock.h"
 #include "slab/chunk.h"
 #include <stdlib.h>
@@ -66,6 +67,23 @@ static void say_in_free_memory(const char *call, const void *p, const struct run
   else say_freed(call, p, class_text(text, sizeof text, was - 1), "");
 }
 
+/* Adds where a block was allocated, if the heap profile knows it. `who` precedes that. */
+#define ORIGIN_BYTES 400
+static void say_origin(const char *who, const void *block) {
+  char origin[ORIGIN_BYTES];
+  if (profile_origin(block, origin, sizeof origin)) log_line("  %s%s", who, origin);
+}
+
+/* Returns the start of the block that p lies in, or p if it lies in none. */
+static const void *start_of(const void *p) {
+  const struct run *run = pages_run_of(p);
+  const void *start = NULL;
+  if (run && run->kind == RUN_LARGE) start = run_start(run);
+  if (run && run->kind == RUN_SLAB) start = slab_block_of(run, p);
+  if (run && run->kind == RUN_CHUNK && chunk_place_of(run, p) != CHUNK_FREED) start = chunk_block_of(run, p);
+  return start ? start : p;
+}
+
 /* Reports a pointer to an unused block. On a page that the kernel never gave, or has back, nothing tells a double free
  * from a block that was never allocated. */
 static void say_unused(const char *call, const void *p, const char *class, const struct run *run) {
@@ -122,6 +140,7 @@ void misuse(const char *call, const void *p) {
   else if (run->kind == RUN_SLAB && slab_block_of(run, p) == p)
     say_unused(call, p, class_text(text, sizeof text, run->class), run);
   else if (!say_interior(call, p, run)) say_nowhere(call, p, run);
+  say_origin("", start_of(p));
   misuse_end();
 }
 
@@ -163,10 +182,12 @@ static void say_written(const void *block, size_t at, const struct run *run) {
   if (at > 0) log_line("write to freed block %p (%s, at byte %zu)", block, class, at);
   else log_line("write to freed block %p (%s, at byte 0), or overrun from %s", block, class,
                 before_text(before, sizeof before, run, block));
+  if (at == 0) say_origin("the block before it: ", slab_block_of(run, (const char *)block - 1));
 }
 
 void misuse_written(const void *block, size_t at) {
   say_written(block, at, pages_run_of(block));
+  say_origin("", block);
   misuse_end();
 }
 
@@ -185,6 +206,7 @@ static void say_changed(void *block, const struct run *run) {
   else
     log_line("free block %p (%s) has changed: it was freed twice, written to after its free, or overrun by %s%s", block,
              class, before, late_text());
+  if (!TSLAB_HARDENED && !links) say_origin("the block before it: ", slab_block_of(run, (const char *)block - 1));
 }
 
 void misuse_freed(void *block) {
@@ -197,6 +219,7 @@ void misuse_freed(void *block) {
   else if (is_surely_double(run, block))
     say_freed("free", block, class_text(class, sizeof class, run->class), late_text());
   else say_changed(block, run);
+  say_origin("", block);
   misuse_end();
 }
 
@@ -205,6 +228,7 @@ void misuse_batch(void *p) {
   const struct run *run = pages_run_of(p);
   if (run && run->kind == RUN_SLAB && slab_block_of(run, p) == p && block_has_key(p)) {
     say_freed("free", p, class_text(class, sizeof class, run->class), late_text());
+    say_origin("", p);
     misuse_end();
   } else {
     misuse("free", p);
@@ -222,5 +246,6 @@ void misuse_size(const char *call, const void *p, size_t size, const struct run 
   if (run->kind == RUN_SLAB) what = class_text(text, sizeof text, run->class);
   if (run->kind == RUN_CHUNK) what = chunk_text(text, sizeof text, chunk_size_of(run, p));
   log_line("%s of %p with size %zu (%s)", call, p, size, what);
+  say_origin("", p);
   misuse_end();
 }

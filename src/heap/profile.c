@@ -1,6 +1,7 @@
 /* profile: see profile.h.                                                                           floor: heap */
 #include "heap/profile.h"
 
+#include "base/log.h"
 #include "base/probe.h"
 #include "heap/arena.h"
 #include "heap/draw.h"
@@ -11,12 +12,15 @@
 #define BUCKETS_LOG  14
 #define TABLE_ROWS   (1u << BUCKETS_LOG)
 #define UNKNOWN_SITE 1
+#define LIFESPANS_FOUND 2048
+#define DEAD_KEPT    256 /* dead samples that no new one replaces, so that messages about freed blocks find them */
 
 struct tables {
   struct profile_site sites[PROFILE_SITES + 1];
   struct profile_sample samples[PROFILE_SAMPLES + 1];
   struct profile_lifespan lifespans[PROFILE_LIFESPANS + 1];
   uint32_t site_of[TABLE_ROWS], sample_of[TABLE_ROWS]; /* the first row of each bucket */
+  uint32_t lifespan_found[LIFESPANS_FOUND];
   uintptr_t frames[FRAMES];
 };
 _Static_assert(sizeof(struct tables) < 8 * MiB, "docs/profile.md says so");
@@ -26,7 +30,8 @@ struct lock profile_lock;
 
 static struct {
   struct tables *tables;
-  uint32_t sites, frames, used, free; /* `used`: samples ever used; `free`: the first free one */
+  uint32_t sites, frames, used; /* `used`: samples ever used */
+  uint32_t dead, last_dead;     /* samples: the one that died first, and the one that died last; 0: none */
   uint32_t lifespans, births[CLASSES]; /* births: samples of plain malloc, by class */
   uint64_t taken, frees, lost, live;
   bool frozen;
@@ -148,10 +153,18 @@ static uint32_t site_of(const uintptr_t *frames, unsigned depth, uint64_t hash) 
 /* Fewer samples would count chance as an ebb. */
 #define EBB_LEAST_SAMPLES 8
 
-static struct profile_lifespan *find_lifespan(const struct profile_site *site, unsigned class) {
-  for (uint32_t i = site->lifespans; i; i = state.tables->lifespans[i].next)
-    if (state.tables->lifespans[i].class == class) return &state.tables->lifespans[i];
-  return NULL;
+/* Returns the place of the lifespan that was found last among those that share it: a site may have one a class. */
+static uint32_t *found_last(uint32_t site, unsigned class) {
+  return &state.tables->lifespan_found[(site * CLASSES + class) % LIFESPANS_FOUND];
+}
+
+static struct profile_lifespan *find_lifespan(uint32_t site, unsigned class) {
+  struct profile_lifespan *rows = state.tables->lifespans;
+  uint32_t *found = found_last(site, class), i = *found;
+  if (i && rows[i].site == site && rows[i].class == class) return &rows[i];
+  for (i = state.tables->sites[site].lifespans; i && rows[i].class != class;) i = rows[i].next;
+  if (i) *found = i;
+  return i ? &rows[i] : NULL;
 }
 
 static struct profile_lifespan *take_lifespan(uint32_t index, unsigned class) {
@@ -183,13 +196,14 @@ static void look_for_ebb(struct profile_lifespan *row, uint64_t now, uint64_t ag
   if (EBB_DEATHS * births <= deaths || EBB_LIVES * age_ns < now - row->high_ns) row->ebbs++;
 }
 
-static void count_birth(const struct profile_sample *sample) {
+static void count_birth(struct profile_sample *sample) {
   if (!shares_a_slab(sample)) return;
   unsigned class = class_of(sample->usable);
-  struct profile_lifespan *row = find_lifespan(&state.tables->sites[sample->site], class);
+  struct profile_lifespan *row = find_lifespan(sample->site, class);
   if (!row) row = take_lifespan(sample->site, class);
   state.births[class]++;
   if (!row) return;
+  sample->lifespan = (uint32_t)(row - state.tables->lifespans);
   row->live += sample->weight * sample->usable;
   row->live_samples++;
   if (row->live > row->peak) {
@@ -205,9 +219,8 @@ static unsigned bucket_of_age(uint64_t age_ns) {
 }
 
 static void count_death(const struct profile_sample *sample) {
-  if (!shares_a_slab(sample)) return;
-  struct profile_lifespan *row = find_lifespan(&state.tables->sites[sample->site], class_of(sample->usable));
-  if (!row) return;
+  if (sample->lifespan == 0) return;
+  struct profile_lifespan *row = &state.tables->lifespans[sample->lifespan];
   uint64_t now = max_size(os_now_coarse_ns(), sample->born_ns);
   row->live -= sample->weight * sample->usable;
   row->live_samples--;
@@ -221,9 +234,9 @@ static void count_death(const struct profile_sample *sample) {
 
 static struct profile_sample *take_row(void) {
   struct profile_sample *rows = state.tables->samples;
-  uint32_t index = state.free;
-  if (index) state.free = rows[index].next;
-  else if (state.used < PROFILE_SAMPLES) index = ++state.used;
+  if (state.used < PROFILE_SAMPLES && state.used - state.live < DEAD_KEPT) return &rows[++state.used];
+  uint32_t index = state.dead;
+  if (index) state.dead = rows[index].next;
   return index ? &rows[index] : NULL;
 }
 
@@ -280,16 +293,17 @@ NOINLINE void profile_record(const struct heap *heap, void *block, size_t size, 
   PROBE3("otel_memory", "alloc", (uintptr_t)block, size, weight * size / PROFILE_WEIGHT_ONE);
 }
 
-/* Takes the row at *link off its bucket and frees it. */
+/* Takes the row at *link off its bucket. It serves a new sample after all that died before. */
 static void drop(uint32_t *link) {
   uint32_t index = *link;
   struct profile_sample *row = &state.tables->samples[index];
   *link = row->next;
   PROBE1("otel_memory", "free", (uintptr_t)row->block);
   count_death(row);
-  row->block = NULL;
-  row->next = state.free;
-  state.free = index;
+  row->weight = row->next = 0;
+  if (state.dead) state.tables->samples[state.last_dead].next = index;
+  else state.dead = index;
+  state.last_dead = index;
   state.live--;
   state.frees++;
 }
@@ -305,21 +319,63 @@ void profile_forget(const void *block) {
 
 #define PLACES_MOST 12 /* so that they fit into a line */
 
+static const struct profile_sample *find_live(const void *block) {
+  uint32_t index = *bucket_of_granule(granule_of(block));
+  while (index && state.tables->samples[index].block != block) index = state.tables->samples[index].next;
+  return index ? &state.tables->samples[index] : NULL;
+}
+
+static unsigned copy_places(const struct profile_sample *row, uintptr_t *frames) {
+  const struct profile_site *site = &state.tables->sites[row->site];
+  unsigned depth = (unsigned)min_size(site->depth, PLACES_MOST);
+  memcpy(frames, profile_frames(site), depth * sizeof *frames);
+  return depth;
+}
+
 bool profile_places_of(const void *block, char *out, size_t capacity) {
   uintptr_t frames[PLACES_MOST];
   unsigned depth = 0;
   if (!profile_is_on() || state.frozen) return false;
   lock_take(&profile_lock);
-  uint32_t index = *bucket_of_granule(granule_of(block));
-  while (index && state.tables->samples[index].block != block) index = state.tables->samples[index].next;
-  if (index) {
-    const struct profile_site *site = &state.tables->sites[state.tables->samples[index].site];
-    depth = (unsigned)min_size(site->depth, PLACES_MOST);
-    memcpy(frames, profile_frames(site), depth * sizeof *frames);
-  }
+  const struct profile_sample *row = find_live(block);
+  if (row) depth = copy_places(row, frames);
   lock_release(&profile_lock);
   stack_text(out, capacity, frames, depth);
   return depth != 0;
+}
+
+/* Returns the last sample that had the block's address and died. */
+static const struct profile_sample *find_dead(const void *block) {
+  const struct profile_sample *rows = state.tables->samples, *found = NULL;
+  for (uint32_t i = state.dead; i; i = rows[i].next)
+    if (rows[i].block == block) found = &rows[i];
+  return found;
+}
+
+/* Returns true if each block of the run is a sample, so that a dead sample is the last block at its address. */
+static bool has_only_samples(const struct run *run) {
+  return run && run->kind == RUN_SLAB && atomic_load_explicit(&run->heap, memory_order_relaxed) == &sampled_heap;
+}
+
+bool profile_origin(const void *block, char *out, size_t capacity) {
+  uintptr_t frames[PLACES_MOST];
+  unsigned depth = 0, thread_id = 0;
+  if (!profile_is_on() || state.frozen) return false;
+  bool is_sure = has_only_samples(pages_run_of(block)) && state.lost == 0;
+  lock_take(&profile_lock);
+  const struct profile_sample *row = find_live(block);
+  if (row) is_sure = true;
+  else row = find_dead(block);
+  if (row) {
+    depth = copy_places(row, frames);
+    thread_id = row->thread_id;
+  }
+  lock_release(&profile_lock);
+  if (depth == 0) return false;
+  size_t length = is_sure ? 0 : log_format(out, capacity, "the last sample at %p was ", block);
+  length += log_format(out + length, capacity - length, "allocated by thread %u at ", thread_id);
+  stack_text(out + length, capacity - length, frames, depth);
+  return true;
 }
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
@@ -340,9 +396,7 @@ void profile_chunk(const struct heap *heap, void *block, size_t size, uint32_t i
 }
 
 void profile_freed(struct run *run, const void *block) {
-  bool is_sampled_slab =
-      run->kind == RUN_SLAB && atomic_load_explicit(&run->heap, memory_order_relaxed) == &sampled_heap;
-  if (is_sampled_slab) {
+  if (has_only_samples(run)) {
     profile_forget(block);
   } else if (run->kind == RUN_LARGE && run->capacity) {
     run->capacity = 0;
@@ -381,7 +435,7 @@ static bool has_died(const struct profile_sample *row) {
 
 const struct profile_sample *profile_sample_at(uint32_t index) {
   const struct profile_sample *row = &state.tables->samples[index];
-  if (!row->block) return NULL;
+  if (row->weight == 0) return NULL;
   if (!has_died(row)) return row;
   uint32_t *link = bucket_of_granule(granule_of(row->block));
   while (*link && *link != index) link = &state.tables->samples[*link].next;
@@ -407,7 +461,8 @@ struct profile_totals profile_totals(void) {
       .sites = state.sites,
       .bytes = state.sites * sizeof(struct profile_site) + state.used * sizeof(struct profile_sample) +
                state.lifespans * sizeof(struct profile_lifespan) + state.frames * sizeof(uintptr_t) +
-               sizeof state.tables->site_of + sizeof state.tables->sample_of,
+               sizeof state.tables->site_of + sizeof state.tables->sample_of +
+               sizeof state.tables->lifespan_found,
   };
 }
 

@@ -62,16 +62,17 @@ struct profile_lifespan {
 };
 
 struct profile_sample {
-  const void *block; /* NULL: free */
+  const void *block; /* of a dead sample: the one that it had */
   uint64_t size;     /* that the caller asked for */
-  uint64_t weight;   /* PROFILE_WEIGHT_ONE for 1 */
+  uint64_t weight;   /* PROFILE_WEIGHT_ONE for 1; 0: dead */
   uint64_t born_ns;  /* on the coarse clock */
-  uint32_t next;     /* in its bucket, or free; 0: none */
+  uint32_t next;     /* in its bucket, or of the dead ones, first the one that died first; 0: none */
   uint32_t site;
   uint32_t epoch;    /* index of its arena; 0: epoch 0 */
   uint32_t label;
   uint32_t thread_id;
   uint32_t usable;   /* 0 if it equals the size */
+  uint32_t lifespan; /* that counts it; 0: none */
 };
 
 #define PROFILE_MOST_BYTES (1024 * MiB)
@@ -112,6 +113,10 @@ HIDDEN unsigned profile_stack(const struct heap *heap, uintptr_t *out);
 /* Writes the places of the call that allocated the block, as stack_text does. Returns false if the block is no sample
  * in use, or its stack is not known. */
 HIDDEN bool profile_places_of(const void *block, char *out, size_t capacity);
+
+/* Writes which thread allocated the block, and where, if it is a sample in use, or the last sample that had its
+ * address. Returns false if the profile knows none. The thread may hold any lock but profile_lock. */
+HIDDEN COLD bool profile_origin(const void *block, char *out, size_t capacity);
 
 /* Returns how many mallocs of the class pass until the next sample. */
 HIDDEN uint32_t profile_draw(unsigned class, uint32_t interval);
@@ -163,6 +168,9 @@ INLINE bool profile_is_on(void) { return false; }
 INLINE void profile_note_caller(const void *frame) { (void)frame; }
 INLINE void profile_note_alignment(size_t alignment) { (void)alignment; }
 INLINE bool profile_places_of(const void *block, char *out, size_t capacity) {
+  return (void)block, (void)out, (void)capacity, false;
+}
+INLINE bool profile_origin(const void *block, char *out, size_t capacity) {
   return (void)block, (void)out, (void)capacity, false;
 }
 INLINE uint32_t profile_large(const struct heap *heap, void *block, size_t size) {

@@ -55,8 +55,7 @@ static void *take_drawn(struct heap *heap, unsigned class, struct draw *draw, si
   return block;
 }
 
-void *sampled_malloc(struct heap *heap, unsigned class, size_t size) {
-  if (heap->arena || !heap_has_store(heap)) return NULL;
+void *sampled_malloc_slow(struct heap *heap, unsigned class, size_t size) {
   struct draw *draw = &heap->store->draws[class];
   if (!draw->interval) cut_draw(heap, class);
   if (cut_left(heap, draw, class) == 0) return take_drawn(heap, class, draw, size);

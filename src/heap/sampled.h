@@ -7,7 +7,7 @@
 #ifndef TSLAB_HEAP_SAMPLED_H
 #define TSLAB_HEAP_SAMPLED_H
 
-#include "heap/timing.h"
+#include "heap/cut.h"
 
 #if TSLAB_TELEMETRY
 
@@ -22,7 +22,13 @@ HIDDEN void *sampled_take(struct heap *heap, unsigned class, size_t size, uint32
 
 /* Serves a malloc that found no block on the list. If the cut was the reason, it returns the sample or the marked
  * block. NULL: the list is empty, or there was no memory for a sample. Caller holds no lock. */
-HIDDEN void *sampled_malloc(struct heap *heap, unsigned class, size_t size);
+HIDDEN void *sampled_malloc_slow(struct heap *heap, unsigned class, size_t size);
+INLINE void *sampled_malloc(struct heap *heap, unsigned class, size_t size) {
+  if (heap->arena || !heap_has_store(heap)) return NULL;
+  const struct draw *draw = &heap->store->draws[class];
+  if (LIKELY(draw->interval && !draw->marked && cut_left(heap, draw, class) > 0)) return NULL;
+  return sampled_malloc_slow(heap, class, size);
+}
 
 #else
 

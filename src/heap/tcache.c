@@ -34,7 +34,6 @@ INLINE unsigned add_up(struct heap *heap, unsigned class, unsigned lost) {
   set_then(count, seen.now - lost);
   heap_end_change(heap);
   if (bin->countdown > COUNTDOWN_LEAST) bin->countdown -= (int32_t)passed.mallocs;
-  if (profile_is_on()) cut_count(heap, class, passed.mallocs);
   return passed.mallocs;
 }
 

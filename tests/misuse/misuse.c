@@ -91,6 +91,27 @@ char *guarded_in(tslab_epoch e, enum guard_side side) {
   }
 }
 
+static int add_live_samples(const tslab_profile_site *site, void *sum) {
+  *(uint64_t *)sum += site->live_samples;
+  return 0;
+}
+
+static uint64_t live_samples(void) {
+  uint64_t sum = 0;
+  CHECK(tslab_profile_each(add_live_samples, &sum) == 0);
+  return sum;
+}
+
+char *sampled_in(tslab_epoch e, size_t size) {
+  for (;;) {
+    const uint64_t before = live_samples();
+    char *const block = e ? tslab_epoch_malloc(e, size) : tslab_malloc(size);
+    CHECK(block != NULL);
+    if (live_samples() > before) return block;
+    tslab_free(block);
+  }
+}
+
 void *promoted_block(tslab_epoch e) {
   enum { MANY = 4000 };
   static void *blocks[MANY];

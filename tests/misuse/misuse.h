@@ -108,6 +108,12 @@ enum { STACK_MOST = 8 << 20 }; /* what lies so little above a caller's frames is
 #define FREED_TOO   ALLOCATED "\n  freed by thread * at *"
 #define ENDED_TOO   ALLOCATED "\n  ended with its epoch by thread * at *"
 #define ACCESS(what, access, bytes) what ": " access " at 0x*, " #bytes " bytes "
+
+/* With TSLAB_PROFILE=4K. */
+#define SAMPLED_BY .environment = "TSLAB_PROFILE=4K"
+#define SAMPLED    "\n  allocated by thread * at *+0x*"
+#define SAMPLED_LAST "\n  the last sample at 0xADDR was allocated by thread * at *+0x*"
+
 #if defined(__x86_64__)
 #define READ  "read"
 #define WRITE "write"
@@ -137,6 +143,9 @@ void realloc_elsewhere(void *block);
 enum { ODD = 93, ODD_END = 96 /* bytes from its start to the end of its pages, where it lies at their end */ };
 enum guard_side { AT_ANY, AT_START, AT_END };
 char *guarded_in(tslab_epoch e, enum guard_side side);
+
+/* A block that is a sample of the heap profile: tries until there is one. */
+char *sampled_in(tslab_epoch e, size_t size);
 
 /* A small block of an epoch that has freed so much that it turned from chunks to slabs. */
 void *promoted_block(tslab_epoch e);
