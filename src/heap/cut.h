@@ -25,7 +25,8 @@
 
 #if TSLAB_TELEMETRY
 
-/* Returns how many mallocs may pass from the last visit that counted until the sample. Below 0: it is late (hardened). */
+/* Returns how many mallocs may pass from the last visit that counted until the sample: below 0 if it is late
+ * (hardened). */
 INLINE int cut_left_then(const struct heap *heap, const struct draw *draw, unsigned class) {
   return (int)(draw->due - (uint32_t)heap->bins[class].allocations);
 }
@@ -38,8 +39,8 @@ INLINE unsigned cut_left(const struct heap *heap, const struct draw *draw, unsig
 }
 
 /* Cuts the class's list if necessary. A visit that folded the list calls this after it changed the list or its room,
- * and after its own malloc; no other malloc has passed. Returns true if the list is cut. A list that is not cut may be detached, because it comes back no longer than it was.
- * Needs no lock. */
+ * and after its own malloc; no other malloc has passed. Returns true if the list is cut. A list that is not cut may be
+ * detached, because it comes back no longer than it was. Needs no lock. */
 HIDDEN void cut_list_slow(struct heap *heap, unsigned class);
 INLINE bool cut_list(struct heap *heap, unsigned class) {
   const struct draw *draw = &heap->store->draws[class];
