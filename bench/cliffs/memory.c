@@ -1,8 +1,6 @@
 /* Kinds that count blocks, buffers, free runs and MiB.
  *
  *   blocks   `count` live blocks of 16 to 143 bytes, the oldest replaced each time
- *   heap     `count` MiB of live blocks of 16 to 1,039 bytes: malloc until then, fork, processor time at rest
- *   sparse   `count` GiB asked for in blocks of 1 GiB, of each of which one byte is written
  *   grow     `count` buffers that grow in turn by realloc, an eighth at a time, to 2 MiB
  *   runs     `count` free runs of 40,000 bytes of each of two ages, while another thread takes and frees 3 MiB
  *   fit      `count` free runs of 2 MiB, all a little too short for the blocks that are taken then; none of them is
@@ -13,7 +11,6 @@
 #include "kinds.h"
 
 enum { LEAST = 16, SPREAD = 128 };
-enum { HEAP_LEAST = 16, HEAP_SPREAD = 1024, HEAP_MEAN = HEAP_LEAST + HEAP_SPREAD / 2 };
 enum { GROW_FIRST = 1000, GROW_STEP = 512, GROW_TOP = 2 << 20, GROW_CALLS = 4000 };
 enum { RUN = 40000, PROBED = 3 << 20, PROBE_US = 500, AGE_MS = 350 };
 enum { UNIT = 65536, SHORT = 33 * UNIT, WANTED = 39 * UNIT, FITS = 500 };
@@ -43,39 +40,6 @@ void run_blocks(void) {
     live[i] = take(drawn());
   cliffs_figure("block_rss_bytes", bytes_each(before, count));
   cliffs_figure("pair_ns", cliffs_ns(replace_oldest, operations));
-}
-
-/* ---- heaps by their size ---- */
-
-void run_heap(void) {
-  long blocks = (count << 20) / HEAP_MEAN;
-  char **held = lab_map((size_t)blocks * sizeof *held);
-  uint64_t asked = 0, before = lab_rss_now(), start = cliffs_clock();
-  draws = lab_seed;
-  for (long i = 0; i < blocks; i++) {
-    size_t size = HEAP_LEAST + lab_below(&draws, HEAP_SPREAD);
-    held[i] = memset(take(size), 1, size);
-    asked += size;
-  }
-  cliffs_figure("malloc_ns", ns_each(start, blocks));
-  cliffs_figure("mib_over_live_bytes", bytes_each(before + asked, count));
-  cliffs_sleep(idle_ms);
-  cliffs_figure("rest_cpu_pct", cliffs_rest_cpu());
-  cliffs_figure_of_fork();
-}
-
-void run_sparse(void) {
-  char **held = lab_map((size_t)count * sizeof *held);
-  uint64_t before = lab_rss_now(), start = cliffs_clock();
-  for (long i = 0; i < count; i++)
-    held[i] = take((size_t)1 << 30);
-  cliffs_figure("malloc_ns", ns_each(start, count));
-  cliffs_figure("block_rss_bytes", bytes_each(before, count));
-  cliffs_figure_of_fork();
-  start = cliffs_clock();
-  for (long i = 0; i < count; i++)
-    free(held[i]);
-  cliffs_figure("free_ns", ns_each(start, count));
 }
 
 /* ---- buffers that grow ---- */

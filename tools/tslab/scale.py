@@ -167,18 +167,6 @@ KINDS = (
         "blocks", MEMORY, "live blocks of 16 to 143 bytes", 10000,
         _costs(pair_ns="the oldest replaced", block_rss_bytes="resident"),
     ),
-    Kind(
-        "heap", MEMORY, "MiB of live blocks of 16 to 1,039 bytes", 16,
-        _costs(
-            malloc_ns="malloc, written whole", fork_ns="fork", **REST_CPU, mib_over_live_bytes="resident but not live"
-        ),
-    ),
-    Kind(
-        "sparse", MEMORY, "GiB asked for, a page of each written", 10,
-        _costs(
-            malloc_ns="malloc of a GiB", free_ns="its free", fork_ns="fork", block_rss_bytes="resident"
-        ),
-    ),
     Kind("grow", MEMORY, "buffers that grow to 2 MiB in turn", 1, _costs(realloc_ns="realloc by an eighth")),
     Kind("runs", MEMORY, "free runs of each of two ages", 100, _costs(**WAITS)),
     Kind(
