@@ -117,22 +117,16 @@ static int end_tree_below(struct epoch *e, uint64_t id, bool reset) {
 /* ---- TSLAB_ON_DESTROY=check -------------------------------------------------------------------------------------- */
 
 #define SURVIVORS_SHOWN 8
-#define PLACES_BYTES    400
 
-/* The live blocks that a destroy or reset would have ended. The thread that owns the epoch notes them. It writes the
- * messages when it has released the epoch, because the thread that reads them may wait for that. */
 struct survivors {
-  tslab_epoch_status status;
   unsigned count;
   struct {
     void *block;
     size_t size;
-    bool is_known;
-    char places[PLACES_BYTES];
   } shown[SURVIVORS_SHOWN];
 };
 
-/* Called under the arena's lock. */
+/* Called under the arena's lock, so it writes no message. */
 static void note_survivor(void *block, size_t size, void *noted) {
   struct survivors *survivors = noted;
   if (survivors->count == SURVIVORS_SHOWN) return;
@@ -140,27 +134,21 @@ static void note_survivor(void *block, size_t size, void *noted) {
   survivors->shown[survivors->count++].size = size;
 }
 
-/* Caller owns the epoch. */
-static void note_survivors(struct epoch *e, struct survivors *out) {
-  status_of(e, &out->status);
-  if (out->status.live_blocks == 0) return;
-  status_each_survivor(e, note_survivor, out);
-  for (unsigned i = 0; i < out->count; i++) {
-    out->shown[i].is_known = profile_places_of(out->shown[i].block, out->shown[i].places, PLACES_BYTES);
-    out->shown[i].block = guard_in_front(out->shown[i].block);
-  }
-}
-
-/* Caller owns no epoch. */
-static void tell_survivors(const struct survivors *survivors, const char *call) {
-  const tslab_epoch_status *status = &survivors->status;
-  if (status->live_blocks == 0) return;
+/* TSLAB_ON_DESTROY=check: reports the live blocks that a destroy would have ended. Caller owns the epoch. */
+static void tell_survivors(struct epoch *e, const char *call) {
+  tslab_epoch_status status;
+  struct survivors survivors = {.count = 0};
+  char places[400];
+  status_of(e, &status);
+  if (status.live_blocks == 0) return;
   log_line("epoch %zu \"%s\": %zu blocks (%zu bytes) outlive %s; kept, because TSLAB_ON_DESTROY=check",
-           (size_t)status->epoch, status->label, (size_t)status->live_blocks, (size_t)status->live_bytes, call);
-  for (unsigned i = 0; i < survivors->count; i++) {
-    bool is_known = survivors->shown[i].is_known;
-    log_line("  %p, %zu bytes%s%s", survivors->shown[i].block, survivors->shown[i].size,
-             is_known ? ", allocated at " : "", is_known ? survivors->shown[i].places : "");
+           (size_t)status.epoch, e->label, (size_t)status.live_blocks, (size_t)status.live_bytes, call);
+  status_each_survivor(e, note_survivor, &survivors);
+  for (unsigned i = 0; i < survivors.count; i++) {
+    void *block = survivors.shown[i].block;
+    bool is_known = profile_places_of(block, places, sizeof places);
+    log_line("  %p, %zu bytes%s%s", guard_in_front(block), survivors.shown[i].size, is_known ? ", allocated at " : "",
+             is_known ? places : "");
   }
 }
 
@@ -181,21 +169,18 @@ static int clear(struct epoch *e, uint64_t id, bool reset) {
   return EBUSY;
 }
 
-/* Does what destroy_locked does under TSLAB_ON_DESTROY=check. */
-static bool close_instead(struct epoch *e, tslab_epoch_report *out, struct survivors *survivors) {
-  epoch_learn(e, false);
-  close_begin(e);
-  close_contents(e);
-  note_survivors(e, survivors);
-  report_live(out, e);
-  return close_tail(e, out);
-}
-
 /* Returns true if the epoch has ended. Caller owns the epoch. */
 static bool destroy_locked(struct epoch *e, tslab_epoch_report *out) {
   struct chunk_live given_up = {0, 0};
   size_t own = epoch_own_bytes(e);
   epoch_learn(e, false);
+  if (options.on_destroy == DESTROY_CHECKS) {
+    close_begin(e);
+    close_contents(e);
+    tell_survivors(e, "destroy");
+    report_live(out, e);
+    return close_tail(e, out);
+  }
   if (!out) shed(e);
   if (lone_ends_in_cache(e, out ? &given_up : NULL, false)) {
     report_given_up(out, given_up);
@@ -208,32 +193,15 @@ static bool destroy_locked(struct epoch *e, tslab_epoch_report *out) {
   return close_tail(e, out);
 }
 
-/* `survivors`: NULL if no setting keeps them. */
-static int destroy_one(struct epoch *e, uint64_t id, tslab_epoch_report *out, struct survivors *survivors) {
-  struct lock *gate = handle_take_quiet(e);
-  int error = clear(e, id, false);
-  bool ended = error == 0 && (survivors ? close_instead(e, out, survivors) : destroy_locked(e, out));
-  epoch_release(e, gate);
-  if (ended) epoch_retire(e);
-  return error;
-}
-
-typedef int end_one(struct epoch *, uint64_t, tslab_epoch_report *, struct survivors *);
-
-/* A function of its own, so that the end of a deep tree needs no room for the survivors of each level. */
-static COLD NOINLINE int end_checked(end_one *end, const char *call, uint64_t id, tslab_epoch_report *out) {
-  struct survivors survivors = {.count = 0};
-  int error = end(epoch_slot(id), id, out, &survivors);
-  if (error == 0) tell_survivors(&survivors, call);
-  return error;
-}
-
 static NOINLINE int destroy_any(struct epoch *e, uint64_t id, tslab_epoch_report *out) {
   int error = begin(e, id, false);
   if (error != 0) return error;
   report_begin(out, id);
-  bool checks = options.on_destroy == DESTROY_CHECKS;
-  error = checks ? end_checked(destroy_one, "destroy", id, out) : destroy_one(e, id, out, NULL);
+  struct lock *gate = handle_take_quiet(e);
+  error = clear(e, id, false);
+  bool ended = error == 0 && destroy_locked(e, out);
+  epoch_release(e, gate);
+  if (ended) epoch_retire(e);
   if (error == 0 && epoch_has_children(e)) end_children(e, id, false);
   report_end(out, error);
   return error;
@@ -279,15 +247,15 @@ static bool rewinds(struct epoch *e, struct chunk_live *given_up) {
   return true;
 }
 
-static void reset_locked(struct epoch *e, tslab_epoch_report *out, struct survivors *survivors) {
+static void reset_locked(struct epoch *e, tslab_epoch_report *out) {
   struct chunk_live given_up = {0, 0};
   epoch_learn(e, false);
-  if (survivors) {
+  if (options.on_destroy == DESTROY_CHECKS) {
     for (struct heap *p = e->heaps; p; p = p->next_of_epoch) {
       heap_rest(p);
       heap_flush_magazines(p, SIZE_MAX);
     }
-    note_survivors(e, survivors);
+    tell_survivors(e, "reset");
     report_live(out, e);
   } else if (rewinds(e, out ? &given_up : NULL)) {
     report_given_up(out, given_up);
@@ -303,23 +271,17 @@ static void reset_locked(struct epoch *e, tslab_epoch_report *out, struct surviv
   begin_era(e);
 }
 
-static int reset_one(struct epoch *e, uint64_t id, tslab_epoch_report *out, struct survivors *survivors) {
-  struct lock *gate = handle_take_quiet(e);
-  int error = clear(e, id, true);
-  if (error == 0) {
-    reset_locked(e, out, survivors);
-    reopen(e, id);
-  }
-  epoch_release(e, gate);
-  return error;
-}
-
 static NOINLINE int reset_any(struct epoch *e, uint64_t id, tslab_epoch_report *out) {
   int error = begin(e, id, true);
   if (error != 0) return error;
   report_begin(out, id);
-  bool checks = options.on_destroy == DESTROY_CHECKS;
-  error = checks ? end_checked(reset_one, "reset", id, out) : reset_one(e, id, out, NULL);
+  struct lock *gate = handle_take_quiet(e);
+  error = clear(e, id, true);
+  if (error == 0) {
+    reset_locked(e, out);
+    reopen(e, id);
+  }
+  epoch_release(e, gate);
   report_end(out, error);
   return error;
 }

@@ -66,8 +66,8 @@ FAMILIES = (
     Family(
         "fleet", "Services of a large fleet", "Sizes and lifetimes of ten services, by google/fleetbench.",
         ("fleet",),
-        "The tables were taken whole, and no constant was chosen for them. Frees here meet blocks of all ages, whose "
-        "lines and slabs are in no cache ([0057](decisions/0057-short-chains-and-one-long-list.md)).",
+        "The tables are published elsewhere, and no constant was chosen for them. Their frees meet blocks of all ages. "
+        "The rows that we lose have not been traced to a cause.",
     ),
     Family(
         "requests", "Requests, with and without epochs",
