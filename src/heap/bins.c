@@ -250,16 +250,25 @@ static void count_push(unsigned class, uint32_t epoch, struct slab_how how) {
   if (epoch) shared_add(&labels[LOAD_RACING(arena_at(epoch)->label)].push_retries, how.retries);
 }
 
-/* Returns true if the caller must relist the slab. */
-static bool push_group(struct lock *gate, const struct group *group) {
+/* Returns true if the caller must relist the slab. `tries` have failed. */
+static NOINLINE bool push_counted(struct lock *gate, const struct group *group, unsigned tries) {
   struct run *slab = group->slab;
-  struct slab_how how = {.remote = gate != &heap_of(slab)->lock};
+  struct slab_how how = {.retries = tries, .remote = gate != &heap_of(slab)->lock};
   unsigned class = slab->class; /* after the push the slab may belong to another heap, or be gone */
   uint32_t epoch = slab->epoch;
   if (how.remote) pages_note_freed(group->count * (class_size(class) + os_page_size));
   bool relist = slab_push(slab, group->head, group->tail, group->count, &how);
   if (UNLIKELY(how.remote || how.retries)) count_push(class, epoch, how);
   return relist;
+}
+
+/* The usual push counts nothing: to a slab of the thread's own heap, at the first try. */
+INLINE bool push_group(struct lock *gate, const struct group *group) {
+  struct run *slab = group->slab;
+  if (UNLIKELY(gate != &heap_of(slab)->lock)) return push_counted(gate, group, 0);
+  enum slab_pushed pushed = slab_try_push(slab, group->head, group->tail, group->count, 0);
+  if (UNLIKELY(pushed == SLAB_BUSY)) return push_counted(gate, group, 1);
+  return pushed == SLAB_PUSHED_PENDING;
 }
 
 /* Holds the lock, although a push needs none: fork waits for it, so that a child finds each block that left a heap in

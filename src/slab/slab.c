@@ -19,14 +19,6 @@ static char *first_block(const struct run *slab) {
   return (char *)(start + (size - start % size) % size);
 }
 
-static uint16_t head_of(const char *start, const void *block) {
-  return (uint16_t)((size_t)((const char *)block - start) / 16 + 1);
-}
-
-static void *block_at_head(char *start, uint64_t word) {
-  size_t head = (uint16_t)word;
-  return head ? start + head * 16 - 16 : CHAIN_END;
-}
 _Static_assert(LARGEST_SLAB / 16 < UINT16_MAX, "a head is an offset in units of 16 bytes");
 
 size_t slab_bytes(unsigned class) { return granules_for(class) << GRANULE_SHIFT; }
@@ -60,22 +52,10 @@ void slab_set_owner(struct run *slab, pagemap_entry to) {
   for (size_t i = 0; i < slab->granules; i++) __atomic_store_n(&entry[i], to, __ATOMIC_RELAXED);
 }
 
-/* Returns true if the slab should be listed or retired once it has `total` free blocks, and its word was `old`. */
-INLINE bool is_worth_a_look(const struct run *slab, uint64_t old, unsigned total) {
-  if (UNLIKELY(total == slab_linked(old) || (old & SLAB_QUIET))) return true;
-  return UNLIKELY(!(old & SLAB_LISTED)) && total >= slab->threshold;
-}
-
 bool slab_push(struct run *slab, void *head, void *tail, unsigned count, struct slab_how *how) {
-  uint64_t old = atomic_load_explicit(&slab->word, memory_order_relaxed), new;
-  char *start = run_start(slab);
-  uint64_t more = (uint64_t)count << 16 | head_of(start, head), remote = how->remote ? SLAB_REMOTE : 0;
   for (;; how->retries++) {
-    block_link(tail, block_at_head(start, old));
-    new = ((old & ~(uint64_t)0xffff) + more) | remote;
-    if (is_worth_a_look(slab, old, slab_count(new))) new = (new & ~SLAB_QUIET) | SLAB_PENDING;
-    if (atomic_compare_exchange_weak_explicit(&slab->word, &old, new, memory_order_release, memory_order_relaxed))
-      return (new & ~old & SLAB_PENDING) != 0;
+    enum slab_pushed pushed = slab_try_push(slab, head, tail, count, how->remote ? SLAB_REMOTE : 0);
+    if (pushed != SLAB_BUSY) return pushed == SLAB_PUSHED_PENDING;
   }
 }
 
@@ -88,7 +68,7 @@ struct chain slab_take(struct run *slab, bool stays_listed, struct slab_how *how
       break;
   }
   how->remote = old & SLAB_REMOTE;
-  return (struct chain){block_at_head(run_start(slab), old), slab_count(old)};
+  return (struct chain){slab_block_at_head(run_start(slab), old), slab_count(old)};
 }
 
 /* Returns the first block that starts at or after the unit's start. */
@@ -241,7 +221,7 @@ void slab_each_used(const struct run *slab, void (*visit)(void *, size_t, void *
   uint64_t word = atomic_load_explicit(&slab->word, memory_order_acquire);
   size_t size = class_size(slab->class);
   char *first = first_block(slab);
-  mark_free(slab, (struct chain){block_at_head(run_start(slab), word), slab_count(word)}, is_free);
+  mark_free(slab, (struct chain){slab_block_at_head(run_start(slab), word), slab_count(word)}, is_free);
   for (size_t i = 0; i < slab->capacity; i++) {
     char *block = first + i * size;
     bool linked = !(slab->unlinked >> slab_unit_of(slab, block) & 1);

@@ -116,6 +116,37 @@ struct slab_how {
   bool remote;      /* push: the caller's heap does not own the slab; take: some of the blocks were remote frees */
 };
 
+INLINE uint16_t slab_head_of(const char *start, const void *block) {
+  return (uint16_t)((size_t)((const char *)block - start) / 16 + 1);
+}
+INLINE void *slab_block_at_head(char *start, uint64_t word) {
+  size_t head = (uint16_t)word;
+  return head ? start + head * 16 - 16 : CHAIN_END;
+}
+
+/* Returns true if the slab should be listed or retired once it has `total` free blocks, and its word was `old`. */
+INLINE bool slab_is_worth_a_look(const struct run *slab, uint64_t old, unsigned total) {
+  if (UNLIKELY(total == slab_linked(old) || (old & SLAB_QUIET))) return true;
+  return UNLIKELY(!(old & SLAB_LISTED)) && total >= slab->threshold;
+}
+
+/* slab_push in one try; `remote` is SLAB_REMOTE or 0. SLAB_BUSY: another thread changed the word meanwhile, and the
+ * slab does not have the blocks. */
+enum slab_pushed { SLAB_PUSHED, SLAB_PUSHED_PENDING, SLAB_BUSY };
+INLINE enum slab_pushed slab_try_push(struct run *slab, void *head, void *tail, unsigned count, uint64_t remote) {
+  uint64_t old = atomic_load_explicit(&slab->word, memory_order_relaxed);
+  char *start = run_start(slab);
+  uint64_t new = ((old & ~(uint64_t)0xffff) + ((uint64_t)count << 16 | slab_head_of(start, head))) | remote;
+  enum slab_pushed pushed = SLAB_PUSHED;
+  block_link(tail, slab_block_at_head(start, old));
+  if (slab_is_worth_a_look(slab, old, slab_count(new))) {
+    new = (new & ~SLAB_QUIET) | SLAB_PENDING;
+    if (!(old & SLAB_PENDING)) pushed = SLAB_PUSHED_PENDING;
+  }
+  bool done = atomic_compare_exchange_weak_explicit(&slab->word, &old, new, memory_order_release, memory_order_relaxed);
+  return LIKELY(done) ? pushed : SLAB_BUSY;
+}
+
 /* Puts blocks head..tail (linked, marked free) on the slab's list. Returns true if it set PENDING, so the caller must
  * relist. */
 HIDDEN bool slab_push(struct run *slab, void *head, void *tail, unsigned count, struct slab_how *how);

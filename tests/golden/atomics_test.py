@@ -48,7 +48,7 @@ class Mistakes(unittest.TestCase):
         )
 
     def test_a_weakened_order_in_the_source(self) -> None:
-        program = atomics.Program(replaced("src/slab/slab.c", PUSH_ORDER, PUSH_ORDER.replace("release", "relaxed")))
+        program = atomics.Program(replaced("src/slab/slab.h", PUSH_ORDER, PUSH_ORDER.replace("release", "relaxed")))
         self.assert_told(atomics.compare(program, TABLE), r"`run.word` has the orders")
 
     def test_one_weakened_order_of_several(self) -> None:
