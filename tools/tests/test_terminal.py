@@ -115,7 +115,8 @@ def test_top_by_keys(busy: int, columns: int, rows: int) -> None:
         until(f"filter '{busy}'")
         terminal.keys("\r")
         until("SIZE")
-        for key, words in (("3", "no epoch is open"), ("4", "SLOW TIME"), ("5", "FAILED/S"), ("\t", "COMMAND")):
+        views = {"3": "no epoch is open", "4": "SLOW TIME", "5": "FAILED/S", "6": "profile.md", "\t": "COMMAND"}
+        for key, words in views.items():
             terminal.keys(key)
             until(words)
         terminal.keys(f"/{busy}\r\r")

@@ -17,7 +17,7 @@ from functools import partial
 from tslab.culprits import grown_sites, holding_sites
 from tslab.figures import RESIDENT, Document, bucket_percentile
 from tslab.looks import Case, Look
-from tslab.reporters.quantities import bytes_text, rate_text, share_text, time_text
+from tslab.reporters.quantities import bytes_text, rate_text, share_text, short_time, time_text
 from tslab.sites import OPEN, Site
 from tslab.trend import Growth
 
@@ -112,7 +112,7 @@ def growing(case: Case) -> Iterator[Finding]:
         bound = "" if row.get("budget_bytes") else " It has no budget."
         yield Finding(
             "epoch-grows", _sure(grows),
-            f"Epoch {row['epoch']} ({_label(row)}), open for {time_text(row.get('age_ns', 0))}, only grows: "
+            f"Epoch {row['epoch']} ({_label(row)}), open for {short_time(row.get('age_ns', 0))}, only grows: "
             f"{_leak_text(grows)}; it holds {bytes_text(row.get('live_bytes', 0))} live.{bound}"
             f"{holding_sites(case, OPEN, row.get('label', ''))}",
             "Free what the epoch no longer needs, close the epoch and open another one from time to time, or give it a "
@@ -274,7 +274,7 @@ def closing(case: Case) -> Iterator[Finding]:
             "epoch-never-left", Severity.WARNING,
             f"{_number(len(stuck), 'closed epoch')} cannot end, because a thread has not left: the largest is "
             f"{row['epoch']} ({_label(row)}), {_number(row['threads_inside'], 'thread')} inside, "
-            f"{bytes_text(row.get('committed_bytes', 0))} held, opened {time_text(row.get('age_ns', 0))} ago.",
+            f"{bytes_text(row.get('committed_bytes', 0))} held, opened {short_time(row.get('age_ns', 0))} ago.",
             "Call tslab_epoch_leave on every way out of the scope, errors and exceptions included.",
             {"epochs": len(stuck), "epoch": row["epoch"], "threads_inside": row["threads_inside"]},
         )  # fmt: skip
@@ -339,8 +339,8 @@ def scopes(case: Case) -> Iterator[Finding]:
         inside = max(case.found["epochs"], key=lambda row: row.get("threads_inside", 0))
         yield Finding(
             "scopes-deep", Severity.WARNING,
-            f"A thread is inside {depth(case.found):.0f} epochs at once on average; after 64 it enters no more. One of "
-            f"them is {_label(inside)}.",
+            f"A thread is inside {depth(case.found):,.0f} epochs at once on average; after 64 it enters no more. One "
+            f"of them is {_label(inside)}.",
             "A thread that enters and never leaves goes deeper each time: pair each tslab_epoch_enter with a leave.",
             {"scopes_per_thread": depth(case.found)},
         )  # fmt: skip
@@ -473,7 +473,7 @@ def locks(case: Case) -> Iterator[Finding]:
         if often or long:
             yield Finding(
                 "lock-contention", max(often or Severity.NOTICE, long or Severity.NOTICE),
-                f"Lock {name}: {share_text(share)} of {taken:,} takings {case.span} found it held, and {waiting:.2f} "
+                f"Lock {name}: {share_text(share)} of {taken:,} takings {case.span} found it held, and {waiting:,.2f} "
                 f"threads waited for it on average ({time_text(waited)} in all).",
                 _LOCK_ADVICE.get(name, "Threads wait for each other: fewer threads or fewer such calls help."),
                 {"contended": contended, "taken": taken, "rate": share, "wait_ns": waited, "threads_waiting": waiting},

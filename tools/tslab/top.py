@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rich.text import Text
 
 from tslab.commands import ps
+from tslab.commands.profile import name_of
 from tslab.commands.ps import NOW_NS
-from tslab.figures import RESIDENT, Document
+from tslab.errors import Unreadable
+from tslab.figures import RESIDENT, Document, ratio
 from tslab.findings import findings
 from tslab.looks import Look
 from tslab.rates import Between, same_life
-from tslab.reporters.quantities import share_text, short_bytes, short_count, short_rate, short_time
+from tslab.reporters.quantities import share_text, short_bytes, short_count, short_rate, short_time, signed
 from tslab.reporters.screen import Column, finding_line, fit, joined, shorten, sparkline
 from tslab.reporters.summary import CLASSES, class_rows
+from tslab.sites import HOW_TO_START, Site, by_name, profile_of
+from tslab.symbolize import Symbolizer
 
 Rows = list[Any]
 HISTORY = 240
 MINUTE_S = 60.0
 HELP = (
-    "1 to 5, Tab   the views: processes, classes, epochs, tails, contention",
+    "1 to 6, Tab   the views: processes, classes, epochs, tails, contention, sites",
     "↑ ↓ j k       choose a row; Page keys, Home and End go further",
     "Enter         look into the chosen process; Backspace goes back to all",
     "← →           sort by another column; r turns the order",
@@ -44,9 +49,11 @@ class Seen:
     live: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
     resident: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
     at: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))  # of these, on CLOCK_MONOTONIC
+    symbolizer: Symbolizer | None = None  # of this execution, once its call sites were looked at
 
     def take(self, document: Document, before: Document | None) -> None:
         if not same_life(self.document, document):
+            self.symbolizer = None
             self.live.clear()
             self.resident.clear()
             self.at.clear()
@@ -90,6 +97,14 @@ def _tails(seen: Seen) -> Rows:
     return rows
 
 
+# The loops of a class, with the counters of their tries and of their failures.
+_CAS = (
+    ("malloc", "slab_take_attempts", "slab_take_cas_retries"),
+    ("free", "slab_push_attempts", "slab_push_cas_retries"),
+    ("adopt", "slab_adopt_attempts", "slab_adopt_failures"),
+)
+
+
 def _contention(seen: Seen) -> Rows:
     between, document = seen.between, seen.document
     seconds = (between.seconds if between else None) or 0.0
@@ -112,11 +127,36 @@ def _contention(seen: Seen) -> Rows:
             add(f"lock: {row['name']}", "locks", row["name"], row, "fast", "contended", "wait_ns")
     for row in document["classes"]:
         size = row["object_size"]
-        for way, name in (("alloc", "malloc"), ("free", "free")):
-            if row.get(f"bitmap_{way}_cas_retries"):
-                tried, failed = f"bitmap_{way}_attempts", f"bitmap_{way}_cas_retries"
+        for name, tried, failed in _CAS:
+            if row.get(failed):
                 add(f"CAS: {name} {size:,}", "classes", size, row, tried, failed, None)
     return rows
+
+
+def _sites(seen: Seen) -> Rows:
+    """Raises Unreadable for a profile that fails a check."""
+    held = _held_by_name(seen, seen.document)
+    between = seen.between
+    seconds = between.seconds if between else None
+    earlier = {name: site.live_bytes for name, site in _held_by_name(seen, between.before)} if between else {}
+    total = sum(site.live_bytes for _, site in held)
+    return [
+        {
+            "name": name, "live": site.live_bytes, "error": 2 * site.error_bytes, "blocks": site.live_blocks,
+            "share": ratio(site.live_bytes, total), "allocated": site.allocated_bytes,
+            "change": (site.live_bytes - earlier.get(name, 0)) * MINUTE_S / seconds if seconds else None,
+        }
+        for name, site in held
+    ]  # fmt: skip
+
+
+def _held_by_name(seen: Seen, document: Document) -> list[tuple[str, Site]]:
+    if not document["profiles"]:
+        return []
+    profile = profile_of(document)
+    symbolizer = seen.symbolizer = seen.symbolizer or Symbolizer(document["pid"])
+    symbolizer.learn(address for site in profile.sites for address in site.stack)
+    return by_name(profile, lambda site: name_of(site, symbolizer))
 
 
 def _pinned(row: Document) -> float | None:
@@ -128,7 +168,7 @@ def _budget(row: Document) -> str:
 
 
 EPOCHS = (
-    Column("LABEL", lambda row: row.get("label", "") or "(none)", text=True),
+    Column("LABEL", lambda row: row.get("label", "") or "(none)", text=True, ends=True),
     Column("STATE", lambda row: {1: "open", 2: "closing"}.get(row.get("state", 0), "?"), rank=1),
     Column("AGE", lambda row: short_time(row.get("age_ns")), rank=1, value=lambda row: row.get("age_ns", 0)),
     Column("LIVE", lambda row: short_bytes(row.get("live_bytes", 0)), value=lambda row: row.get("live_bytes", 0)),
@@ -180,6 +220,21 @@ CONTENTION = (
 )  # fmt: skip
 
 
+def _change(row: Document) -> str:
+    return "–" if row["change"] is None else signed(short_bytes(row["change"]), row["change"])
+
+
+SITES = (
+    Column("LIVE", lambda row: short_bytes(row["live"]), value=lambda row: row["live"]),
+    Column("±", lambda row: short_bytes(row["error"]), rank=2, value=lambda row: row["error"]),
+    Column("SHARE", lambda row: share_text(row["share"]), rank=3, value=lambda row: row["share"]),
+    Column("CHANGE/MIN", _change, rank=1, value=lambda row: row["change"]),
+    Column("BLOCKS", lambda row: short_count(row["blocks"]), rank=4, value=lambda row: row["blocks"]),
+    Column("ALLOCATED", lambda row: short_bytes(row["allocated"]), rank=5, value=lambda row: row["allocated"]),
+    Column("CALL SITE", lambda row: row["name"], text=True, least=30),
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class View:
     name: str
@@ -194,6 +249,7 @@ VIEWS = (
     View("epochs", EPOCHS, "LIVE", _epochs),
     View("tails", TAILS, "SLOW TIME", _tails),
     View("contention", CONTENTION, "FAILED/S", _contention),
+    View("sites", SITES, "LIVE", _sites),
 )
 
 
@@ -213,6 +269,7 @@ class Top:
     turned: bool = False
     done: bool = False
     message: str = ""
+    refused: str = ""  # the check that the figures of the view failed
     sorts: dict[int, str] = field(default_factory=dict)
     seen: dict[int, Seen] = field(default_factory=dict)
     rows: list[ps.Row] = field(default_factory=list)
@@ -231,7 +288,7 @@ class Top:
             self.typing, self.filter = True, ""
         elif key == " ":
             self.paused = not self.paused
-        elif key in "12345" and len(key) == 1:
+        elif key in "123456" and len(key) == 1:
             self._show(int(key) - 1)
         elif key == "tab":
             self._show((self.view + 1) % len(VIEWS))
@@ -290,13 +347,20 @@ class Top:
         here = titles.index(self.sorts.get(self.view, VIEWS[self.view].sort))
         self.sorts[self.view] = titles[(here + step) % len(titles)]
 
+    def _of_process(self, rows: Callable[[Seen], Rows]) -> Rows:
+        seen, self.refused = self.seen.get(self.pid or 0), ""
+        try:
+            return rows(seen) if seen else []
+        except Unreadable as error:
+            self.refused = str(error)
+            return []
+
     def shown(self, view: View) -> Rows:
         """The rows of a view: those that the filter lets through, in order."""
         if view.rows is None:
             rows: Rows = list(self.rows)
         else:
-            seen = self.seen.get(self.pid or 0)
-            rows = view.rows(seen) if seen else []
+            rows = self._of_process(view.rows)
         if self.filter:
             words = self.filter.casefold()
             rows = [row for row in rows if any(words in column.cell(row).casefold() for column in view.columns)]
@@ -369,17 +433,17 @@ def _sums(series: Sequence[deque[float]]) -> list[float]:
 def _table(top: Top, view: View, width: int, height: int) -> list[Text]:
     rows = top.shown(view)
     if not rows:
-        return [Text(shorten(_nothing(top), width), style="italic")]
+        return [Text(line, style="italic") for line in textwrap.wrap(_nothing(top), width)][:height]
     top.chosen = max(0, min(top.chosen, len(rows) - 1))
     top.page = max(1, height - 1)
     first = max(0, min(top.chosen - top.page // 2, len(rows) - top.page))
     sort = top.sorts.get(top.view, view.sort)
     one_user = view.rows is not None or len({row.user for row in rows}) <= 1
     columns = [
-        Column(f"{column.title}{('▲' if top.turned else '▼') if column.title == sort else ''}", column.cell,
-               0 if column.title == sort else column.rank, column.text)
-        for column in view.columns if column.title != "USER" or not one_user
-    ]  # fmt: skip
+        replace(column, title=f"{column.title}{'▲' if top.turned else '▼'}", rank=0) if column.title == sort else column
+        for column in view.columns
+        if column.title != "USER" or not one_user
+    ]
     fitted = fit(columns, rows, width)
     lines = [fitted.head()]
     for index, row in enumerate(rows[first : first + top.page], first):
@@ -394,10 +458,13 @@ def _table(top: Top, view: View, width: int, height: int) -> list[Text]:
 def _nothing(top: Top) -> str:
     if top.filter:
         return f"no row contains '{top.filter}'"
+    if top.refused:
+        return top.refused
     return {
         0: "no process that you may read has figures: start one with `tslab run -- COMMAND`",
         2: "no epoch is open",
         4: "no lock was taken yet",
+        5: f"no heap profile: {HOW_TO_START}",
     }.get(top.view, "nothing yet")
 
 

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from tslab.commands.profile import name_of
 from tslab.figures import Document, Source, ratio
-from tslab.reporters.figures import header
+from tslab.reporters.figures import print_header
 from tslab.reporters.quantities import bytes_text, share_text, short_time, time_text
 from tslab.sites import CLOSING, OPEN, PLAIN, HeapProfile, Holder, profile_of
 from tslab.symbolize import Symbolizer
@@ -38,8 +38,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     found = source.read()
     profile, symbolizer = profile_of(found), Symbolizer(source.pid)
     symbolizer.learn(address for site in profile.sites for address in site.stack)
-    for line in header(found):
-        console.print(Text(line), soft_wrap=True)
+    print_header(console, found)
     if not profile.holders:
         console.print("no sampled block is in use")
     for holders in _groups(profile, arguments.each):

@@ -25,7 +25,7 @@ from tslab import pprof
 from tslab.errors import LabError
 from tslab.figures import Document, Source, ratio
 from tslab.reporters import flame
-from tslab.reporters.figures import header, print_table
+from tslab.reporters.figures import header, print_header, print_table
 from tslab.reporters.quantities import bytes_text, share_text, signed
 from tslab.sites import HeapProfile, Site, by_name, profile_of
 from tslab.symbolize import Symbolizer
@@ -70,7 +70,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.output or arguments.flame:
         return 0
     symbolizer.learn(address for site in profile.sites for address in site.stack)
-    for line in (*header(found), *_summary(profile, found)):
+    print_header(console, found)
+    for line in _summary(profile, found):
         console.print(Text(line), soft_wrap=True)
     _table(console, profile, symbolizer, most)
     if arguments.stacks:

@@ -19,7 +19,7 @@ from rich.console import Console
 from tslab.attribution import CsvWriter, Sample, read_csv, samples_of
 from tslab.errors import LabError
 from tslab.figures import Document, Source
-from tslab.reporters.figures import header, print_samples
+from tslab.reporters.figures import print_header, print_samples
 
 # The process renews its figures every second; looking twice as often misses no renewal.
 WATCH_S = 0.5
@@ -45,8 +45,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.watch:
         found = _watch(source, found, kept)
     samples = [kept[number] for number in sorted(kept)]
-    for line in header(found):
-        console.print(line, markup=False, soft_wrap=True)
+    print_header(console, found)
     _show(console, samples, found)
     if arguments.csv:
         _write(arguments.csv, samples, console)

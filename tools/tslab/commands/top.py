@@ -1,4 +1,4 @@
-"""Processes under temporal-slab, live, by keys: processes, classes, epochs, tails, contention.
+"""Processes under temporal-slab, live, by keys: processes, classes, epochs, tails, contention, call sites.
 
 tslab top                           all processes that you may read
 tslab top 4711                      one of them, its classes first

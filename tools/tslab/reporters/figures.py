@@ -13,7 +13,7 @@ from tslab.attribution import MEANINGS, Cause, Sample, cause_of, causes, percent
 from tslab.figures import RESIDENT, Document
 from tslab.metrics import KEYS
 from tslab.reporters.quantities import bytes_text, rate_text, share_text, time_text
-from tslab.reporters.screen import Column, fit, show
+from tslab.reporters.screen import Column, fit, shorten, show
 
 # A library that can run looks once a second; an older look has a reason.
 _OLD_NS = 3_000_000_000
@@ -77,6 +77,12 @@ def header(found: Document) -> list[str]:
             else "The figures are old: it allocated nothing since, hangs, had no turn, or was replaced by exec."
         )
     return lines
+
+
+def print_header(console: Console, found: Document) -> None:
+    """Each on one line of a terminal: a command can be longer than the screen. A pipe or file gets all of it."""
+    for line in header(found):
+        console.print(Text(shorten(line, console.width) if console.is_terminal else line), soft_wrap=True)
 
 
 def overview(found: Document, before: Document | None = None) -> list[str]:

@@ -28,7 +28,7 @@ def time_text(value: float) -> str:
 
 
 def bytes_text(value: float) -> str:
-    for limit, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+    for limit, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if abs(value) >= limit:
             return f"{value / limit:.1f} {unit}"
     return f"{value:.0f} bytes"

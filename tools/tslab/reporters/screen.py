@@ -33,6 +33,7 @@ class Column:
     text: bool = False
     value: Callable[[Any], Any] | None = None  # the value to sort by; the cell where there is none
     least: int = _LEAST_TEXT  # of a text: as short as it may become
+    ends: bool = False  # of a text: shortened in its middle, because names of one kind differ at their ends
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Fitted:
 
     def line(self, cells: Sequence[str], style: str = "") -> Text:
         parts = [
-            shorten(cell, width).ljust(width + len(cell) - cell_len(cell)) if column.text else cell.rjust(width)
+            _padded(cell, width, column.ends) if column.text else cell.rjust(width)
             for column, width, cell in zip(self.columns, self.widths, cells, strict=True)
         ]
         return Text((" " * GAP).join(parts).rstrip(), style=style, no_wrap=True)
@@ -82,6 +83,22 @@ def shorten(text: str, width: int) -> str:
     if cell_len(text) <= width:
         return text
     return set_cell_size(text, max(0, width - 1)).rstrip() + "…"
+
+
+def shorten_middle(text: str, width: int) -> str:
+    """Both ends of a text that is too long, with three dots between them."""
+    if cell_len(text) <= width:
+        return text
+    room = width - 1 - width // 2
+    back = ""
+    while cell_len(longer := text[-len(back) - 1 :]) <= room:
+        back = longer
+    return shorten(text, width - cell_len(back)) + back
+
+
+def _padded(cell: str, width: int, ends: bool) -> str:
+    shown = shorten_middle(cell, width) if ends else shorten(cell, width)
+    return shown + " " * (width - cell_len(shown))
 
 
 def joined(parts: Sequence[str], width: int, indent: str = "") -> list[str]:

@@ -52,9 +52,14 @@ def summary(
         if share:
             lines += [Text(title, style="italic"), fitted.head(), *map(fitted.row, rows[:share])]
         if len(rows) > share:
-            more.append(f"{len(rows) - share:,} more {title.split()[0]}")
+            more.append(_more(len(rows) - share, title.split()[0]))
     lines += [Text(line, style="dim") for line in joined([*more, "paths, epochs, locks, threads: --all"], width)]
     return lines if height is None else lines[:height]
+
+
+def _more(number: int, what: str) -> str:
+    singular = {"classes": "class", "labels": "label", "findings": "finding"}
+    return f"{number:,} more {singular[what] if number == 1 else what}"
 
 
 def _shares(wanted: list[int], room: int | None) -> list[int]:
@@ -78,7 +83,7 @@ def _problems(problems: Sequence[Finding], width: int, found: Document) -> list[
     lines = [finding_line(finding, width) for finding in problems[:MOST_FINDINGS]]
     if problems:
         hidden = len(problems) - MOST_FINDINGS
-        more = f"{hidden} more findings, and what to do: " if hidden > 0 else "what to do: "
+        more = f"{_more(hidden, 'findings')}, and what to do: " if hidden > 0 else "what to do: "
         where = f"tslab doctor {found['pid']}" if found.get("state") != processes.FILE else "tslab doctor FILE"
         lines.append(Text(shorten(f"  {more}{where}", width), style="dim"))
     return lines
@@ -196,7 +201,7 @@ CLASSES = (
 )  # fmt: skip
 
 LABELS = (
-    Column("LABEL", lambda row: row.get("label", "") or "(none)", text=True),
+    Column("LABEL", lambda row: row.get("label", "") or "(none)", text=True, ends=True),
     Column("LIVE", lambda row: short_bytes(row.get("live_bytes", 0))),
     Column("LIVE/S", rate_of_bytes, rank=3),
     Column("HELD", lambda row: short_bytes(row.get("committed_bytes", 0)), rank=2),
