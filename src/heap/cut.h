@@ -17,7 +17,7 @@
  *
  * Invariant: the drawn malloc never passes, unless a quarantine gave out blocks meanwhile (hardened). Then the next
  * malloc that visits is the sample.
- * Threads:   the heap's own, or one that may fold its lists. Heaps of epochs are not cut. */
+ * Threads:   the heap's own, or one that may fold its lists. */
 #ifndef TSLAB_HEAP_CUT_H
 #define TSLAB_HEAP_CUT_H
 
@@ -45,7 +45,6 @@ HIDDEN void cut_list_slow(struct heap *heap, unsigned class);
 INLINE bool cut_list(struct heap *heap, unsigned class) {
   const struct draw *draw = &heap->store->draws[class];
   uint32_t now = heap->count[class].now, interval = profile_interval_now();
-  if (UNLIKELY(heap->arena)) return false;
   int longest = (int)(count_length(now) + count_room(now)) + 1;
   INVARIANT(1, count_passed(heap->count[class].then, now).mallocs <= 1);
   if (LIKELY(longest <= cut_left_then(heap, draw, class) && draw->interval == interval)) return false;

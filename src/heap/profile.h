@@ -9,7 +9,7 @@
  *   blocks of chunks    the chunk ends, for the fast path, where the next point lies (heap/bump.c)
  *   large blocks        are drawn one by one on their slow path
  *
- * Blocks in slabs of epochs are no samples yet.
+ * A sample of an epoch that uses slabs is a large block (heap/sampled.h).
  *
  *   sites:     stacks, by hash           [ frames in one array | allocated since the start ]
  *   samples:   blocks that live, by granule     [ block | site | size | weight | epoch | thread | birth ]

@@ -1,10 +1,12 @@
 /* sampled: see sampled.h.                                                                           floor: heap */
 #include "heap/sampled.h"
 
+#include "heap/arena.h"
 #include "heap/bins.h"
 #include "heap/cut.h"
 #include "heap/fast.h"
 #include "heap/guard.h"
+#include "heap/large_cache.h"
 #include "heap/profile.h"
 #include "heap/registry.h"
 #include "heap/tcache.h"
@@ -34,11 +36,30 @@ static void *take_block(struct heap *heap, unsigned class) {
   return block;
 }
 
-void *sampled_take(struct heap *heap, unsigned class, size_t size, uint32_t interval) {
-  if (profile_is_frozen()) return NULL;
+static void *take_from_slab(struct heap *heap, unsigned class) {
   lock_take(&sampled_heap.lock);
   void *block = take_block(heap, class);
   lock_release(&sampled_heap.lock);
+  return block;
+}
+
+static bool has_budget(const struct arena *arena) {
+  for (; arena; arena = arena->parent)
+    if (arena->budget != SIZE_MAX) return true;
+  return false;
+}
+
+static void *take_run(struct heap *heap, size_t size) {
+  bool zero;
+  if (has_budget(heap->arena)) return NULL;
+  void *block = heap_large_alloc(heap, max_size(size, 1), GRANULE, &zero);
+  if (block) pages.runs[granule_of(block)].capacity = 1;
+  return block;
+}
+
+void *sampled_take(struct heap *heap, unsigned class, size_t size, uint32_t interval) {
+  if (profile_is_frozen()) return NULL;
+  void *block = heap->arena ? take_run(heap, size) : take_from_slab(heap, class);
   if (!block) return NULL;
   profile_record(heap, block, size, class_size(class), profile_weight(class_size(class), interval));
   return guard_sample(heap, block, size, class_size(class), interval);

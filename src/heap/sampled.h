@@ -1,7 +1,9 @@
 /* sampled: serves the mallocs that a class drew for the heap profile.                               floor: heap
  *
  * Their blocks come from slabs of sampled_heap. The pagemap names no owner for these slabs, so that each free takes a
- * slow path.
+ * slow path. A slab belongs to one epoch, so a sample of an epoch's heap is a large block instead, of the size that the
+ * call asks for: a granule, of which the program touches a page or a few. It counts in the epoch's budget, so an epoch
+ * that has one, or whose parent does, gets no such samples.
  *
  * Threads: any; sampled_heap.lock protects the slabs. */
 #ifndef TSLAB_HEAP_SAMPLED_H
@@ -24,7 +26,7 @@ HIDDEN void *sampled_take(struct heap *heap, unsigned class, size_t size, uint32
  * block. NULL: the list is empty, or there was no memory for a sample. Caller holds no lock. */
 HIDDEN void *sampled_malloc_slow(struct heap *heap, unsigned class, size_t size);
 INLINE void *sampled_malloc(struct heap *heap, unsigned class, size_t size) {
-  if (heap->arena || !heap_has_store(heap)) return NULL;
+  if (!heap_has_store(heap)) return NULL;
   const struct draw *draw = &heap->store->draws[class];
   if (LIKELY(draw->interval && !draw->marked && cut_left(heap, draw, class) > 0)) return NULL;
   return sampled_malloc_slow(heap, class, size);

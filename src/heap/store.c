@@ -1,6 +1,7 @@
 /* store: see store.h.                                                                               floor: heap */
 #include "heap/store.h"
 
+#include "heap/profile.h"
 #include "os/os.h"
 #include <string.h>
 
@@ -99,6 +100,7 @@ static void fold(struct heap_store *store) {
     STORE_RACING(to->retired, to->retired + from->retired);
     memset(from, 0, sizeof *from);
   }
+  if (profile_is_on()) memset(store->draws, 0, sizeof store->draws); /* they count from the bins' counts */
   STORE_RACING(stores_folded.first_use_bytes, stores_folded.first_use_bytes + store->first_use_bytes);
 }
 

@@ -2,6 +2,7 @@
 #include "slab/large.h"
 
 #include "os/os.h"
+#include "slab/classes.h"
 #include <string.h>
 
 /* Below this, copying costs less than the kernel's page table work and its TLB shoot-down. */
@@ -13,7 +14,10 @@
 #define ROOM_MOST ((16 * MiB) >> GRANULE_SHIFT)
 
 size_t large_granules(size_t size) { return divide_up(size, GRANULE); }
-static size_t usable(size_t size) { return round_up(size, os_page_size); }
+/* A block of a small size may be large for its alignment, or because it is a sample. Its epoch counts the bytes that it
+ * would have in a chunk, and not a page. */
+#define SMALL_UNIT 16
+static size_t usable(size_t size) { return round_up(size, size > SMALL_MAX ? os_page_size : SMALL_UNIT); }
 
 /* Release: a reader that sees the free also sees the allocation, which was counted earlier. */
 static void count(const struct large_counts *counts, uint64_t *counter, uint64_t by) {

@@ -66,6 +66,7 @@ DEFINE_SITE(kept)
 DEFINE_SITE(left_over)
 DEFINE_SITE(in_pause)
 DEFINE_SITE(last)
+DEFINE_SITE(in_slab)
 
 /* ---- the checks -------------------------------------------------------------------------------------------------- */
 
@@ -148,6 +149,31 @@ static void while_it_changes(void) {
   CHECK_COUNT(sums_of(kept).samples, ==, 0);
 }
 
+/* The first epoch of a label turns from chunks to slabs. Its blocks come and go. */
+static void in_slabs(void) {
+  static void *blocks[KEPT];
+  const tslab_epoch_options options = {.struct_size = sizeof options, .label = "in slabs",
+                                       .flags = TSLAB_EPOCH_DESTROYABLE};
+  tslab_epoch_report report;
+  const tslab_epoch epoch = tslab_epoch_open_with(&options);
+  CHECK(epoch != 0 && tslab_epoch_enter(epoch) == 0);
+  for (int i = 0; i < 4 * KEPT; i++) {
+    tslab_free(blocks[i % KEPT]);
+    blocks[i % KEPT] = in_slab(SMALL);
+  }
+  check_near("slabs of an epoch", sums_of(in_slab), (uint64_t)KEPT * SMALL);
+  struct sums sums = sums_of(in_slab);
+  sums.bytes = sums.allocated;
+  sums.squares *= 4; /* four times as many blocks */
+  check_near("all that was there", sums, (uint64_t)4 * KEPT * SMALL);
+  for (int i = 0; i < KEPT / 2; i++) tslab_free(blocks[i]);
+  for (int i = 0; i < KEPT / 2; i++) CHECK(tslab_malloc_usable_size(blocks[KEPT / 2 + i]) >= SMALL);
+  check_near("half of them", sums_of(in_slab), (uint64_t)KEPT / 2 * SMALL);
+  CHECK(tslab_epoch_leave(epoch) == 0 && tslab_epoch_destroy(epoch, &report) == 0);
+  CHECK_COUNT(report.live_blocks, ==, KEPT / 2);
+  CHECK_COUNT(sums_of(in_slab).samples, ==, 0);
+}
+
 static void paused(void) {
   static void *blocks[KEPT];
   void *const followed = certain(CERTAIN);
@@ -208,6 +234,7 @@ int main(void) {
   errors();
   exact();
   while_it_changes();
+  in_slabs();
   paused();
   holders();
   return 0;

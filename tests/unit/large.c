@@ -15,6 +15,8 @@ static uint64_t random_state = 1;
 static uint64_t allocated, freed;
 static struct large_counts counts;
 
+static size_t usable(size_t size) { return round_up(size, size > SMALL_MAX ? os_page_size : 16); }
+
 static size_t draw(size_t n) { return check_random(&random_state) % n; }
 
 /* Sizes below and above the one from which the kernel moves pages. */
@@ -32,7 +34,7 @@ static void check_first(const struct slot *s, const char *block, size_t size) {
 static void check_run(const struct slot *s) {
   const struct run *const run = pages_run_of(s->block);
   CHECK(run != NULL && run->kind == RUN_LARGE && run_start(run) == s->block);
-  CHECK_COUNT(run->size, ==, round_up(s->size, os_page_size));
+  CHECK_COUNT(run->size, ==, usable(s->size));
   CHECK_COUNT(run->size, <=, run_bytes(run));
 }
 
@@ -82,7 +84,7 @@ static void release(struct slot *s) {
 
 static void check_totals(void) {
   uint64_t live = 0;
-  for (int i = 0; i < SLOTS; i++) live += slots[i].block ? round_up(slots[i].size, os_page_size) : 0;
+  for (int i = 0; i < SLOTS; i++) live += slots[i].block ? usable(slots[i].size) : 0;
   struct large_counts totals = {0};
   large_add_freed(&totals, &counts);
   large_add_allocated(&totals, &counts);
