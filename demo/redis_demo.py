@@ -39,7 +39,7 @@ class DemoError(Exception):
 
 @dataclass
 class Runs:
-    """What redis-benchmark reported for one command, a figure per round."""
+    """The figures of redis-benchmark for one command, one per round."""
 
     per_second: list[float] = field(default_factory=list)
     p99_ms: list[float] = field(default_factory=list)

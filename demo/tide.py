@@ -58,7 +58,7 @@ class Arm:
 
 @dataclass
 class Run:
-    """What one process printed. A point is bytes resident and bytes live."""
+    """The output of one process. A point is bytes resident and bytes live."""
 
     load: list[int] = field(default_factory=list)
     high_tide: list[tuple[int, int]] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Run:
 
 @dataclass
 class Result:
-    """All that was measured; what is printed and drawn is made from this alone, and it is kept as JSON."""
+    """All that was measured. The text and the picture are made from this alone, and it is kept as JSON."""
 
     arms: dict[str, str]  # name: version
     missing: dict[str, str]  # name: reason

@@ -1,4 +1,4 @@
-"""A batch pipeline with an epoch a batch: what a batch allocates lies apart, and its report names what somebody keeps.
+"""A batch pipeline with an epoch a batch: the memory of a batch lies apart, and its report counts the blocks that stay.
 
     PYTHONMALLOC=malloc tslab run -- python batch_pipeline.py
 

@@ -1,4 +1,4 @@
-/* epochs.h: what the tests of epochs share. */
+/* epochs.h: functions that the tests of epochs share. */
 #ifndef TSLAB_TESTS_EPOCHS_H
 #define TSLAB_TESTS_EPOCHS_H
 
@@ -44,7 +44,7 @@ static inline void *block_in(tslab_epoch e, size_t size) {
   return block;
 }
 
-/* Inside an epoch's scope, or anywhere: what plain malloc gives. */
+/* Returns a block of malloc's: of the current epoch inside a scope, of epoch 0 elsewhere. */
 static inline void *block_here(size_t size) {
   void *block = tslab_malloc(size);
   CHECK(block != NULL);

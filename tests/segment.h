@@ -23,7 +23,7 @@ static inline const char *published_path(pid_t process) {
 
 static inline bool is_published(pid_t process) { return access(published_path(process), F_OK) == 0; }
 
-/* libc's malloc in tests of the prefixed library: what is measured is not changed by reading it. */
+/* Uses libc's malloc in tests of the prefixed library, so that the reading does not change the figures. */
 static inline bool read_published(pid_t process, struct published *out) {
   for (int tries = 0; tries < 1000; tries++) {
     const int file = open(published_path(process), O_RDONLY | O_CLOEXEC);

@@ -1,4 +1,4 @@
-"""What the scripts of this folder share: the allocators that take turns, and what a program's processes take.
+"""The scripts of this folder share this: allocators that take turns, and the cost of a program's processes.
 
 A script gives `compare` a function that starts its program under one environment. All of them are started, and then
 each in turn gets the same bursts of work, in an order that is reversed from turn to turn. CPU time is compared turn by
@@ -54,7 +54,7 @@ class Result:
 
 
 class MissingError(Exception):
-    """What to install first."""
+    """The packages to install first."""
 
 
 def needed(program: str, package: str) -> str:

@@ -36,7 +36,7 @@ enum path {
   PATH_REFUSED,  /* NULL: no memory, or no budget */
   PATH_LOCK,     /* waited for locks most of the time */
   PATHS_OF_MALLOC,
-  PATH_PUT_BY = PATHS_OF_MALLOC, /* free: its list was full */
+  PATH_LIST_FULL = PATHS_OF_MALLOC, /* free: its list was full */
   PATH_FLUSH,                    /* free: blocks of other heaps went to their slabs */
   PATH_LARGE_FREE,
   PATHS

@@ -126,7 +126,7 @@ static bool passes_magazines(const struct bin *bin) {
 
 /* Moves the class's list to the magazines. If they have no room, it returns the list, which must go to the slabs: this
  * list and not an older one, because its blocks are still in the processor's cache. */
-static struct chain put_by(struct heap *heap, unsigned class, bool draining) {
+static struct chain list_to_magazines(struct heap *heap, unsigned class, bool draining) {
   struct bin *bin = &heap->bins[class];
   struct chain chain = tcache_chain(heap, class);
   pages_note_freed(chain.count * (class_size(class) + os_page_size));
@@ -185,7 +185,7 @@ static void note_drain(struct heap *heap, unsigned class) {
 static NOINLINE void empty_list(struct heap *heap, unsigned class, bool draining) {
   struct bin *bin = &heap->bins[class];
   if (draining) note_drain(heap, class);
-  struct chain to_slabs = put_by(heap, class, draining);
+  struct chain to_slabs = list_to_magazines(heap, class, draining);
   if (draining) bin->drained += to_slabs.count;
   if (draining && passes_magazines(bin) && LOAD_RACING(bin->magazine_blocks) > 0)
     to_slabs = with_some_of_magazines(heap, class, to_slabs);

@@ -14,7 +14,7 @@ const char path_names[PATHS][16] = {
     [PATH_RESERVE] = "reserve",   [PATH_RUN] = "run",           [PATH_MAP] = "map",
     [PATH_LARGE] = "large",       [PATH_DAMAGED] = "damaged",   [PATH_BIRTH] = "birth",
     [PATH_PURGE] = "purge",       [PATH_DIVERTED] = "diverted", [PATH_REFUSED] = "refused",
-    [PATH_LOCK] = "lock",         [PATH_PUT_BY] = "free: put by", [PATH_FLUSH] = "free: remote",
+    [PATH_LOCK] = "lock",         [PATH_LIST_FULL] = "free: list full", [PATH_FLUSH] = "free: remote",
     [PATH_LARGE_FREE] = "free: large",
 };
 

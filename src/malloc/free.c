@@ -217,7 +217,7 @@ void slow_free_full(void *p) {
   }
   bool emptied = heap_overflow(current_heap, class, p);
   scavenger_notice(current_heap);
-  if (emptied) timing_end_path(&timing, PATH_PUT_BY);
+  if (emptied) timing_end_path(&timing, PATH_LIST_FULL);
 }
 
 void slow_free_interior(unsigned class) { misuse_interior("free", current_heap->list[class]); }

@@ -40,7 +40,7 @@ static const struct statistic process[] = {
     P(reserve_bytes, GAUGE, BYTES, "kept ready for the next epochs, part of in_use_bytes"),
     P(resident_bytes, GAUGE, BYTES, "resident memory; 0 where /proc does not say, and as published: tslab looks"),
     P(slow_allocations, COUNTER, NONE, "allocations that the fast path did not serve"),
-    P(slow_frees, COUNTER, NONE, "visits of a slow path by free that did more than put the block by"),
+    P(slow_frees, COUNTER, NONE, "visits of a slow path by free that did more than add the block to a list"),
     P(samples, COUNTER, NONE, "allocations timed end to end, one in about TSLAB_SAMPLE"),
     P(requested_bytes, GAUGE, BYTES, "of live blocks of classes, as asked for: an estimate from the samples"),
     P(requested_error, GAUGE, BYTES, "its standard error"),

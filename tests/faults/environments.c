@@ -83,7 +83,7 @@ static void exhaust(tslab_epoch e, size_t size, size_t least) {
   }
 }
 
-/* A block grows, by moving, to where no more can be had; what it holds stays. */
+/* Grows a block, which moves, until realloc fails. The block keeps its contents. */
 static void grow_until_refused(size_t least) {
   size_t size = 512 << 10;
   unsigned char *block = tslab_malloc(size), *grown;
@@ -207,7 +207,7 @@ static void in_locked_memory(void) {
   CHECK_COUNT(stats_now().purge_failures, ==, 0);
 }
 
-/* As a user who may lock little: what is mapped from now on must not be more than the limit. */
+/* Runs as a user who may lock little memory: the memory that is mapped from now on must not exceed the limit. */
 static void in_little_locked_memory(void) {
   CHECK_COUNT(work_run(1, WORK_ALL), ==, 0);
   limit(RLIMIT_MEMLOCK, 4 * MIB);
@@ -390,7 +390,7 @@ static void without_threads(void) {
   CHECK(!can_make_thread());
   CHECK_COUNT(work_run(1, 0), ==, 0);
   outlive_publishing();
-  /* Nobody gives back but those who come by: so much may lie free. */
+  /* No scavenger runs, so only calls give memory back, and this much may lie free. */
   void *list = NULL;
   CHECK_COUNT(fill_list(&list, 100000, 100 * MIB), >=, 100 * MIB);
   free_list(&list);
@@ -472,7 +472,7 @@ static void under_a_filter_with_threads(void) {
 
 static const struct environment {
   const char *name;
-  void (*prepare)(void); /* what a process inherits */
+  void (*prepare)(void); /* sets the limits that a process inherits */
   void (*use)(void);
   bool takes_minutes;
 } environments[] = {

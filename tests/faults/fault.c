@@ -24,7 +24,7 @@ const char *const fault_names[FAULT_KINDS] = {"mmap",   "munmap",   "purge",    
                                               "mremap", "mprotect", "membarrier", "futex"};
 static const int errors[FAULT_KINDS] = {ENOMEM, ENOMEM, EINVAL, EINVAL, ENOMEM, ENOMEM, EPERM, EPERM};
 
-/* What the supervisor and its children share. */
+/* Memory that the supervisor and its children share. */
 static struct shared {
   struct fault_plan plan;
   _Atomic int listener; /* -1: refused */

@@ -1,13 +1,13 @@
 /* fault: lets the n-th system call that the library under test makes fail, in the library as it ships.
  *
  * A seccomp filter hands the calls that can fail to a supervisor, a process of its own, which answers each with an
- * error or with "go on". The calls are told from libc's by the address they come from. Filter and supervisor are
- * inherited by every child, so a program starts them once and forks a child for each plan. What libc makes for the
- * library, munmap, is replaced by name.
+ * error or with "go on". The filter tells these calls from libc's by the address that they come from. Every child
+ * inherits filter and supervisor, so a program starts them once and forks a child for each plan. The library calls
+ * libc's munmap, so this replaces munmap by name.
  *
- * Why not a floor of our own under src/pages: libtslab.so has its system calls inside, and what ships is what is to be
- * tested. Why not ptrace: it stops whole processes, needs a case for each way in which they stop, and debuggers and
- * leak detectors cannot be used beside it. */
+ * A floor of our own under src/pages would not do: libtslab.so contains its system calls, and the test runs the library
+ * that ships. ptrace would not do: it stops whole processes, needs a case for each way in which they stop, and excludes
+ * debuggers and leak detectors. */
 #ifndef TSLAB_TESTS_FAULT_H
 #define TSLAB_TESTS_FAULT_H
 

@@ -1,4 +1,4 @@
-/* found: what the sweeps found, each alone. */
+/* found: the defects that the sweeps found, each alone. */
 #include "fault.h"
 
 #include "../check.h"

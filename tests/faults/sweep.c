@@ -26,7 +26,7 @@ enum { IN_A_ROW = 3, SHORT_STEPS = 5, SECONDS_MOST = 120 };
 
 static bool calls_fail(void) { return fault_failed() > 0; }
 
-/* What a child says in the end. */
+/* The result that a child leaves at its end. */
 static struct result {
   uint64_t in_use, refused, purge_failures;
 } *result;
@@ -50,8 +50,9 @@ static void rest(void) {
   }
 }
 
-/* What the kernel did not take goes as soon as it takes it, with nobody calling; where there was memory for the thread
- * that sees to it. Else that is tried again after a minute, which another test waits for. */
+/* The scavenger gives back the memory that the kernel refused, as soon as the kernel takes it; no call is needed. If
+ * there was no memory for the scavenger, the library tries to start it again after a minute; another test waits for
+ * that. */
 static void check_scavenger(void) {
   tslab_stats_global stats;
   struct stat tasks;
@@ -80,7 +81,7 @@ static void run_in_child(void) {
   _exit(0);
 }
 
-/* What one plan does to the library. Tells what the plan was when it ends badly. */
+/* Runs the workload under one plan. Prints the plan if the workload fails. */
 static void run(unsigned kinds, uint64_t from, uint64_t to) {
   int status;
   fault_set(kinds, from, to);

@@ -206,7 +206,7 @@ static void use_growth(struct set *s) {
     if (s->blocks[i].start && !s->blocks[i].handle) resize(s, &s->blocks[i], random_size(s) + 1);
 }
 
-/* What was written to is freed and given back; what comes next may be claimed to be zero. */
+/* Writes to memory, frees it and gives it back. The library may call the memory that it hands out next zero. */
 static void use_zeros(struct set *s) {
   for (unsigned i = 0; i < 2; i++) {
     unsigned char *const dirty = tslab_malloc(1 * MIB);
@@ -312,7 +312,7 @@ static void end_epoch(struct set *s, tslab_epoch e, enum ending how) {
   while (how == STEPPED && error == EAGAIN) error = tslab_epoch_close_step(e, 0, &report);
   if (how != STEPPED) error = tslab_epoch_close(e, &report);
   CHECK_COUNT(error, ==, 0);
-  check_all(s); /* what outlives the close stays as it is */
+  check_all(s); /* blocks that outlive the close keep their contents */
   release_some(s, e, 1);
   check_ended(e);
 }

@@ -1,4 +1,4 @@
-/* common.c: what every fuzzer has; see fuzz.h. */
+/* common.c: functions of every fuzzer; see fuzz.h. */
 #include "fuzz.h"
 
 #include "../stress/shadow.h"
@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
-/* What CHECK leaves by, so that the fuzzer keeps the input. */
+/* CHECK ends the process through this, so that the fuzzer keeps the input. */
 __attribute__((noreturn)) void fuzz_exit(int status);
 void fuzz_exit(int status) {
   (void)status;
@@ -243,7 +243,7 @@ static void check_classes(const tslab_stats_global *all) {
 }
 
 void check_statistics(void) {
-  static uint64_t made_before, gone_before; /* what there was before the first input */
+  static uint64_t made_before, gone_before; /* the counts before the first input */
   static bool begun;
   tslab_stats_global all;
   CHECK_COUNT(tslab_stats(&all, sizeof all), ==, 0);

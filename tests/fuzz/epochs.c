@@ -325,7 +325,7 @@ static void resize(struct block *b, size_t size) {
   uncount_block(b);
   const bool served = block_resize(b, size, 0);
   if (!served) was_refused(NULL, e);
-  b->epoch = b->start == before || epochs[e].state == OPEN ? e : 0; /* what must move leaves a closing epoch */
+  b->epoch = b->start == before || epochs[e].state == OPEN ? e : 0; /* a block that must move leaves a closing epoch */
   CHECK_COUNT(tslab_epoch_of(b->start), ==, epochs[b->epoch].id);
   if (b->start != before) epochs[b->epoch].allocations++;
   count_block(b);
@@ -466,7 +466,7 @@ static void close_by_steps(int e, uint64_t ns, bool reports) {
   end_if_done(e);
 }
 
-/* What speaks against destroying or resetting the tree at e: of EPERM and EBUSY it may name either. */
+/* Finds the reasons for which a destroy or a reset of the tree at e fails. With both, EPERM and EBUSY are right. */
 static void look_below(int e, unsigned thread, bool resets, bool *busy, bool *forbidden) {
   const struct epoch *const epoch = &epochs[e];
   *busy |= resets ? others_inside(epoch, thread) : inside(epoch) != 0;

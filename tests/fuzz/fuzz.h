@@ -1,8 +1,8 @@
-/* fuzz.h: what the fuzzers share: instructions, threads that take turns, blocks that know what they must hold.
+/* fuzz.h: the fuzzers share instructions, threads that take turns, and blocks that know their contents.
  *
- * An input is a header byte and instructions of 5 bytes. Each says which thread executes it; the others wait, so that
- * an input does the same each time that it runs: a finding reproduces. In racing inputs every thread goes through its
- * own instructions while the others do.
+ * An input is a header byte and instructions of 5 bytes. Each instruction names the thread that executes it. The other
+ * threads wait, so that an input does the same in every run and a finding can be reproduced. In racing inputs all
+ * threads execute their instructions at the same time.
  *
  *   header    [ racing 1 | purges 1 | .. | no cache 1 | no reserve 1 | one sample in: 1024 1 8 none 2 ]
  *   op        [ kind 8 ] [ thread 2 | variant 6 ] [ x 8 ] [ a 8 ] [ b 8 ] */
@@ -21,17 +21,17 @@ struct op {
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-/* What a fuzzer of instructions is made of. */
+/* The functions that a fuzzer of instructions provides. */
 struct fuzzer {
   void (*begin)(void);                      /* of an input */
   void (*step)(unsigned thread, struct op); /* by that thread; alone unless fuzz_racing */
-  bool (*exits)(struct op);                 /* whether the thread ends here: its next instruction finds a new one */
+  bool (*exits)(struct op);                 /* true: the thread ends here, and a new one runs its next instruction */
   void (*exited)(unsigned thread);          /* after such an end, and at the end of the input */
   void (*end)(void);                        /* by thread 0, the others gone: takes back what is left, and judges */
 };
 extern const struct fuzzer fuzzer;
-extern bool fuzz_racing; /* whether the threads run at once */
-extern bool fuzz_purges; /* whether the end gives all unused memory back */
+extern bool fuzz_racing; /* the threads run at the same time */
+extern bool fuzz_purges; /* the end gives all unused memory back */
 
 /* Keeps the input among the last 256, where FUZZ_HISTORY names a file. */
 void fuzz_remember(const uint8_t *data, size_t size);

@@ -102,7 +102,7 @@ static bool find(const struct setting *s, const char *value, size_t *out) {
   return s->most == BY_LABEL ? find_budgets(value, out) : find_number(value, s->most, out);
 }
 
-/* What one string of the environment does. */
+/* Expects the effect of one string of the environment. */
 static void expect(const char *string) {
   const char *const equals = strchr(string, '=');
   if (strncmp(string, "TSLAB_", 6) != 0 || !equals) return;

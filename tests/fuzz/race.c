@@ -30,7 +30,8 @@ enum kind {
 
 static bool is_end(int error) { return error == ESHUTDOWN || error == ESTALE; }
 
-/* What the thread may use: its own, or another's that is not private, which open_one says before it says the id. */
+/* Returns an epoch that the thread may use: one of its own, or another thread's that is not private. open_one marks an
+ * epoch as private before it publishes the id. */
 static tslab_epoch any(unsigned thread, uint8_t x) {
   const struct own *const e = &own[x / OWN % THREADS][x % OWN];
   const tslab_epoch id = atomic_load(&e->id);

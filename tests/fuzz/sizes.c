@@ -27,7 +27,7 @@ static uint64_t budgets[EPOCH_COUNT];
 
 static size_t number(const uint8_t *at) {
   static const size_t bases[] = {0, 0, 0, PTRDIFF_MAX, SIZE_MAX, SIZE_MAX / 2, SIZE_MAX / 3, (size_t)1 << 47};
-  /* What a large machine just grants takes long to give back: not so often. */
+  /* A request that only a large machine grants takes long to give back, so it is rare. */
   const bool is_rare = at[1] % 64 >= 32 && at[1] % 64 < 40 && at[1] < 192;
   const size_t offset = (size_t)(int8_t)at[2], power = (size_t)1 << (at[1] % 64 + 8 * is_rare);
   switch (at[0] % 4) {
@@ -124,7 +124,7 @@ static void resize(struct held *h, size_t size, size_t count, bool array) {
 static void open_one(unsigned slot, uint64_t budget, uint64_t prefault, bool below) {
   const unsigned parent = (slot + 1) % EPOCH_COUNT;
   if (epochs[slot] || (below && !epochs[parent])) return;
-  if (prefault > TOUCHED_MOST && prefault < (uint64_t)1 << 40) return; /* what a large machine would grant */
+  if (prefault > TOUCHED_MOST && prefault < (uint64_t)1 << 40) return; /* a large machine would grant it */
   const tslab_epoch_options wanted = {.struct_size = sizeof wanted, .label = "sizes", .budget_bytes = budget,
                                       .prefault_bytes = prefault, .parent = below ? epochs[parent] : 0};
   errno = 0;

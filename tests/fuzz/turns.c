@@ -45,7 +45,7 @@ static void wait_turn(sem_t *turn) {
   while (sem_wait(turn) != 0) {} /* a signal came */
 }
 
-/* Whoever has the turn hands it on: to the next instruction's thread, or at the end to who began. */
+/* The thread that has the turn passes it to the thread of the next instruction, and at the end to the first thread. */
 static void *take_turns(void *argument) {
   const unsigned self = (unsigned)(uintptr_t)argument;
   for (;;) {

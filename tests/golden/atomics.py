@@ -3,7 +3,7 @@
 
     tests/golden/atomics.py                        the source against the table
     tests/golden/atomics.py --tracer FASTPATH --library LIBTSLAB
-                                                   the fast path, too: what tests/golden/run traces
+                                                   the fast path, too, as tests/golden/run traces it
     tests/golden/atomics.py --list                 print each object with its module, orders and places; compare nothing
 
 An object is `struct.field`, or a variable. Accesses are found by their text, so that what one configuration leaves out
@@ -117,7 +117,7 @@ BUILTIN = re.compile(
     r"\b(?:__atomic_|atomic_)(load|store|exchange|compare_exchange|fetch_\w+?|test_and_set|clear)"
     r"(?:_n|_strong|_weak)?(?:_explicit)?\s*\("
 )
-COUNTERS = {"counter_add", "counter_max", "shared_add", "shared_max"}  # whatever they count is telemetry
+COUNTERS = {"counter_add", "counter_max", "shared_add", "shared_max"}  # their counts are telemetry
 FENCE = re.compile(r"\b(?:(FENCE_STORES|FENCE_ALL)\(\)|(?:__)?atomic_(thread|signal)_fence\(\s*(\w+)\s*\))")
 RACING = {"LOAD_RACING": "load racing", "STORE_RACING": "store racing"}
 WEAK = re.compile(r" (relaxed|racing)(/relaxed)?$")
@@ -280,7 +280,7 @@ class Program:
         return text
 
     def initializer(self, function: Function, name: str, at: int) -> str:
-        """What a local pointer was set to where it was declared."""
+        """Returns the initial value of a local pointer."""
         text = self.sources[function.file].text[function.start : at]
         found = ""
         for match in re.finditer(rf"\*+\s*{name} = ", text):
@@ -367,7 +367,7 @@ class Program:
         raise Unknown
 
     def returned(self, name: str, file: str) -> list[tuple[str, str]]:
-        """What a function returns a pointer to: the objects whose addresses its return statements take."""
+        """Returns the objects whose addresses the function's return statements take."""
         if self.returns.get(name) == "pagemap_entry":
             return [("pagemap", self.module_of("src/pages/pages.h"))]
         for function in self.sources[file].functions:

@@ -65,7 +65,7 @@ class Mistakes(unittest.TestCase):
         self.assert_told(atomics.compare(program, TABLE), r"nothing in src accesses `unless_halted\(\)`")
 
     def test_a_weakened_helper(self) -> None:
-        """What a function does to what its parameter points to counts for each caller."""
+        """The accesses of a function through its parameter count for each caller."""
         old = "__atomic_store_n(&count->then, value, __ATOMIC_RELEASE)"
         program = atomics.Program(replaced("src/heap/tcache.c", old, old.replace("RELEASE", "RELAXED")))
         self.assert_told(atomics.compare(program, TABLE), r"`count.then` has the orders")

@@ -55,7 +55,7 @@ static struct {
 
 static struct {
   struct stat file;
-  uintptr_t base; /* what the loader added to link-time addresses */
+  uintptr_t base; /* the loader added this to link-time addresses */
   struct {
     uintptr_t begin, end;
   } text[8];

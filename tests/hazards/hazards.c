@@ -9,7 +9,7 @@ static tslab_epoch first_call(const char *label, hazard_function *first) {
   return e;
 }
 
-/* Whoever allocates next would get what the epoch wrongly gave back. */
+/* Allocates, so that memory which the epoch wrongly gave back is used again. */
 static void disturb(void) {
   enum { COUNT = 3000 };
   static void *blocks[COUNT];

@@ -1,8 +1,9 @@
-/* hazards.h: what a library caches when it is first called inside an epoch's scope outlives the scope.
+/* hazards.h: libraries that cache memory at their first call. If that call is inside an epoch's scope, the cached
+ * memory outlives the scope.
  *
  * A hazard is two functions. NAME_first is the first call, inside the scope of an epoch with that label; NAME_later
- * uses what the first call left behind, after the epoch has ended. Three runs of each, by misuse/misuse.c:
- *   NAME.closed    the epoch is closed: what was cached is still valid;
+ * uses the cached memory after the epoch has ended. Three runs of each, by misuse/misuse.c:
+ *   NAME.closed    the epoch is closed: the cached memory is still valid;
  *   NAME.checked   it is destroyed under TSLAB_ON_DESTROY=check: that becomes a close, which names the survivors;
  *   NAME.trapped   it is destroyed under TSLAB_ON_DESTROY=trap: the later use dies by SIGSEGV after a line.
  * A call that leaves nothing behind, because the library goes to epoch 0 for it, passes all three in silence. */
@@ -14,7 +15,7 @@
 
 typedef void hazard_function(void);
 
-/* In hazards.c. `leaves`: whether the first call leaves blocks in the epoch. */
+/* In hazards.c. `leaves`: the first call leaves blocks in the epoch. */
 void hazard_closed(const char *label, hazard_function *first, hazard_function *later, bool leaves);
 void hazard_destroyed(const char *label, hazard_function *first, hazard_function *later, bool leaves);
 

@@ -1,4 +1,4 @@
-/* What glibc caches. */
+/* Memory that glibc caches. */
 #include "hazards.h"
 
 #include <iconv.h>

@@ -1,4 +1,4 @@
-/* What OpenSSL keeps for each thread and for the process. */
+/* Memory that OpenSSL keeps for each thread and for the process. */
 #include "hazards.h"
 
 #include <openssl/err.h>

@@ -1,4 +1,4 @@
-/* What programs and their libraries cache, and the calls that leave nothing behind. */
+/* Memory that programs and their libraries cache, and calls that leave nothing behind. */
 #include "hazards.h"
 
 #include <dlfcn.h>

@@ -22,7 +22,7 @@ INSIDE = "python3-rich,python3-pyelftools,python3-prometheus-client,gcc,libc6-de
 
 
 class Failure(Exception):
-    """What does not hold, in one line."""
+    """A line that says what does not hold."""
 
 
 def run(command: Sequence[str | Path], where: Path, **more: str) -> str:

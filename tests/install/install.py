@@ -18,7 +18,7 @@ SUBPROJECT = Path(__file__).parent / "subproject"
 
 
 class Failure(Exception):
-    """What does not hold, in one line."""
+    """A line that says what does not hold."""
 
 
 def run(command: Sequence[str | Path], **variables: str) -> str:

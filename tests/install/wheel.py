@@ -26,7 +26,7 @@ print("served", tslab.stats()["process"]["allocations"] > 1000, tslab.library().
 
 
 class Failure(Exception):
-    """What does not hold, in one line."""
+    """A line that says what does not hold."""
 
 
 def run(command: Sequence[str | Path], **options: object) -> subprocess.CompletedProcess[str]:

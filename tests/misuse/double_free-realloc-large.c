@@ -1,4 +1,4 @@
-/* So many others that what lies behind the block is in use. */
+/* Allocates so many other blocks that the memory behind the block is in use. */
 #include "misuse.h"
 
 enum { OTHERS = 8 };

@@ -129,7 +129,7 @@ static int by_address(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* What was freed twice must not be handed out twice; it is named at the latest when it would be. */
+/* Checks that a block that was freed twice is not handed out twice. The library names it then at the latest. */
 static void check_heap_is_sound(size_t size, size_t count) {
   static uintptr_t blocks[4000];
   for (size_t i = 0; i < count; i++) {
@@ -145,7 +145,7 @@ static void check_heap_is_sound(size_t size, size_t count) {
 
 static int run_one(const struct misuse *m) {
   running = m;
-  alarm(300); /* what a mistake leads to may be an endless list */
+  alarm(300); /* a mistake may make a list endless */
   setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
   /* The first free of much memory may start a thread of the allocator, which takes memory itself: not in a program. */
   tslab_free(tslab_malloc((size_t)8 << 20));
@@ -317,7 +317,7 @@ static void print_table(FILE *out) {
   }
 }
 
-/* Whether the page holds the table as it would be printed. */
+/* Checks that the page holds the table as this program prints it. */
 static int check_page(const char *path) {
   char *table, *page;
   size_t length;

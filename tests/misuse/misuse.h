@@ -17,8 +17,8 @@ enum misuse_end {
   FATAL,    /* a line and SIGABRT, under report too */
   FAULTS,   /* a line and SIGSEGV */
   TOLD,     /* a line, and the program goes on: nothing is lost */
-  RETURNED, /* no line: what the calls return tells, and the program has looked */
-  MISSED,   /* no line, and nothing tells: what harm was done the program shows by `harm` */
+  RETURNED, /* no line; the calls return an error, and the program checks that */
+  MISSED,   /* no line and no error; the program calls `harm` if the mistake did harm */
   CRASHES,  /* no line, and SIGSEGV where the harm meets somebody */
 };
 
@@ -61,7 +61,7 @@ struct misuse {
   MISUSE_ROW(MISUSE_OWN(this), __FILE__, what, run, .by_default = {how, line}, __VA_ARGS__)
 
 enum { SMALL = 96, MEDIUM = 20000, LARGE = 3 << 20, HUGE = 1 << 30 };
-enum { STACK_MOST = 8 << 20 }; /* what lies so little above a caller's frames is taken for its stack */
+enum { STACK_MOST = 8 << 20 }; /* an address at most this far above a caller's frames counts as its stack */
 #define SMALL_TEXT   "96-byte class"
 #define SMALL_BLOCK  "block of the " SMALL_TEXT
 #define MEDIUM_TEXT  "20480-byte class"
@@ -132,7 +132,7 @@ void *culprit_of(size_t size);
  * with its neighbours. Where all of the slab is one page there is none, and it is one that is on the list. */
 char *never_handed_out(const char *block);
 
-/* What a mistake that was MISSED has done. */
+/* Checks that a MISSED mistake has done harm. */
 void harm(bool done);
 
 /* The family's functions, each on another thread that is gone when they return. */

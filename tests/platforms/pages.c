@@ -1,6 +1,7 @@
-/* pages: the os floor as a kernel with larger pages would answer it; PAGE_BYTES says how large. Linked before the
- * library, whose own floor then stays out. What such a kernel rounds or refuses ends the test instead: the contract is
- * whole pages, and a refusal might only be made up for. What is resident is still counted in this machine's pages. */
+/* pages: the os floor with the answers of a kernel with larger pages, of PAGE_BYTES. The tests link it before the
+ * library, so the linker leaves the library's own floor out. A call that such a kernel would round or refuse ends the
+ * test, because the contract is whole pages and the library might make up for a refusal. Resident memory still counts
+ * in this machine's pages. */
 #define os_start           kernel_start
 #define os_reserve         kernel_reserve
 #define os_reserve_at      kernel_reserve_at
@@ -84,7 +85,7 @@ bool os_reserve_at(void *at, size_t length) {
 }
 
 bool os_unreserve(void *at, size_t length) {
-  whole("unreserve", (void *)round_down((uintptr_t)at, PAGE_BYTES), length); /* what was shared begins anywhere */
+  whole("unreserve", (void *)round_down((uintptr_t)at, PAGE_BYTES), length); /* shared memory begins anywhere */
   return kernel_unreserve(at, length);
 }
 

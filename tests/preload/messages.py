@@ -1,4 +1,4 @@
-"""What the library reports of its settings reaches standard error once, and not once for every process.
+"""The library's messages about settings reach standard error once, and not once for every process.
 
     messages.py LIBRARY
 """

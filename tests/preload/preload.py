@@ -1,4 +1,4 @@
-"""How much memory programs take under LD_PRELOAD=libtslab.so. What they do is for programs/programs.py to compare.
+"""Checks how much memory programs take under LD_PRELOAD=libtslab.so. programs/programs.py compares their results.
 
     preload.py TEST LIBRARY [ARGUMENT]
 
@@ -20,7 +20,7 @@ RUNS_MOST = 4 * RUNS  # until the mean is on one side of the bar by more than it
 
 
 class Failure(Exception):
-    """What does not hold, in one line."""
+    """A line that says what does not hold."""
 
 
 def preloaded(library: Path, stats: Path) -> dict[str, str]:
@@ -60,8 +60,8 @@ def draw() -> None:
 def asleep(program: Path, environment: dict[str, str], table: str) -> str:
     """A table of /proc/PID of the program while it sleeps, read from outside: neither we nor its launcher count.
 
-    At random addresses, as programs are run: what the kernel maps around a page that is touched depends on where 64 KiB
-    begin, so that one process differs from the next by up to 500 KiB, and fixed addresses are one draw of many.
+    It runs at random addresses, as programs do. The pages that the kernel maps around a touched page depend on where
+    64 KiB begin, so one process differs from the next by up to 500 KiB, and fixed addresses are one draw of many.
     """
     pipe = subprocess.PIPE
     with subprocess.Popen([program], env=environment, stdin=pipe, stdout=pipe, text=True, preexec_fn=draw) as child:  # noqa: PLW1509
@@ -115,7 +115,7 @@ def test_burst(library: Path, scratch: Path, program: Path) -> None:
     print(f"{served} allocations; resident {start >> 10} KiB, at most {peak >> 10}, two seconds after {after >> 10}")
     if peak < start + (200 << 20):
         raise Failure("the burst did not reach 200 MiB")
-    most = 3 << 20 if b"release-hardened" in library.read_bytes() else 2 << 20  # what waits in quarantine pins pages
+    most = 3 << 20 if b"release-hardened" in library.read_bytes() else 2 << 20  # blocks in quarantine pin pages
     if after > start + most:
         raise Failure(f"{(after - start) >> 10} KiB did not go back; the bar is {most >> 10} KiB")
 

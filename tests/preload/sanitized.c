@@ -1,5 +1,5 @@
-/* sanitized: what a program under a sanitizer does that a preloaded library sees: it allocates, in threads too, forks,
- * loads a library, limits its address space. Prints "ok".
+/* sanitized: a program under a sanitizer makes the calls that a preloaded library sees: it allocates, in threads too,
+ * forks, loads a library, and limits its address space. It prints "ok".
  *
  * Threads take turns: gcc's ThreadSanitizer, a shared library, sees neither our malloc nor our free, so a block that
  * passes from one thread to another is a race to it, unless the program orders the two. */

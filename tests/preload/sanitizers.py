@@ -47,7 +47,7 @@ def draw() -> None:
 
 
 def run(program: Path, library: str | None) -> str:
-    """What went wrong, or nothing."""
+    """Returns a line that says what went wrong, or nothing."""
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"} | LET
     if library:
         environment["LD_PRELOAD"] = library

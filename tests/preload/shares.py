@@ -32,7 +32,7 @@ def figures(library: str, program: str, sample: int, iterations: int) -> dict[st
 
 
 def compare(what: str, samples: int, of_samples: int, calls: int, of_calls: int) -> bool:
-    """Whether the share of the samples is that of the calls."""
+    """Checks that the share of the samples is that of the calls."""
     share = calls / of_calls
     expected = of_samples * share
     deviation = math.sqrt(of_samples * share * (1 - share)) or 1.0

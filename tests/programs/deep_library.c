@@ -1,4 +1,4 @@
-/* deep_library: what a module does with memory that its program, libc and it hand to each other. See deep.c. */
+/* deep_library: a module that exchanges memory with its program and libc. See deep.c. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,8 +6,8 @@
     programs.py --missing    the Debian packages to install first, a line each
 
 A row of PROGRAMS below is a program and its load. The load runs twice in the same folder, without the library and under
-it. What the two passes gave (standard output, standard error, exit status, files and answers that the load keeps) must
-be the same, byte for byte, but for what the row's `scrub` names with its reason. Every process that the second pass
+it. The two passes must give the same standard output, standard error, exit status, files and kept answers, byte for
+byte, except for the text that the row's `scrub` names with its reason. Every process that the second pass
 starts writes its statistics as it exits; their allocations are summed, and the row says how many there must be. A
 process that only forked writes none (what it inherited would be counted twice), so a server runs without workers where
 it can. A line of ours on standard error fails the row.
@@ -48,7 +48,7 @@ START_SECONDS = 60  # for a server to listen, or to end
 
 
 class Failure(Exception):
-    """What does not hold, in a few lines."""
+    """A few lines that say what does not hold."""
 
 
 # ---- one pass of a load ----------------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ class Part:
 
 
 class Pass:
-    """What a load works with: the programs under test, tools beside them, and what is kept to be compared.
+    """A load runs the programs under test and tools beside them through this, and it keeps the results for comparison.
 
     `input` holds what the row's `prepare` made, once for both passes; `folder` is empty as each of them begins.
     """
@@ -85,7 +85,7 @@ class Pass:
         self, *command: str | Path, sent: str = "", env: dict[str, str] | None = None, status: int = 0,
         output: bool = True, errors: bool = True,
     ) -> None:  # fmt: skip
-        """Runs a program under test to its end. `output`, `errors`: whether they are to be the same.
+        """Runs a program under test to its end. `output`, `errors`: they must be the same in both passes.
 
         `status` is what it has to end with where the library is not loaded: another one says that the load is wrong.
         """
@@ -174,9 +174,9 @@ class Program:
     load: Load
     prepare: Load | None = None
     least: int = LEAST  # allocations in the short form; fewer where the program has no more, whatever the load
-    scrub: tuple[tuple[str, str], ...] = ()  # what differs from run to run, as a pattern, and why
-    in_test: bool = True  # whether `./dev test` runs it
-    is_light: bool = False  # whether `./dev test` installs it
+    scrub: tuple[tuple[str, str], ...] = ()  # patterns of text that differs from run to run, and why
+    in_test: bool = True  # `./dev test` runs it
+    is_light: bool = False  # `./dev test` installs it
 
 
 def is_ours(variable: str) -> bool:
@@ -356,8 +356,8 @@ POSTGRES = (
 def cpython(module: str, *short: str, in_test: bool = True, output: bool = True) -> Program:
     """One of CPython's own test modules, with all its memory from malloc.
 
-    Every test's outcome stands on standard error; what the tests print, on `output`. `short` names the classes of the
-    short form; without them, it runs all.
+    Each test's outcome goes to standard error, and the text that the tests print to `output`. `short` names the classes
+    of the short form; without them, it runs all.
     """
     version = Path(find("/usr/bin/python3") or "python3").resolve().name
 
@@ -808,7 +808,7 @@ def vim(run: Pass) -> None:
 
 def rsync(run: Pass) -> None:
     run.run("rsync", "-a", "--stats", f"{run.input}/", "copy/", output=False)  # its sum of bytes depends on times
-    # With a time of its own: what changed within the second in which the input was made looks unchanged to rsync.
+    # A later time: rsync takes a file that changed within the second in which it was made for unchanged.
     run.tool("sh", "-c", "rm -r copy/d7; for f in copy/d9/*; do echo more >> $f; done; "
                          "touch -d @1 copy copy/d9 copy/d9/*")
     run.run("rsync", "-a", "--checksum", "--itemize-changes", "--delete", f"{run.input}/", "copy/")

@@ -53,7 +53,7 @@ struct cell {
   uint16_t write_clock;
   uint8_t read_mask[THREADS], read_atomic; /* a bit for each thread */
   uint16_t read_clock[THREADS];
-  uint16_t sync[THREADS]; /* what an acquire here comes to know */
+  uint16_t sync[THREADS]; /* an acquire here learns these clocks */
   uint32_t write_pc, read_pc[THREADS];
   uint64_t version; /* which history wrote it last */
 };
@@ -72,7 +72,7 @@ struct fiber {
   char *stack;
   struct heap *heap;
   struct thread *thread;
-  uint8_t heap_state;    /* these three: what src keeps in thread-local variables, too */
+  uint8_t heap_state;    /* src keeps these three in thread-local variables, too */
   uint8_t frees_unborn;
   unsigned locks;
   int error;
@@ -113,8 +113,8 @@ struct traced {
 
 enum mode { SEARCH, WALK, REPLAY };
 
-/* What made a schedule: whoever is not named here goes on. It does not depend on which accesses were known to be
- * points, so it can be replayed by who knows more, or less. */
+/* A schedule is a list of deviations; without one, the running thread goes on. The list does not depend on the set of
+ * accesses that were known to be points, so a run that knows more or fewer of them can replay it. */
 struct deviation {
   uint8_t thread, what, target;
   uint32_t access; /* of the thread: before which one */
@@ -297,7 +297,8 @@ static void wake(uintptr_t at) {
 
 /* ---- deciding ---------------------------------------------------------------------------------------------------- */
 
-/* What was reached by whatever order of independent accesses is the same: a thread is what it did and saw. */
+/* Returns the same number for all orders of independent accesses that lead to one state. It describes each thread by
+ * its accesses and the values that it saw. */
 static uint64_t signature(unsigned kind) {
   uint64_t sum = w->memory + kind;
   for (unsigned t = 0; t < w->threads; t++) {
@@ -307,7 +308,7 @@ static uint64_t signature(unsigned kind) {
   return mix(sum, (uint64_t)self_fiber()->accesses << 8 | (uint64_t)(w->current + 1)) | 1;
 }
 
-/* Whether this state was explored with as much left to spend. */
+/* Returns true if this state was explored with at least this many deviations left. */
 static bool seen_before(unsigned kind) {
   uint64_t key = signature(kind), left = w->generation << 8 | (w->bound - w->spent);
   for (size_t i = key & (((size_t)1 << SEEN_LOG) - 1), tries = 0; tries < 64;
@@ -697,7 +698,7 @@ static uint64_t do_change(uintptr_t at, unsigned size, enum access access, uint6
   order_access(c, mask_of(at, size), writes, true);
   join(acquires(order) ? me->clock : me->seen, c->sync);
   if (writes) {
-    join(c->sync, releases(order) ? me->clock : me->released); /* what was released before is so still */
+    join(c->sync, releases(order) ? me->clock : me->released); /* earlier releases still hold */
     if (releases(order)) me->clock[w->current]++;
   }
   remember(access, c, at, after & all);
@@ -1248,7 +1249,7 @@ static void print_location(uint32_t pc) {
   if (l) printf("      %s\n      | %s\n", l->place, l->source);
 }
 
-/* The last run, step by step, and why it failed: what stands as @1234 there is told as source lines. */
+/* Prints the last run, step by step, and why it failed. It replaces addresses like @1234 by source lines. */
 static void print_trace(void) {
   locations = calloc(w->trace_count + 4u, sizeof *locations);
   location_count = 0;
@@ -1272,7 +1273,7 @@ static void print_trace(void) {
     print_location((uint32_t)strtoul(at + 1, NULL, 16));
 }
 
-/* The schedule that failed, again, step by step. Whether it fails in the same way. */
+/* Runs the schedule that failed again, step by step. Returns true if it fails in the same way. */
 static bool replay(const char *schedule) {
   char before[sizeof w->failure];
   strcpy(before, w->failure);

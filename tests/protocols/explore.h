@@ -18,9 +18,9 @@ struct scenario {
   const char *name;
   void (*setup)(void);            /* by the main thread, once; may use identities */
   void (*run[THREADS])(void);     /* NULL: no such thread */
-  void (*finish)(void);           /* by the main thread, after all: what must hold whatever the schedule was */
+  void (*finish)(void);           /* the main thread checks, after all others, what holds under every schedule */
   unsigned bound;                 /* deviations that the short form explores all schedules of */
-  bool spins;                     /* who sees the same again and again need not let others go on */
+  bool spins;                     /* a thread that reads the same value again and again may keep its turn */
 };
 
 extern const struct scenario scenarios[]; /* ends with a name of NULL */
@@ -32,7 +32,7 @@ _Noreturn void explore_fail(const char *format, ...) __attribute__((format(print
 
 /* Setup and finish act as one of the threads; -1: as the main thread again. */
 void explore_as(int thread);
-void explore_thread_ends(void); /* what a thread that ends does last, as the running one */
+void explore_thread_ends(void); /* the running thread calls this last, before it ends */
 
 /* The program writes to a block, or reads it, as its own. */
 void explore_write(void *at, size_t bytes, uint64_t pattern);
@@ -40,7 +40,7 @@ void explore_read(const void *at, size_t bytes, uint64_t pattern);
 
 /* ---- for kernel.c, which stands for the kernel and for locks that wait ------------------------------------------- */
 char *explore_arena(size_t bytes);              /* zeros, as the kernel gives them; never given back */
-void explore_zero(void *at, size_t bytes);      /* what was there is gone: a write, as others see it */
+void explore_zero(void *at, size_t bytes);      /* erases the contents; others see a write */
 void explore_wait(const void *word);            /* until it is written to */
 void explore_sleep(const void *word);           /* until explore_wake */
 void explore_wake(const void *word, int most);

@@ -101,7 +101,7 @@ bool os_barrier_everywhere(void) {
   return kernel_has_barrier;
 }
 
-/* ---- locks: who does not get one is no thread that can run ------------------------------------------------------- */
+/* ---- locks: a thread that waits for one cannot run --------------------------------------------------------------- */
 
 uint64_t lock_take_slow(struct lock *lock) {
   do explore_wait(&lock->word);

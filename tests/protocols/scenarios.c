@@ -30,7 +30,7 @@
 #define SOME   ((size_t)4000) /* four to a quarter of a granule */
 #define HELD   12
 
-/* What each thread holds; the last are the main thread's. */
+/* The blocks of each thread; the last row is the main thread's. */
 static struct held {
   void *block;
   size_t size;
@@ -141,7 +141,7 @@ static uint64_t count_calls(void) {
   return live;
 }
 
-/* What a thread keeps, it claims: else the reserve could grow beyond its bound. */
+/* Checks that each thread claims all that it keeps. Otherwise the reserve could grow beyond its bound. */
 static void check_claims(void) {
   size_t kept = reserve_ready_bytes();
   for (struct heap *p = atomic_load_explicit(&all_heaps, memory_order_relaxed); p; p = p->next_heap) {
@@ -952,7 +952,7 @@ static void parents_finish(void) {
 static struct {
   uint64_t number, words[WORDS];
 } looks[LOOKS];
-static uint64_t published[PUBLISHED][WORDS]; /* by number: what was in it */
+static uint64_t published[PUBLISHED][WORDS]; /* the contents, by number */
 
 static const uint64_t *word_of_snapshot(uint64_t number, unsigned i) {
   const struct segment_header *header = (const void *)kernel_shared;
@@ -1037,7 +1037,7 @@ static void collecting_finish(void) {
   finish();
 }
 
-/* ---- the lock itself: who waits sleeps in the kernel, and is woken ----------------------------------------------- */
+/* ---- the lock itself: a waiter sleeps in the kernel, and a release wakes it -------------------------------------- */
 
 static struct lock lock;
 static unsigned inside;

@@ -1,11 +1,11 @@
 /* shim: put before every shipped source that the explorer runs (-include); the sources themselves are unchanged.
  *
- * They are compiled with -fsanitize=thread and linked with explore.c in the place of that sanitizer's library: so every
- * access to memory, atomic or plain, comes by the explorer. Three things are set right for that:
- * - The sources may not believe that they run under the sanitizer, for there they do without fences and membarrier.
- *   What LOAD_RACING and STORE_RACING mark is atomic nevertheless: the marks are what other threads may race with.
- * - No inline assembler, whose accesses nobody would see: the sources take the branches that they have for processors
- *   unknown to them. Headers of the system must be read before.
+ * They are compiled with -fsanitize=thread and linked with explore.c in place of that sanitizer's library. So each
+ * access to memory, atomic or plain, calls the explorer. This file changes three things for that:
+ * - It hides the sanitizer from the sources, because they use no fences and no membarrier under one. It makes the
+ *   accesses that LOAD_RACING and STORE_RACING mark atomic, because other threads may race with them.
+ * - It leaves out inline assembler, whose accesses the explorer would not see: the sources take the branches for
+ *   processors that they do not know. It includes the system's headers before that.
  * - Threads are the explorer's. */
 #ifndef TSLAB_TESTS_PROTOCOLS_SHIM_H
 #define TSLAB_TESTS_PROTOCOLS_SHIM_H

@@ -13,8 +13,9 @@
  *           return one of these blocks.
  *   map     a class grows in a fresh process. Judged: slow calls across which the frontier moved.
  *
- * Whatever else runs on the machine takes the processor from some of them. Of `faults`, `remote` and `map`, in which
- * nobody has to wait, a call across which the test's own clocks say so has two causes, and is not judged. */
+ * Other processes on the machine take the processor from some of these calls. In `faults`, `remote` and `map` no call
+ * has to wait. If the test's own clocks say that such a call lost the processor, it has two causes and is not
+ * judged. */
 #include "../unit/unit.h"
 
 #include "heap/timing.h"
@@ -30,7 +31,7 @@ static void *blocks[BLOCKS];
 
 /* ---- one call ---------------------------------------------------------------------------------------------------- */
 
-/* Whether the malloc was a slow one and sampled. No other thread allocates here, so the newest sample is its own. */
+/* Returns true if the malloc was slow and sampled. No other thread allocates here, so the newest sample is its own. */
 static bool slow_malloc(size_t size, void **block, struct sample *s) {
   struct sample before = {0}, after = {0};
   samples_copy(&before, 1);

@@ -19,7 +19,7 @@ SHARE = 0.95
 LEAST = 100  # calls, of which 95 % are to be right
 WITHOUT_CPU = -1
 
-# What each is to be called, and by which paths it may have gone; None: any.
+# The name of each injected cause in the library's report, and the paths that are right for it; None: any.
 EXPECTED: dict[str, tuple[Cause, set[str] | None]] = {
     "cpu": (Cause.SCHEDULER, None),
     "lock": (Cause.CONTENTION, {"lock"}),

@@ -52,7 +52,7 @@ static void births(size_t number) {
   }
 }
 
-/* What the process holds once everything that nobody uses has gone back. */
+/* Returns the bytes that the process holds after all unused memory has gone back. */
 static size_t folded(tslab_stats_global *stats) {
   tslab_purge();
   CHECK(tslab_stats(stats, sizeof *stats) == 0);

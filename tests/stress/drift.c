@@ -17,11 +17,11 @@
 
 enum {
   WORKERS = 4,
-  BUSIEST = 8,       /* workers in the first quarter: what is ever made writable is made for the busiest time */
-  SLOTS = 40000,     /* of up to 4 KiB: so many that their sum varies by less than a percent */
+  BUSIEST = 8,       /* workers in the first quarter: the busiest time makes all memory writable */
+  SLOTS = 40000,     /* of up to 4 KiB: enough that their sum varies by less than a percent */
   LARGE_SLOTS = 12,  /* of up to 512 KiB: a tenth of all bytes */
   LIFE = 8000,       /* operations of one thread */
-  REQUEST = 500,     /* so many of them after a request in an epoch of its own */
+  REQUEST = 500,     /* one of this many is followed by a request in an epoch of its own */
   READ_EVERY = 2,    /* generations */
   BIRTHS = 150,      /* at least, a second */
   MAPPINGS = 64,     /* fewer than so many in the whole process */

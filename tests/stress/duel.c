@@ -14,7 +14,7 @@ static struct pair {
   pthread_t owner, visitor;
   unsigned index;
   uint64_t rounds;
-  _Atomic tslab_epoch epoch; /* what the visitor is to enter; the owner publishes it */
+  _Atomic tslab_epoch epoch; /* the visitor enters it; the owner publishes it */
   _Atomic uint64_t visited;  /* rounds that the visitor has ended */
   enum ending ending;
   uint64_t entered, refused, busy;

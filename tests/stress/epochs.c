@@ -28,7 +28,7 @@ struct block {
   unsigned owner; /* the thread that allocated it */
 };
 
-/* What the epoch counts it as: more than may be used where the block is guarded. */
+/* Returns the bytes that the epoch counts for the block. A guarded block has fewer usable bytes. */
 static size_t counted(const struct block *b) {
   const size_t unit = b->usable > LARGEST_CLASS ? (size_t)sysconf(_SC_PAGESIZE) : 16;
   return (b->usable + unit - 1) / unit * unit;
@@ -87,7 +87,7 @@ static struct worker {
   bool dies_inside;
   int depth; /* scopes; scopes[0] is where the thread allocates outside all of them */
   struct epoch *scopes[DEPTH + 1];
-  uint64_t allocations; /* what tslab_stats must say */
+  uint64_t allocations; /* tslab_stats must report these */
   uint64_t calls[CALLS];
   struct trace traces[TRACED];
   uint64_t traced;
@@ -184,7 +184,8 @@ static void mark(_Atomic uint64_t *newest, uint64_t tag) {
   while (before < tag && !atomic_compare_exchange_weak(newest, &before, tag)) {}
 }
 
-/* Marks the children of `parent`. They are not locked: what is read of one belongs together if its tag has stayed. */
+/* Marks the children of `parent`, without their locks. The fields that it reads of a child belong together if the
+ * child's tag has stayed. */
 static void mark_children(tslab_epoch parent, bool begun, bool done) {
   for (struct epoch *child = epochs + 1; parent != 0 && child < epochs + EPOCHS; child++) {
     const uint64_t tag = atomic_load(&child->tag);
@@ -197,8 +198,8 @@ static void mark_children(tslab_epoch parent, bool begun, bool done) {
   }
 }
 
-/* Before a call that may close `e`, and so its descendants. Whoever opens a child sets its parent first and looks at
- * the parent's mark last: one of the two sees the other. */
+/* Before a call that may close `e`, and so its descendants. A thread that opens a child sets its parent first and
+ * looks at the parent's mark last, so one of the two sees the other. */
 static void close_begins(struct epoch *e, bool by_itself) {
   if (!by_itself) atomic_fetch_add(&e->closers, 1);
   mark(&e->close_begun, e->tag);
@@ -297,7 +298,8 @@ static void audit(struct worker *w, struct epoch *e) {
     return;
   }
   const bool exact = model.threads == 0;
-  /* Who closes its parent may be in the middle of closing this one. When nobody is, clean_up asks the same. */
+  /* A thread that closes the parent may be in the middle of closing this one. clean_up checks the same without such
+   * a thread. */
   EXPECT(w, e, NULL, is_open || !exact || model.blocks > 0 || has_children || e->parent,
          "drained: closed, no block, nobody inside");
   EXPECT(w, e, NULL, s.epoch == e->id && s.era == e->era && s.flags == e->flags && s.budget_bytes == e->budget,
@@ -450,7 +452,7 @@ static void *call_malloc(struct worker *w, struct epoch *e, bool ambient, size_t
   return start;
 }
 
-/* Whether `start` is where it should be; if not, it was diverted, and that was legal. */
+/* Returns true if `start` lies in the epoch. Returns false if it was diverted, which must have been legal. */
 static bool arrived(struct worker *w, struct epoch *e, void *start) {
   const tslab_epoch of = tslab_epoch_of(start);
   const struct block b = {start, 0, 0, w->index};
@@ -508,7 +510,7 @@ static void resize(struct worker *w, struct epoch *e) {
   put(c, held ? HELD : EMPTY);
 }
 
-/* Churn of one class, as a parser makes it: what lets an epoch's chunks become slabs. */
+/* Allocates and frees blocks of one class, as a parser does, so that slabs take the place of the epoch's chunks. */
 static void burst(struct worker *w, struct epoch *e) {
   enum { MOST = 96 };
   struct block blocks[MOST];
@@ -527,7 +529,7 @@ static void burst(struct worker *w, struct epoch *e) {
 
 /* ---- scopes ------------------------------------------------------------------------------------------------------ */
 
-/* Whether the thread's current epoch is `e`. */
+/* Checks that the thread's current epoch is `e`. */
 static void check_current(struct worker *w) {
   const struct epoch *e = top(w);
   const tslab_epoch current = tslab_epoch_current();
@@ -986,7 +988,7 @@ static void step(struct worker *w) {
 static void *work(void *argument) {
   struct worker *const w = argument;
   while (!atomic_load_explicit(&stop, memory_order_relaxed)) step(w);
-  pthread_barrier_wait(&stopped); /* who dies is inside no more, and the model learns of it only in clean_up */
+  pthread_barrier_wait(&stopped); /* a thread that died is inside no more; the model learns it in clean_up */
   if (w->dies_inside) return NULL;
   unwind(w, 0);
   share(&epochs[0]);

@@ -146,7 +146,7 @@ static void *work(void *argument) {
 
 /* ---- the reader -------------------------------------------------------------------------------------------------- */
 
-/* What was impossible, how often, and how it was the first time. */
+/* The impossible figures: how many, and the first one in full. */
 static struct {
   const char *table, *what;
   char row[64];
@@ -220,7 +220,7 @@ static void check_class(const tslab_class_stats *c) {
   const uint64_t served = c->from_list + c->from_magazine + c->from_slab + c->from_remote + c->from_fresh +
                           c->from_adopted + c->from_reserve + c->from_run + c->from_map;
   HOLDS("class", name, served, >=, c->allocations);
-  HOLDS("class", name, served, <=, c->allocations + MEANWHILE); /* what slow paths served while it was collected */
+  HOLDS("class", name, served, <=, c->allocations + MEANWHILE); /* slow paths may serve more meanwhile */
   HOLDS("class", name, c->frees, <=, c->allocations);
   HOLDS("class", name, c->live_blocks, ==, c->allocations - c->frees);
   HOLDS("class", name, c->live_bytes, ==, c->live_blocks * c->object_size);

@@ -40,7 +40,7 @@ enum { MAKES_THREADS = 0 }; /* their runtimes cannot, in a child of a process wi
 enum { MAKES_THREADS = 1 };
 #endif
 
-static void *_Atomic slots[ALLOCATORS + 1][SLOTS]; /* what every thread has; the last row is of threads that are gone */
+static void *_Atomic slots[ALLOCATORS + 1][SLOTS]; /* each thread's blocks; the last row is of ended threads */
 static _Atomic bool stop;
 /* Held by who allocates; alone by who wants quiet. */
 #ifdef PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
@@ -130,7 +130,7 @@ static void *allocate(void *number) {
   uint64_t random = (uintptr_t)number + 1;
   while (!stop) {
     pthread_rwlock_rdlock(&pace);
-    /* Mostly its own row; what it frees in a neighbour's is another heap's. */
+    /* Mostly its own row; the blocks in a neighbour's row are another heap's. */
     churn(slots[((uintptr_t)number + (check_random(&random) % 4 == 0)) % ALLOCATORS], &random, 200);
     pthread_rwlock_unlock(&pace);
     rest();

@@ -33,7 +33,8 @@ static void allocate_and_free(void) {
   for (size_t i = 0; i < BLOCKS; i++) free(blocks[i]);
 }
 
-/* What lay free when such a child began may serve nobody there, and a free of it says nothing. This is new memory. */
+/* Memory that was free when such a child began is never reused there, and a free of it is not reported. This uses new
+ * memory. */
 static void free_twice(void) {
   void *volatile block = malloc((size_t)64 << 20);
   free(block);

@@ -100,7 +100,7 @@ static void check_own(struct worker *w, const struct owned *o) {
   w->got++;
 }
 
-/* What the shadow calls an epoch. */
+/* Returns the shadow's name of an epoch. */
 static uint64_t tag(tslab_epoch epoch) { return epoch * UINT64_C(0x9E3779B97F4A7C15) >> 20; }
 
 static void take_own(struct worker *w, struct owned *o) {
@@ -130,7 +130,7 @@ static void free_own(struct worker *w, struct owned *o) {
 
 /* ---- shared by all ----------------------------------------------------------------------------------------------- */
 
-/* Nobody may call a handle stale that nobody has freed. Whoever has is about to take it off the board. */
+/* Checks that a stale handle was freed. The thread that freed it is about to take it off the board. */
 static void check_gone(struct worker *w, struct shared *cell, tslab_handle handle) {
   for (unsigned i = 0; atomic_load_explicit(&cell->handle, memory_order_relaxed) == handle; i++) {
     EXPECT(w, handle, cell->block, 0, i < 1 << 22,
@@ -394,7 +394,7 @@ int main(int argc, char **argv) {
   CHECK(tslab_stats(&after, sizeof after) == 0);
   CHECK_COUNT(after.live_blocks, ==, before.live_blocks);
   CHECK_COUNT(after.live_bytes, ==, before.live_bytes);
-  /* What handles need is for those that live at a time, not for those that ever were. */
+  /* Memory for handles grows with those that are live at a time, not with all that ever were. */
   CHECK_COUNT(after.in_use_bytes, <=, before.in_use_bytes + (8 << 20));
   return 0;
 }

@@ -63,7 +63,7 @@ static void destroy_key(void *block) {
   if (++round_of_key < ROUNDS) CHECK(pthread_setspecific(key, tslab_malloc(100)) == 0);
 }
 
-/* What C++ registers for a thread_local object with a destructor. */
+/* C++ calls this for a thread_local object with a destructor. */
 extern int __cxa_thread_atexit_impl(void (*destroy)(void *), void *object, void *dso);
 extern void *__dso_handle;
 
@@ -115,7 +115,7 @@ static void join_one(void *(*body)(void *)) {
   CHECK(pthread_join(thread, NULL) == 0);
 }
 
-/* The memory of the dead serves the living: what the twentieth generation needs is what the first one needed. */
+/* Checks that new threads reuse the memory of dead ones: the twentieth generation needs no more than the first. */
 static void generations(void) {
   size_t first = 0;
   for (int generation = 0; generation < 20; generation++) {

@@ -79,7 +79,7 @@ static void *leak(void *unused) {
   return unused;
 }
 
-/* What it ends with lies within two parts of a hundred of the limit. */
+/* Checks that the program holds within 2 % of the limit when malloc fails. */
 static void leak_ends(size_t threads) {
   pthread_t thread[THREADS];
   CHECK(tslab_memory_limit(LIMIT, 0) == 0);

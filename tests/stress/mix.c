@@ -22,7 +22,7 @@ struct block {
 static struct worker {
   pthread_t thread;
   uint64_t random;
-  uint64_t allocations, frees; /* what tslab_stats must say */
+  uint64_t allocations, frees; /* tslab_stats must report these */
   struct block slots[SLOTS];
   pthread_mutex_t lock; /* of the inbox */
   struct block inbox[INBOX];

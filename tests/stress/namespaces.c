@@ -52,7 +52,7 @@ static void enter(const char *name, int kind) {
 static void enter_mount_namespace(void) { enter("/proc/self/ns/mnt", CLONE_NEWNS); }
 static void enter_time_namespace(void) { enter("/proc/self/ns/time", 0); }
 
-/* What is refused for another reason still is, and so it is where the program has threads. */
+/* Calls that the kernel refuses for another reason still fail, and so do those of a program with threads. */
 static void *wait_for_it(void *mutex) {
   pthread_mutex_lock(mutex);
   pthread_mutex_unlock(mutex);

@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#define USER 54321 /* who has no other process */
+#define USER 54321 /* this user has no other process */
 
 static bool become_a_user(void) {
   return setgroups(0, NULL) == 0 && setresgid(USER, USER, USER) == 0 && setresuid(USER, USER, USER) == 0;

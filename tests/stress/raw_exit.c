@@ -45,7 +45,7 @@ static void (*const ways[])(void) = {end_at_once, end_strictly, end_without_purg
                                      end_in_an_empty_root};
 enum { WAYS = sizeof ways / sizeof *ways };
 
-/* What the first thread's status was cannot be known without /proc, on newer kernels. */
+/* On newer kernels the library cannot know the first thread's status without /proc. */
 static bool is_right(int way, int status) {
   const bool is_known = ways[way] != end_in_an_empty_root && ways[way] != end_uncounted;
   return WIFEXITED(status) && (WEXITSTATUS(status) == STATUS || !is_known);

@@ -62,7 +62,7 @@ static void serve(uint64_t number) {
   tslab_epoch_status status;
   tslab_epoch epoch;
   int rc = 0;
-  /* What a survivor pins is then the same from one round of the survivors to the next. */
+  /* So a survivor pins the same memory in each round of the survivors. */
   object_random = number % (ENDINGS * SURVIVORS) + 1;
   switch (ending) {
   case ADVANCE: epoch = tslab_epoch_advance("request", NULL); break;

@@ -17,7 +17,7 @@ typedef _Atomic uint64_t cells[CELLS], quarters[QUARTERS];
 static _Atomic(void *) tables[1 << 15];  /* of 65,536 granules each; a table is 32 MiB of which little is touched */
 static _Atomic(void *) tenants[1 << 15]; /* the same, a word for each quarter */
 
-/* What belongs to the granule of `address` in `level`, whose tables have entries of `size` bytes. */
+/* Returns the entry of `address`'s granule in `level`, whose tables have entries of `size` bytes. */
 static void *entry_of(_Atomic(void *) *level, size_t size, uintptr_t address) {
   CHECK(address < (uintptr_t)1 << 47);
   _Atomic(void *) *const slot = &level[address >> 32];
@@ -34,7 +34,7 @@ static void *entry_of(_Atomic(void *) *level, size_t size, uintptr_t address) {
   return (char *)table + ((address >> 16) & 0xffff) * size;
 }
 
-/* Flips the bits of [block, block + usable) from `from` to the other; whether all had it. */
+/* Flips the bits of [block, block + usable). Returns true if all of them were `from`. */
 static bool flip(const void *block, size_t usable, int from) {
   uintptr_t address = (uintptr_t)block;
   const uintptr_t end = address + usable;
@@ -90,8 +90,8 @@ static size_t resident_in(uintptr_t granule) {
   return bytes;
 }
 
-/* A granule was claimed if and only if the page of its cells was touched, or a neighbour's on the same page: what that
- * adds is small and never hides anything. */
+/* Counts a granule if the page of its cells was touched. A neighbour on the same page adds a little and hides
+ * nothing. */
 size_t shadow_resident(void) {
   const size_t page = (size_t)sysconf(_SC_PAGESIZE), granules_a_page = page / sizeof(cells);
   size_t bytes = 0;

@@ -50,7 +50,7 @@ static void make_calls(size_t size) {
   _exit(0);
 }
 
-/* What the child has there, here. */
+/* Copies the child's memory at that address to here. */
 static void copy(pid_t child, volatile void *at, size_t bytes) {
   const struct iovec iovec = {(void *)(uintptr_t)at, bytes};
   CHECK(process_vm_readv(child, &iovec, 1, &iovec, 1, 0) == (ssize_t)bytes);

@@ -128,7 +128,7 @@ def plain(name: str) -> str:
 
 
 class Tree:
-    """What is reached from the root of a path without the calls beside it."""
+    """The functions that the root of a path reaches without the calls beside it."""
 
     def __init__(self, calls: Calls, path: Route) -> None:
         self.calls, self.path = calls, path
@@ -164,7 +164,7 @@ class Tree:
         self.longest[function] = [self.calls.file[function], *rest]
 
     def lines(self, functions: list[str], depth: int = 0) -> list[str]:
-        """One line for each file, with the functions by which it is entered; what is below it stands there once."""
+        """One line for each file, with the functions by which it is entered. Its callees stand below it once."""
         file = self.calls.file[functions[0]]
         key = f"{file} {' '.join(functions)}"
         below: dict[str, set[str]] = {}

@@ -11,6 +11,7 @@ broken.
 from __future__ import annotations
 
 import argparse
+import ast
 import re
 import subprocess
 import sys
@@ -127,13 +128,21 @@ def undocumented(root: Path) -> Iterator[str]:
     yield from (line for name, line in bare.items() if name not in documented)
 
 
+VERSIONS = {
+    "CMakeLists.txt": r"^project\(.*\bVERSION ([\d.]+)",
+    "tools/pyproject.toml": r'^version = "([\d.]+)"',
+    "docs/assets/version.svg": r"<text[^>]*>([\d.]+)</text>",
+    "README.md": r"^\[!\[Version ([\d.]+)\]",
+}
+
+
 def versions(root: Path) -> Iterator[str]:
-    """The library and the command are released together."""
-    library = re.search(r"^project\(.*\bVERSION ([\d.]+)", (root / "CMakeLists.txt").read_text(), re.M)
-    command = re.search(r'^version = "([\d.]+)"', (root / "tools" / "pyproject.toml").read_text(), re.M)
-    if not library or not command or library[1] != command[1]:
-        said = [found[1] if found else "no version" for found in (library, command)]
-        yield f"CMakeLists.txt has {said[0]}, tools/pyproject.toml has {said[1]}: give both the same version"
+    """The library and the command are released together, and the README's badge says which version they have."""
+    found = {name: re.search(pattern, (root / name).read_text(), re.M) for name, pattern in VERSIONS.items()}
+    said = {name: match[1] if match else "no version" for name, match in found.items()}
+    for name, version in said.items():
+        if version != said["CMakeLists.txt"]:
+            yield f"CMakeLists.txt has {said['CMakeLists.txt']}, {name} has {version}: give both the same version"
 
 
 RETIRED_IN_NAMES = {
@@ -179,18 +188,30 @@ def comments(path: Path) -> Iterator[tuple[int, str]]:
         if not comment[0].startswith('"'):
             mark = C_MARK if of_c else HASH_MARK
             yield comment.start(), mark.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), comment[0])
+    if path.suffix == ".py":
+        yield from docstrings(text)
+
+
+def docstrings(text: str) -> Iterator[tuple[int, str]]:
+    """Where each docstring of a Python file begins, and its words, with spaces in place of its quotes."""
+    lines = text.splitlines(keepends=True)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            said = node.body[0]
+            source = "".join(lines[said.lineno - 1 : said.end_lineno])
+            yield len("".join(lines[: said.lineno - 1])), source.replace('"', " ")
 
 
 def commented(root: Path) -> Iterator[Path]:
-    yield from sources(root, "src", "include", "bench", "tools", "examples", "demo")
-    for folder in ("bench", "tools", "examples", "demo", "cmake", "rust"):
+    yield from sources(root, "src", "include", "bench", "tests", "tools", "examples", "demo")
+    for folder in ("bench", "tests", "tools", "examples", "demo", "cmake", "rust"):
         yield from sorted(path for path in (root / folder).rglob("*") if path.suffix in {".py", ".rs", ".sh"})
     yield from (path for path in (root / "dev", root / "CMakeLists.txt") if path.exists())
 
 
 def relative_subjects(root: Path) -> Iterator[str]:
-    """No sentence of a comment begins with a free relative ("Who holds it ..."). Its subject names the actor. Questions
-    may begin so."""
+    """No sentence of a comment or a docstring begins with a free relative ("Who holds it ..."): its subject names the
+    actor. Questions may begin so."""
     for path in commented(root):
         text = path.read_text()
         for at, words in comments(path):
@@ -202,7 +223,8 @@ def relative_subjects(root: Path) -> Iterator[str]:
                 yield f'{path.relative_to(root)}:{line}: a sentence begins with "{start}": name the actor'
 
 
-# What releases a lock, and what takes it. A name of the left side may release what its caller took; nobody else may.
+# Each function that releases a lock, with those that take it. A function of the left side may release a lock that its
+# caller took; no other function may.
 RELEASES = {
     "lock_release": {"lock_take", "lock_try", "lock_take_patiently", "take_gate", "heap_lock", "lock_heap_of"},
     "lock_release_for": set(),

@@ -22,6 +22,8 @@ class Rules(unittest.TestCase):
         self.write("src/base/one.c", SHORT)
         self.write("CMakeLists.txt", "project(temporal-slab VERSION 1.2.3 LANGUAGES C)\n")
         self.write("tools/pyproject.toml", 'version = "1.2.3"\n')
+        self.write("docs/assets/version.svg", "<svg><text>version</text><text>1.2.3</text></svg>\n")
+        self.write("README.md", "[![Version 1.2.3](docs/assets/version.svg)](CHANGELOG.md)\n")
 
     def write(self, name: str, text: str) -> None:
         path = self.root / name
@@ -130,10 +132,10 @@ class Rules(unittest.TestCase):
         )
 
     def test_a_free_relative_in_any_tree_that_is_checked(self) -> None:
-        c, rust, script = "int a; /* What it is. */\n", "/// Whether it is.\nfn a() {}\n", "a=1 # what it is\n"
+        c, rust, script = "int a; /* What it is. */\n", "/// Whether it is.\nfn a() {}\n", "a=1\t# what it is\n"
         places = {
-            **{"bench/a.c": c, "tools/a.c": c, "examples/a.c": c, "demo/a.c": c},
-            **{"bench/b.py": script, "tools/b.py": script, "examples/b.py": script, "demo/b.py": script},
+            **{"bench/a.c": c, "tests/a.c": c, "tools/a.c": c, "examples/a.c": c, "demo/a.c": c},
+            **{f"{folder}/b.py": script for folder in ("bench", "tests", "tools", "examples", "demo")},
             **{"cmake/a.sh": "# It is.\n# Who calls it waits.\n", "rust/a.rs": rust, "dev": script},
         }
         for place, text in places.items():
@@ -142,6 +144,10 @@ class Rules(unittest.TestCase):
         told = [rf'^{place}:{lines.get(place, 1)}: a sentence begins with "(?i:wh)' for place in places]
         self.assert_told(*told)
 
+    def test_a_free_relative_in_a_docstring(self) -> None:
+        self.write("tests/a.py", 'a = """Who is it."""\n\n\ndef b():\n    """It is.\n\n    What it is.\n    """\n')
+        self.assert_told(r'^tests/a.py:7: a sentence begins with "What it is": name the actor$')
+
     def test_a_public_function_without_a_comment(self) -> None:
         self.write("include/tslab/tslab.h", "/* 2 */\nint tslab_a(void);\nint tslab_b(void);\n\nint tslab_c(void);\n")
         self.write("include/tslab/optional.h", "int tslab_optional_a(void);\n")
@@ -149,7 +155,13 @@ class Rules(unittest.TestCase):
 
     def test_versions_that_differ(self) -> None:
         self.write("tools/pyproject.toml", 'version = "1.2.4"\n')
-        self.assert_told(r"^CMakeLists.txt has 1.2.3, tools/pyproject.toml has 1.2.4: give both the same version$")
+        self.write("docs/assets/version.svg", "<svg><text>version</text><text>1.2.5</text></svg>\n")
+        self.write("README.md", "malloc\n")
+        self.assert_told(
+            r"^CMakeLists.txt has 1.2.3, tools/pyproject.toml has 1.2.4: give both the same version$",
+            r"^CMakeLists.txt has 1.2.3, docs/assets/version.svg has 1.2.5: give both the same version$",
+            r"^CMakeLists.txt has 1.2.3, README.md has no version: give both the same version$",
+        )
 
     def test_a_call_upward(self) -> None:
         self.compile("os/low", "void high(void); void low(void) { high(); }")

@@ -279,7 +279,7 @@ static void slabs_are_kept(void) {
   struct epoch *const e = kept();
   const size_t own = e->arena.own;
   CHECK(own >= 4 * GRANULE && e->arena.by_slabs);
-  CHECK_COUNT(reserve_bytes(), >=, GRANULE); /* what was touched */
+  CHECK_COUNT(reserve_bytes(), >=, GRANULE); /* the touched granule */
   if (!TSLAB_HARDENED) CHECK_COUNT(e->kept_granules, ==, 1);
   for (int i = 0; i < 1000; i++) {
     CHECK(request("slabs") && kept() == e);

@@ -73,7 +73,7 @@ static void limits(void) {
   struct run *another = retired();
   put_new();
   put_ready(2);
-  CHECK(chunk_cache_put(&heap, another)); /* what lies ready makes room */
+  CHECK(chunk_cache_put(&heap, another)); /* the ready chunk makes room */
   CHECK_COUNT(reserve_ready_bytes(), ==, GRANULE);
   CHECK(!chunk_cache_put(&heap, one_more));
   CHECK_COUNT(reserve_bytes(), ==, 3 * GRANULE);

@@ -64,8 +64,8 @@ void null_may_be_deleted() {
   ::operator delete[](null, aligned, std::nothrow);
 }
 
-// The result of a form of new, or null when it threw bad_alloc. Volatile, because compilers may remove a call of new
-// whose result nobody uses, and know that it is not null.
+// Returns the result of a form of new, or null if it threw bad_alloc. Volatile, because compilers may remove a call of
+// new if its result is unused, and know that it is not null.
 template <typename Form> void *result_of(Form form, bool *threw) {
   void *volatile block = nullptr;
   *threw = false;

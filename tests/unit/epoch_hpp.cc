@@ -1,4 +1,4 @@
-// epoch.hpp: what its objects do at the ends of their lives, and where containers put their elements.
+// epoch.hpp: its objects give memory back at the ends of their lives, and containers put their elements in the epoch.
 #include "../check.h"
 
 #include <cstdint>

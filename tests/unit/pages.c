@@ -110,7 +110,7 @@ static void resize(struct slot *s) {
   if (after < before) write_owner(s, after, before, number(s), 0);
   else write_owner(s, before, after, 0, number(s));
   s->granules = after;
-  if (after > before) write_stamps(s); /* what it grew by is arbitrary */
+  if (after > before) write_stamps(s); /* the bytes that it grew by are arbitrary */
 }
 
 static void purge(void) {
@@ -180,7 +180,7 @@ static bool is_resident(const struct run *run) {
   return true;
 }
 
-/* What lies behind a frozen frontier is no part of it. */
+/* Memory behind a frozen frontier is not populated. */
 static void populate_in_a_child(void) {
   pages_freeze();
   CHECK(pages_first_run() == NULL);
@@ -294,7 +294,7 @@ static void room_is_given_up(void) {
   pages_check();
 }
 
-/* What lies free bounds how much address space windows take. */
+/* Checks that the free memory bounds the address space that windows take. */
 static void windows_are_few(void) {
   enum { WINDOW = 128, MOST = 4096 };
   static struct run *runs[MOST];

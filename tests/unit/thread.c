@@ -256,7 +256,7 @@ int main(void) {
   run_thread(live_beside_another, &seen[0]);
   CHECK(thread_own_heap() == current_heap);
 
-  if (!SANITIZED) threads_that_come_again(); /* whose runtime ends in the last round, too */
+  if (!SANITIZED) threads_that_come_again(); /* their runtime ends in the last round, too */
   if (!SANITIZED && !emulated()) {
     CHECK(in_child(live_on_what_others_keep) == 0);
     CHECK(in_child(free_on_without_memory) == 0);

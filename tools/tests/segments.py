@@ -1,4 +1,4 @@
-"""Segments made in Python: what src/stats/publish.c would write for given rows; damaged ones; the judge of a reader."""
+"""Segments made in Python, as src/stats/publish.c writes given rows; damaged ones; the judge of a reader."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def counted(data: bytes, budget: int) -> Fetch:
 
 
 def read_one(data: bytes) -> bool:
-    """Whether it was believed. Anything but Unreadable is a defect of the reader."""
+    """Returns true if the reader believed it. An exception other than Unreadable is a defect of the reader."""
     fetch = counted(data, 8 * len(data) + 1024)
     try:
         layout = read_layout(fetch, len(data))

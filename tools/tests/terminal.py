@@ -1,4 +1,4 @@
-"""A terminal of a given size, with a program in it: what a person would see, key by key."""
+"""A terminal of a given size with a program in it, which shows the screen that a person would see, key by key."""
 
 from __future__ import annotations
 

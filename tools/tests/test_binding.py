@@ -56,7 +56,7 @@ def test_what_outlives_an_epoch_is_reported_and_stays_valid() -> None:
 
 @needs_library
 def test_small_objects_are_seen_only_when_python_asks_malloc() -> None:
-    """What docs/python.md says of CPython's arenas."""
+    """docs/python.md says this of CPython's arenas."""
     program = """
         import tslab
         tslab.available()

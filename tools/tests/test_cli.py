@@ -1,4 +1,4 @@
-"""What every command does with what a person gives it, and with an output that takes nothing."""
+"""Every command under right and wrong arguments, and with an output that takes nothing."""
 
 from __future__ import annotations
 

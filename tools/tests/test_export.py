@@ -183,7 +183,7 @@ def test_a_scrape_reads_what_it_needs(shared_memory: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("seconds", [0, pytest.param(3600, marks=pytest.mark.soak)])
 def test_memory_is_flat_over_a_thousand_looks(seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes come, go, lie, and name other labels each time. What is kept does not grow."""
+    """Processes come, go, lie, and name other labels each time. The exporter's memory does not grow."""
     exporter = Exporter("temporal_slab", classes=False)
     looks = changing_looks(exporter, tmp_path, monkeypatch)
     for _ in range(200):

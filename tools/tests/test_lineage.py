@@ -31,7 +31,7 @@ class Row:
 
     @property
     def ours(self) -> str:
-        """What the row says of this repository; the rest is what the document says of its own."""
+        """Returns the cells of a row about this repository. The other cells quote the document about its own."""
         return f"{self.place} {self.measured}"
 
 

@@ -1,4 +1,4 @@
-"""Peers: what is missing is listed with its reason, and only a library that really serves becomes a peer."""
+"""Peers: the list gives a reason for each missing one, and only a library that really serves becomes a peer."""
 
 from __future__ import annotations
 

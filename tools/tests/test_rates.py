@@ -1,4 +1,4 @@
-"""What happened between two looks: rates only where there is a rate, and growth told from going up and down."""
+"""The changes between two looks: rates only where there is a rate, and growth told from going up and down."""
 
 from __future__ import annotations
 

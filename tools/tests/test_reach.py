@@ -1,4 +1,4 @@
-"""Step 0: what changed, whether it is executed, and how much it could matter."""
+"""Step 0 finds the functions that changed, if they are executed, and how much they could matter."""
 
 from __future__ import annotations
 

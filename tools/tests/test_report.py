@@ -162,7 +162,7 @@ def full_page(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def in_browser(page: Path, folder: Path) -> dict[str, Any]:
-    """What a browser has laid out: a script added to a copy of the page writes sizes and shapes into it."""
+    """Returns the layout of a real browser: a script added to a copy of the page writes sizes and shapes into it."""
     browser = shutil.which("chromium")
     assert browser, "this test opens the report in a browser: install the package chromium"
     probe = """<script>

@@ -309,7 +309,7 @@ def test_a_segment_that_another_process_made(shared_memory: Path) -> None:
 
 
 def test_a_segment_of_an_earlier_process_of_this_number(shared_memory: Path) -> None:
-    """Whose figures are older than the process, by however little."""
+    """Its figures are older than the process, if only by a little."""
     child = subprocess.Popen(["sleep", "60"])
     try:
         found = process.look(child.pid)

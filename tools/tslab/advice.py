@@ -1,9 +1,9 @@
-"""What an epoch would save: the call sites whose blocks die together and leave holes beside blocks that stay.
+"""The savings by epochs: the call sites whose blocks die together and leave holes beside blocks that stay.
 
 The slabs of a size class have resident pages that no block uses, because blocks that stay lie on them, or because they
 were not given back yet. Those bytes are known. They lie where blocks were that the program has freed. So each call site
-answers for a share of them: what it has in use now subtracted from the most that it had in use at a time, over the sum
-of that for all call sites of the class. A site whose blocks die together would leave its share to the system if they
+answers for a share of them: the most that it had in use at a time, less the part still in use, over the sum of that for
+all call sites of the class. A site whose blocks die together would leave its share to the system if they
 lay in an epoch. docs/profile.md has the model and its errors.
 """
 
@@ -109,7 +109,7 @@ def _of_class(rows: list[Lifespan], free_bytes: int, interval_bytes: int) -> Ite
 
 
 def _joined(rows: list[Advice], name: Callable[[int], str]) -> Advice:
-    """What is said of bursts and ages is that of the class that saves most."""
+    """Bursts and ages are those of the class that saves most."""
     first = max(rows, key=lambda one: one.saves_bytes)
     return Advice(
         first.site,

@@ -1,7 +1,7 @@
 """The figures of a process as one document, the JSON of `tslab stats --json`, from any source.
 
 Every reader (text, JSON, summary, difference, samples) works on this document. Its rows are the segment's own, under
-the library's own names; what the reader works out, shares, rates and percentiles, stands in objects named `derived`.
+the library's own names. The reader puts shares, rates and percentiles, which it computes, into objects named `derived`.
 """
 
 from __future__ import annotations

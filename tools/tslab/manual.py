@@ -1,4 +1,4 @@
-"""What is made from the parser of every command: the manual page tslab(1), and completion for shells.
+"""Makes the manual page tslab(1) and completion for shells from the parser of every command.
 
 python -m tslab.manual              writes the files in tslab/completions anew, with shtab
 """

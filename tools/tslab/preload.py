@@ -25,7 +25,7 @@ _PROGRAM = "import time\nfor _ in range(600): x = [bytearray(1500) for _ in rang
 
 
 def _install_folders() -> list[str]:
-    """Where an installed library lies: what the loader is told to search, `./dev install ~/.local`, the system."""
+    """The folders where an installed library may lie: LD_LIBRARY_PATH, `./dev install ~/.local`, the system."""
     told = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
     return [*told, str(Path("~/.local/lib").expanduser()), *INSTALLED]
 
@@ -66,7 +66,7 @@ def _checked(path: Path) -> Path:
 
 
 def environment(library: Path, settings: Sequence[str]) -> dict[str, str]:
-    """Ours and what `--set NAME=VALUE` adds; what is preloaded already stays, behind the library."""
+    """Our variables and those that `--set NAME=VALUE` adds. Libraries that are preloaded already stay, after ours."""
     found = dict(os.environ)
     for setting in settings:
         name, equals, value = setting.partition("=")

@@ -1,4 +1,4 @@
-"""What an epoch would save: which call sites to put into an epoch, and how many bytes less would be resident.
+"""Names the call sites to put into an epoch, and how many bytes less would be resident then.
 
 tslab advise 4711
 tslab advise 4711 --json               for programs

@@ -1,4 +1,4 @@
-"""What changed between two looks at a process, or between two processes, the largest first.
+"""Lists the changes between two looks at a process, or between two processes, the largest first.
 
 tslab stats 4711 --save before.seg; sleep 60; tslab diff before.seg 4711
 

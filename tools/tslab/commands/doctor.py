@@ -1,4 +1,4 @@
-"""What is wrong with a process, in plain words: the figures behind it, and what to do.
+"""Says what is wrong with a process, in plain words, with the figures behind it, and what to do.
 
 tslab doctor 4711                   watches it for ten seconds
 tslab doctor 4711 --for 600         ten minutes: finds a leak of 1 MiB a minute

@@ -1,4 +1,4 @@
-"""Who keeps memory, and where: for each label and its closed epochs the call sites whose blocks are still in use.
+"""Lists, for each label and its closed epochs, the call sites whose blocks are still in use.
 
 tslab holders 4711
 tslab holders 4711 --each              each closed epoch by itself

@@ -83,7 +83,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Entry:
-    """A place in the report: what is drawn there, how to read it, and which workload it needs."""
+    """A place in the report: its chart, how to read it, and which workload it needs."""
 
     id: str
     title: str

@@ -1,4 +1,4 @@
-"""The heap profile as one page: what each call stack holds and allocated, callers above what they call.
+"""The heap profile as one page: the bytes that each call stack holds and allocated, with callers above callees.
 
 The page is whole: it asks for nothing, neither scripts nor fonts, and fits a telephone and both colour schemes.
 """

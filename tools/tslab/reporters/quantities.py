@@ -35,7 +35,7 @@ def bytes_text(value: float) -> str:
 
 
 def share_text(value: float | None) -> str:
-    """A share as percent; what has no share, because there was nothing to share, is a dash."""
+    """A share as percent, or a dash if there was nothing to share."""
     if value is None:
         return "–"
     if 0 < value < 1e-5:

@@ -1,4 +1,4 @@
-"""A process on one screen: what is wrong with it, its memory and calls, the largest classes and labels."""
+"""A process on one screen: its findings, its memory and calls, the largest classes and labels."""
 
 from __future__ import annotations
 
