@@ -28,9 +28,10 @@ static bool join(struct heap *heap, unsigned class, struct chain chain) {
   unsigned most = tcache_cap(heap, class) + JOIN_MOST;
   if (!bin->newest || chain.count > JOIN_MOST || newest->count + chain.count > most) return false;
   void *tail = chain.head;
-  for (unsigned i = 1; i < chain.count && block_next(tail) != CHAIN_END; i++) tail = block_next(tail);
+  for (unsigned i = 1; i < chain.count && block_is_intact(tail) && block_next(tail) != CHAIN_END; i++)
+    tail = block_next(tail);
   /* A double free makes a ring, and a write damages a link. The thread that takes the magazine apart reports it. */
-  if (block_next(tail) != CHAIN_END || (TSLAB_HARDENED && !block_is_intact(tail))) return false;
+  if (!block_is_intact(tail) || block_next(tail) != CHAIN_END) return false;
   block_link(tail, newest->head);
   newest->head = chain.head;
   newest->count = (uint16_t)(newest->count + chain.count);

@@ -207,10 +207,17 @@ bool slab_retire(struct run *slab) {
 
 /* ---- which blocks are in use ------------------------------------------------------------------------------------- */
 
+/* Returns true if `b`, met on the slab's list, is a block of the slab that shows no damage. A write to a free block may
+ * lead the list anywhere. */
+static bool is_sound(const struct run *slab, void *b) {
+  bool is_inside = (size_t)((char *)b - run_start(slab)) < run_bytes(slab);
+  return is_inside && slab_starts_block(slab, b) && block_is_intact(b);
+}
+
 static void mark_free(const struct run *slab, struct chain chain, uint64_t *is_free) {
   size_t size = class_size(slab->class);
   char *first = first_block(slab);
-  for (void *b = chain.head; b != CHAIN_END; b = block_next(b)) {
+  for (void *b = chain.head; b != CHAIN_END && is_sound(slab, b); b = block_next(b)) {
     size_t i = (size_t)((char *)b - first) / size;
     is_free[i / 64] |= 1ull << (i % 64);
   }
@@ -278,7 +285,7 @@ struct slab_purge slab_purge_holes(struct run *slab) {
   unsigned dropped = 0;
   size_t absent = absent_bytes(slab);
   for (void *b = chain.head, *next; b != CHAIN_END; b = next) {
-    if (TSLAB_HARDENED && !block_is_intact(b)) {
+    if (UNLIKELY(!is_sound(slab, b))) {
       purge.damaged = b;
       break;
     }

@@ -163,7 +163,7 @@ HIDDEN struct chain slab_link(struct run *slab, unsigned wanted);
 struct slab_purge {
   size_t bytes;
   unsigned kept; /* free blocks on other pages */
-  void *damaged; /* hardened: a damaged block of the list, lost with all that follow it, or NULL */
+  void *damaged; /* what the list led to and is no intact block, lost with all that follow it, or NULL */
 };
 HIDDEN struct slab_purge slab_purge_holes(struct run *slab);
 

@@ -160,12 +160,29 @@ static void some_of_a_spoilt_batch(void) {
   }
 }
 
+/* A block of a small chain was freed twice, or written to: the chain stays separate, and leaves as it came. */
+static void no_spoilt_chain_joins(void) {
+  for (unsigned bad = 0; bad < 8; bad++) {
+    reset();
+    struct chain sound = make_chain(8), spoilt = make_chain(8);
+    void *block = spoilt.head;
+    for (unsigned i = 0; i < bad; i++) block = block_next(block);
+    memset(block, 1, sizeof blocks[0]);
+    CHECK(magazine_put(&heap, CLASS, sound) && magazine_put(&heap, CLASS, spoilt));
+    const struct chain newest = magazine_take(&heap, CLASS);
+    CHECK(newest.head == spoilt.head);
+    CHECK_COUNT(newest.count, ==, 8);
+    check_chain(magazine_take(&heap, CLASS), sound);
+  }
+}
+
 int main(void) {
   order();
   some_at_a_time();
   some_of_a_spoilt_batch();
   staleness();
   joining();
+  no_spoilt_chain_joins();
   limits();
   return 0;
 }

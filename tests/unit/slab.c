@@ -179,11 +179,31 @@ static void holes_are_absent(unsigned class) {
   CHECK_COUNT(pages_totals().held, <, GRANULE); /* the tables */
 }
 
+/* A program wrote to a free block, all of it or only its link. The purge stops there, and says what it met. */
+static void purge_stops_at_damage(unsigned class, size_t written) {
+  slab = slab_new(class, 0, NULL);
+  struct chain chain = slab_link(slab, 1000000);
+  void *second = block_next(chain.head), *third = block_next(second), *tail = second;
+  while (block_next(tail) != CHAIN_END) tail = block_next(tail);
+  slab_push(slab, chain.head, tail, chain.count, &(struct slab_how){0});
+  memset(second, 1, written);
+  atomic_fetch_or(&slab->word, SLAB_PENDING);
+  const struct slab_purge purge = slab_purge_holes(slab);
+  CHECK(purge.damaged != NULL && purge.damaged != chain.head && purge.damaged != third);
+  if (TSLAB_HARDENED || written > sizeof(void *)) CHECK(purge.damaged == second);
+  CHECK_COUNT(purge.kept, <=, 2); /* up to the bad link */
+  pages_free(slab, slab_retire(slab));
+}
+
 int main(void) {
   start_floors();
   for (unsigned class = 0; class < CLASSES; class++) live_and_die(class);
   retired_pages_are_dirty_if_used();
   for (unsigned class = 0; class < CLASSES; class++) holes_are_absent(class);
+  for (unsigned class = 0; class < CLASSES; class++) {
+    purge_stops_at_damage(class, sizeof(void *));
+    purge_stops_at_damage(class, class_size(class));
+  }
   pages_check();
   return 0;
 }
