@@ -459,7 +459,8 @@ typedef struct tslab_label_stats {
   uint64_t lock_contended;
   uint64_t slab_take_cas_retries;
   uint64_t slab_push_cas_retries;
-  uint64_t reserved[2];
+  uint64_t exempt_scopes;      /* scopes of epoch 0 inside its scopes */
+  uint64_t exempt_bytes;       /* allocated in those, freed since or not */
 } tslab_label_stats;
 
 /* All locks of one kind. */

@@ -58,6 +58,8 @@ struct thread {
   uint8_t cached_age;   /* how many looks ago it had this id first */
   struct thread *next_free;
   struct thread *next; /* every thread ever made */
+  struct label *exempt; /* the innermost scope is exempt and counts for this label (epoch/exempt.h); NULL: it is not */
+  uint64_t exempt_from; /* the bytes that `plain` had handed out then */
   struct named named[NAMED];
   struct scope scopes[TSLAB_SCOPES + 1]; /* [0]: outside all scopes */
   struct attachments attached;

@@ -3,6 +3,7 @@
 
 #include "epoch/cache.h"
 #include "epoch/close.h"
+#include "epoch/exempt.h"
 #include "epoch/finish.h"
 #include "heap/bump.h"
 #include "heap/chunk_cache.h"
@@ -46,6 +47,7 @@ struct thread *thread_acquire(struct heap *heap) {
   thread->depth = 0;
   thread->advanced = 0;
   thread->visiting = false;
+  thread->exempt = NULL;
   thread->scopes[0] = (struct scope){0, NULL};
   for (unsigned i = 0; i < NAMED; i++) thread->named[i] = NAMED_NONE(i);
   attach_start(&thread->attached);
@@ -55,6 +57,7 @@ struct thread *thread_acquire(struct heap *heap) {
 static void leave(struct heap *heap, uint64_t id);
 
 static void leave_all(struct thread *thread) {
+  if (thread->exempt) exempt_end(thread);
   for (;; thread->depth--) {
     struct scope *scope = &thread->scopes[thread->depth];
     if (scope->heap) leave(scope->heap, scope->id);
@@ -178,9 +181,12 @@ static void leave(struct heap *heap, uint64_t id) {
 
 /* ---- scopes ------------------------------------------------------------------------------------------------------ */
 
-static void make_current(struct thread *thread) {
-  const struct scope *scope = &thread->scopes[thread->depth];
-  current_heap = scope->heap ? scope->heap : thread->plain;
+/* Makes the innermost scope's heap the thread's. `is_new` says that the thread entered this scope just now. */
+INLINE void make_current(struct thread *thread, bool is_new) {
+  struct heap *heap = thread->scopes[thread->depth].heap;
+  if (UNLIKELY(thread->exempt != NULL)) exempt_end(thread);
+  current_heap = heap ? heap : thread->plain;
+  if (!heap && thread->depth != 0) exempt_begin(thread, is_new);
 }
 
 int scope_enter(struct thread *thread, uint64_t id) {
@@ -189,7 +195,7 @@ int scope_enter(struct thread *thread, uint64_t id) {
   if (UNLIKELY(thread->depth == TSLAB_SCOPES)) return EOVERFLOW;
   if (id != 0 && !(heap = scope_hold(thread, id, &error))) return error;
   thread->scopes[++thread->depth] = (struct scope){id, heap};
-  current_heap = heap ? heap : thread->plain;
+  make_current(thread, true);
   return 0;
 }
 
@@ -197,7 +203,7 @@ int scope_leave(struct thread *thread, uint64_t id) {
   struct scope left = thread->scopes[thread->depth];
   if (UNLIKELY(thread->depth == 0 || left.id != id)) return EINVAL;
   thread->depth--;
-  make_current(thread);
+  make_current(thread, false);
   if (left.heap) leave(left.heap, id);
   return 0;
 }
@@ -208,7 +214,7 @@ int scope_switch(struct thread *thread, uint64_t id) {
   int error;
   if (id != 0 && !(heap = scope_hold(thread, id, &error))) return error;
   *scope = (struct scope){id, heap};
-  make_current(thread);
+  make_current(thread, true);
   if (before.heap) leave(before.heap, before.id);
   return 0;
 }

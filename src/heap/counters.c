@@ -105,6 +105,7 @@ void counters_fold(struct counters *counters) {
   move_counters(&folded.large.frees, &large->frees, sizeof large->frees);
   move_counters(&folded.large.allocated_bytes, &large->allocated_bytes, sizeof large->allocated_bytes);
   move_counters(&folded.large.freed_bytes, &large->freed_bytes, sizeof large->freed_bytes);
+  counters->large_of_epochs = 0;
   move_counters(folded.refills, counters->refills, sizeof counters->refills);
   move_counters(folded.classes, counters->classes, sizeof counters->classes);
   for (unsigned path = 0; path < PATHS; path++) move_times(&folded.paths[path], &counters->paths[path]);

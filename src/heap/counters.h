@@ -92,6 +92,7 @@ struct counters {
   struct counters *next, *previous;
   struct thread_totals thread_totals;
   struct large_counts large;
+  uint64_t large_of_epochs; /* of large.allocated_bytes, by its own thread: those outside epoch 0 */
   struct refill_counters refills[CLASSES];
   struct path_times paths[PATHS];
   struct class_counters classes[CLASSES];

@@ -17,6 +17,7 @@ struct label {
   _Atomic uint64_t recycled, returned, refused, diverted;
   _Atomic uint64_t samples, wall_sum, wall_max, cpu_samples, cpu_sum, wait_sum, slow;
   _Atomic uint64_t lock_fast, lock_contended, take_retries, push_retries;
+  _Atomic uint64_t exempt_scopes, exempt_bytes; /* epoch/exempt.h */
 };
 extern HIDDEN struct label labels[LABELS + 1];
 extern HIDDEN struct lock labels_lock;

@@ -153,6 +153,7 @@ void *heap_large_alloc(struct heap *heap, size_t size, size_t alignment, bool *z
     return NULL;
   }
   struct run *run = pages.runs + granule_of(block);
+  heap->counters->large_of_epochs += run->size;
   run->epoch = arena->index;
   arena_add(arena, run);
   atomic_fetch_add_explicit(&arena->large, 1, memory_order_relaxed);

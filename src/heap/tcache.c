@@ -254,6 +254,16 @@ uint64_t tcache_served(const struct heap *heap) {
   }
 }
 
+uint64_t tcache_bytes(const struct heap *heap) {
+  uint64_t bytes = 0;
+  for (uint64_t left = heap->opened; left; left &= left - 1) {
+    unsigned class = lowest_bit(left);
+    struct count seen = count_look(&heap->count[class]);
+    bytes += (heap->bins[class].allocations + count_passed(seen.then, seen.now).mallocs) * class_size(class);
+  }
+  return bytes;
+}
+
 /* ---- caps -------------------------------------------------------------------------------------------------------- */
 
 static unsigned most_blocks(unsigned class) {

@@ -76,6 +76,9 @@ INLINE uint64_t tcache_handed_out(const struct heap *heap) {
 
 HIDDEN struct tcache_totals tcache_totals(struct heap *heap, unsigned class);
 
+/* Returns the bytes of all blocks that the heap's lists have handed out until now. Thread: the heap's own. */
+HIDDEN uint64_t tcache_bytes(const struct heap *heap);
+
 /* Returns the totals for a known bin. Called between heap_begin_look and heap_end_look. */
 HIDDEN struct tcache_totals tcache_look(const struct heap *heap, const struct bin *bin, unsigned class);
 

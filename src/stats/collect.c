@@ -450,6 +450,8 @@ static void add_label(tslab_label_stats *to, const struct label *from) {
   to->lock_contended = of_atomic(&from->lock_contended);
   to->slab_take_cas_retries = of_atomic(&from->take_retries);
   to->slab_push_cas_retries = of_atomic(&from->push_retries);
+  to->exempt_scopes = of_atomic(&from->exempt_scopes);
+  to->exempt_bytes = of_atomic(&from->exempt_bytes);
 }
 
 /* Returns true if the epoch has no memory and no heap, so its status needs no lock. */

@@ -175,6 +175,8 @@ static const struct statistic label[] = {
     L(lock_contended, COUNTER, NONE, "locks of their heaps taken not at the first try"),
     L(slab_take_cas_retries, COUNTER, NONE, "CAS that failed when a slab's free blocks were taken"),
     L(slab_push_cas_retries, COUNTER, NONE, "CAS that failed when blocks were pushed to slabs of other heaps"),
+    L(exempt_scopes, COUNTER, NONE, "scopes of epoch 0 inside their scopes"),
+    L(exempt_bytes, COUNTER, BYTES, "allocated in those"),
 };
 
 #define E(name, kind, unit, help) FIELD(tslab_epoch_status, name, kind, unit, help)

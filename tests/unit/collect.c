@@ -320,6 +320,11 @@ static void epochs(void) {
   }
   CHECK(tslab_malloc(8 * MiB) == NULL && errno == ENOMEM); /* above the parent's budget */
   look();
+  CHECK(tslab_epoch_enter(0) == 0);
+  void *const exempt = tslab_malloc(5000);
+  CHECK(tslab_epoch_leave(0) == 0);
+  look();
+  tslab_free(exempt);
   CHECK(tslab_epoch_leave(child) == 0 && tslab_epoch_reset(child, NULL) == 0);
   (void)kept;
   CHECK(tslab_epoch_enter(child) == 0);

@@ -48,7 +48,7 @@ static const struct {
     [TABLE_CLASS] = {sizeof(tslab_class_stats), RESERVED(tslab_class_stats)},
     [TABLE_PATH] = {sizeof(tslab_path_stats), RESERVED(tslab_path_stats)},
     [TABLE_THREAD] = {sizeof(tslab_thread_stats), RESERVED(tslab_thread_stats)},
-    [TABLE_LABEL] = {sizeof(tslab_label_stats), RESERVED(tslab_label_stats)},
+    [TABLE_LABEL] = {sizeof(tslab_label_stats), 0},
     [TABLE_EPOCH] = {sizeof(tslab_epoch_status), RESERVED(tslab_epoch_status)},
     [TABLE_LOCK] = {sizeof(tslab_lock_stats), RESERVED(tslab_lock_stats)},
     [TABLE_SAMPLE] = {sizeof(struct sample), 0},

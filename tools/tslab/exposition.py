@@ -112,6 +112,8 @@ LABELS = (
     Figure("label_recycled_bytes_total", "kept ready for the next epoch, by ends", _of("bytes_recycled")),
     Figure("label_madvise_bytes_total", "given back to the operating system, by ends", _of("bytes_returned")),
     Figure("label_refused_total", "allocations that failed for a budget", _of("refused")),
+    Figure("label_exempt_scopes_total", "scopes of epoch 0 inside scopes of a label", _of("exempt_scopes")),
+    Figure("label_exempt_bytes_total", "allocated in those", _of("exempt_bytes")),
     Figure("slow_epoch_closed_total", "allocations that went to epoch 0 because theirs was closing", _of("diverted")),
     Figure("class_lock_fast_acquire_by_label_total", "locks taken at the first try", _of("lock_fast_acquire")),
     Figure("class_lock_contended_by_label_total", "locks taken not at the first try", _of("lock_contended")),
