@@ -58,8 +58,7 @@ static struct live live_of(struct epoch *e) {
 
 /* Returns the bytes of a heap's chunk from which no block was handed out. Such a chunk counts as reserve. */
 static size_t idle_bytes(const struct heap *heap) {
-  const struct run *chunk = LOAD_RACING(heap->bump.chunk);
-  return chunk && !LOAD_RACING(heap->bump.count) ? run_bytes(chunk) : 0;
+  return LOAD_RACING(heap->bump.count) == 0 ? LOAD_RACING(heap->bump.bytes) : 0;
 }
 
 /* Returns how long ago the close was done, at least 1; 0 if it was not. */

@@ -87,7 +87,7 @@ static void make_current(struct heap *heap, struct run *chunk, size_t used) {
   bump->starts = (uintptr_t)chunk_starts(chunk) - words * sizeof(struct chunk_starts);
   bump->freed = (uintptr_t)chunk_freed(chunk) - words * sizeof(struct chunk_freed);
   bump->start = chunk_start(chunk);
-  bump->bytes = (uint32_t)run_bytes(chunk);
+  STORE_RACING(bump->bytes, (uint32_t)run_bytes(chunk));
   bump->at = chunk_start(chunk) + used;
   STORE_RACING(bump->last, LAST_UNKNOWN);
   give_turns(bump, turns_of(heap->counters));
@@ -104,7 +104,7 @@ static void stop(struct bump *bump) {
   STORE_RACING(bump->chunk, NULL);
   bump->start = bump->at = NULL;
   STORE_RACING(bump->last, LAST_UNKNOWN);
-  bump->bytes = 0;
+  STORE_RACING(bump->bytes, 0);
   __atomic_store_n(&bump->end, NULL, __ATOMIC_RELAXED);
 }
 
