@@ -8,8 +8,11 @@ import math
 import os
 import re
 import shutil
+import socket
 import subprocess
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -159,16 +162,75 @@ def test_pprof_has_the_same_sums(server: int, tmp_path: Path) -> None:
     assert any(text[mapping.build_id] for mapping in found.mapping)
 
 
-def test_go_s_pprof_reads_it(server: int, tmp_path: Path) -> None:
-    reader = shutil.which("pprof")  # newer Go builds it at its first use, which takes minutes
-    if not reader:
-        pytest.skip("pprof is not installed")
+@pytest.fixture(scope="module")
+def go_pprof() -> str:
+    """Go's own reader: one that is installed, or the one that Go builds at its first use."""
+    found = shutil.which("pprof") or next((str(path) for path in Path("/usr/lib").glob("go-*/pkg/tool/*/pprof")), None)
+    go = shutil.which("go", path=f"{os.environ['PATH']}:/usr/local/go/bin")
+    if not found and go:
+        built = subprocess.run([go, "tool", "-n", "pprof"], capture_output=True, text=True, check=False)
+        found = built.stdout.strip() if built.returncode == 0 else None
+    if not found:
+        pytest.skip("neither pprof nor Go is installed")
+    return found
+
+
+@pytest.fixture
+def saved_profile(server: int, tmp_path: Path) -> tuple[Path, HeapProfile]:
+    """The profile of a process that waits, as a file for pprof and as `tslab profile` reads it."""
     path = tmp_path / "heap.pb.gz"
     assert main(["profile", str(server), "-o", str(path)]) == 0
-    for option, words in (("-top", ("keep_row", "Type: inuse_space")), ("-tags", ("request", "closing"))):
-        done = subprocess.run([reader, option, str(path)], capture_output=True, text=True, check=False)
+    return path, _read(server)
+
+
+def test_go_s_pprof_reads_it(go_pprof: str, saved_profile: tuple[Path, HeapProfile]) -> None:
+    path, profile = saved_profile
+
+    def asked(*options: str) -> str:
+        done = subprocess.run([go_pprof, *options, str(path)], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        assert all(word in done.stdout for word in words)
+        return done.stdout
+
+    tags = asked("-tags")
+    assert all(word in tags for word in ("request", "closing"))
+    for sample_type, name in (("inuse_space", "live_bytes"), ("alloc_space", "allocated_bytes")):
+        top = asked("-top", "-unit=B", "-nodefraction=0", f"-sample_index={sample_type}")
+        assert f"Type: {sample_type}" in top
+        assert "keep_row" in top
+        whole = re.search(r"of (\d+)B total", top)
+        assert whole
+        rounding = len(_decoded(path).sample)  # each of its rows is a whole number
+        assert abs(int(whole[1]) - sum(getattr(site, name) for site in profile.sites)) <= rounding
+
+
+def _free_port() -> int:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        return int(unused.getsockname()[1])
+
+
+def test_go_s_pprof_serves_it(go_pprof: str, saved_profile: tuple[Path, HeapProfile]) -> None:
+    port = _free_port()
+    command = [go_pprof, "-no_browser", f"-http=127.0.0.1:{port}", str(saved_profile[0])]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as serving:
+        try:
+            for view, word in (("top", b"keep_row"), ("flamegraph", b"keep_leak"), ("peek", b"keep_row")):
+                assert word in _answer(f"http://127.0.0.1:{port}/ui/{view}", serving)
+        finally:
+            serving.kill()
+
+
+def _answer(address: str, serving: subprocess.Popen[bytes]) -> bytes:
+    """When the server listens."""
+    end = time.monotonic() + 60
+    while True:
+        try:
+            with urllib.request.urlopen(address, timeout=60) as answer:
+                return bytes(answer.read())
+        except urllib.error.URLError:
+            assert serving.poll() is None, "pprof has ended"
+            assert time.monotonic() < end, "pprof does not answer"
+            time.sleep(0.1)
 
 
 def test_growth_is_told_by_site(server: int, holding: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
