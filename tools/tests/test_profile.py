@@ -162,6 +162,22 @@ def test_pprof_has_the_same_sums(server: int, tmp_path: Path) -> None:
     assert any(text[mapping.build_id] for mapping in found.mapping)
 
 
+def test_pprof_keeps_what_has_no_stack(tmp_path: Path) -> None:
+    """pprof leaves a sample without a location out of its sums."""
+    profile = _made(
+        site=[{"site": 2, "stack": "", "allocated_bytes": 30, "allocated_blocks": 3}],
+        holder=[{"site": 7, "state": 1, "label": "request", "live_bytes": 10, "live_blocks": 1}],
+    )
+    path = tmp_path / "heap.pb.gz"
+    path.write_bytes(pprof.encode(profile, Symbolizer(None)))
+    found = _decoded(path)
+    assert [len(sample.location_id) for sample in found.sample] == [1, 1]
+    (location,) = found.location
+    (function,) = found.function
+    assert location.line[0].function_id == function.id
+    assert found.string_table[function.name] == "(no stack)"
+
+
 @pytest.fixture(scope="module")
 def go_pprof() -> str:
     """Go's own reader: one that is installed, or the one that Go builds at its first use."""
@@ -177,10 +193,10 @@ def go_pprof() -> str:
 
 @pytest.fixture
 def saved_profile(server: int, tmp_path: Path) -> tuple[Path, HeapProfile]:
-    """The profile of a process that waits, as a file for pprof and as `tslab profile` reads it."""
-    path = tmp_path / "heap.pb.gz"
-    assert main(["profile", str(server), "-o", str(path)]) == 0
-    return path, _read(server)
+    """One reading, as a file for pprof and as `tslab profile` has it."""
+    path, profile = tmp_path / "heap.pb.gz", _read(server)
+    path.write_bytes(pprof.encode(profile, Symbolizer(server)))
+    return path, profile
 
 
 def test_go_s_pprof_reads_it(go_pprof: str, saved_profile: tuple[Path, HeapProfile]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from tslab.errors import LabError
 from tslab.sites import CLOSING, PLAIN, STATES, HeapProfile
-from tslab.symbolize import Mapping, Place, Symbolizer
+from tslab.symbolize import Frame, Mapping, Place, Symbolizer
 
 SAMPLE_TYPES = (
     ("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes"),
@@ -118,18 +118,19 @@ class _Writer:
         return self._functions[key]
 
     def location(self, place: Place) -> int:
+        """Address 0 stands for a stack that could not be walked."""
         if place.address not in self._locations:
             self._locations[place.address] = len(self._locations) + 1
             mapping = self._map(place.mapping) if place.mapping else 0
             added = self.out.location.add(
-                id=self._locations[place.address], mapping_id=mapping, address=place.address - 1
+                id=self._locations[place.address], mapping_id=mapping, address=max(place.address - 1, 0)
             )
             for frame in place.frames:
                 added.line.add(function_id=self._function(frame.function, frame.file), line=frame.line)
         return self._locations[place.address]
 
     def sample(self, stack: Sequence[int], values: Sequence[int], labels: Sequence[tuple[str, str]]) -> None:
-        places = self._symbolizer.callers(stack)
+        places = self._symbolizer.callers(stack) or [Place(0, None, (Frame("(no stack)", "", 0),))]
         added = self.out.sample.add(location_id=[self.location(place) for place in places], value=values)
         for key, text in labels:
             added.label.add(key=self.string(key), str=self.string(text))

@@ -97,9 +97,9 @@ class Symbolizer:
         return self._files.setdefault(mapping.file, _File(mapping.file)).build_id if mapping.file else ""
 
     def callers(self, stack: Iterable[int]) -> list[Place]:
-        """The stack from the first function on that is the program's."""
+        """The stack from the first function on that is the program's; the last place, if all are the allocator's."""
         places = [self.place(address) for address in stack]
-        while places and _is_allocator(places[0]):
+        while len(places) > 1 and _is_allocator(places[0]):
             places = places[1:]
         return places
 
