@@ -19,11 +19,12 @@ _Atomic uint32_t *lock_witness = &unwatched;
 void (*lock_on_copy)(void) = nothing;
 void (*lock_on_stall)(void) = nothing;
 
-static uint64_t patience_ends(void) { return os_now_coarse_ns() + LOCK_PATIENCE_MS * UINT64_C(1000000); }
+static uint64_t ns_after(unsigned ms) { return os_now_coarse_ns() + ms * UINT64_C(1000000); }
 
-/* Returns false at `end`. It looks at the clock as well, because signals may end each wait early, again and again. */
-static bool wait_until(struct lock *lock, uint64_t end) {
-  return os_wait(&lock->word, 2, LOCK_PATIENCE_MS) && os_now_coarse_ns() < end;
+/* Returns false at `end`, which is `ms` milliseconds from now or less. It looks at the clock as well, because signals
+ * may end each wait early, again and again. */
+static bool wait_until(struct lock *lock, uint64_t end, unsigned ms) {
+  return os_wait(&lock->word, 2, ms) && os_now_coarse_ns() < end;
 }
 
 static void wait_for(struct lock *lock) {
@@ -32,11 +33,11 @@ static void wait_for(struct lock *lock) {
     SPIN_HINT();
   }
   if (locks_held > 1) lock_on_stall(); /* this thread may hold it itself */
-  uint64_t end = patience_ends();
+  uint64_t end = ns_after(LOCK_PATIENCE_MS);
   while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0) {
-    if (wait_until(lock, end)) continue;
+    if (wait_until(lock, end, LOCK_PATIENCE_MS)) continue;
     lock_on_stall();
-    end = patience_ends();
+    end = ns_after(LOCK_PATIENCE_MS);
   }
 }
 
@@ -77,17 +78,17 @@ uint64_t lock_take_slow(struct lock *lock) {
   return waited;
 }
 
-static bool wait_in_time(struct lock *lock) {
-  uint64_t end = patience_ends();
+static bool wait_within(struct lock *lock, unsigned ms) {
+  uint64_t end = ns_after(ms);
   while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0)
-    if (!wait_until(lock, end)) return false;
+    if (!wait_until(lock, end, ms)) return false;
   return true;
 }
 
-bool lock_take_patiently(struct lock *lock) {
+bool lock_take_within(struct lock *lock, unsigned ms) {
   lock_look();
   lock_hold_begins();
-  bool done = lock_word_try(lock) || wait_in_time(lock);
+  bool done = lock_word_try(lock) || wait_within(lock, ms);
   if (done) lock_is_taken(lock);
   else lock_hold_ends();
   return done;

@@ -105,8 +105,8 @@ static inline uint64_t lock_take(struct lock *lock) {
   return waited;
 }
 
-/* For a caller that can do without the lock: returns false after LOCK_PATIENCE_MS. */
-HIDDEN COLD bool lock_take_patiently(struct lock *lock);
+/* For a caller that can do without the lock: returns false after `ms` milliseconds, on the coarse clock. */
+HIDDEN COLD bool lock_take_within(struct lock *lock, unsigned ms);
 
 /* Releases a lock that another thread took. That thread stands still and does not release the lock itself. */
 static inline void lock_release_for(struct lock *lock) {

@@ -9,9 +9,9 @@
  *   - This thread may hold a lock already, because a signal handler that interrupted malloc forks. The handlers then
  *     take no lock, and the library treats the child like one of _Fork().
  *   - Another thread may be in that case, and wait in its fork for a lock of libc's that this thread has. After
- *     LOCK_PATIENCE_MS this thread releases the locks that it took, and goes on in the same way. While no thread is
- *     known to be in that case, it waits longer for the gate of an epoch, because the end of a large epoch holds one
- *     for seconds.
+ *     BARE_PATIENCE_MS this thread releases the locks that it took, and goes on in the same way. While no thread is
+ *     known to be in that case, it waits for LOCK_PATIENCE_MS, and longer for the gate of an epoch, because the end of
+ *     a large epoch holds one for seconds.
  *   - Between our handler and the copy, libc takes locks of its own: glibc's list of streams, of atfork handlers and of
  *     name services, musl's list of streams. A thread may hold one of them while it allocates, and so wait for a lock
  *     that we hold. Our handler takes the list of streams before our locks, which keeps the usual case in order. For
@@ -59,6 +59,9 @@
 
 #define NS_OF_MS     UINT64_C(1000000)
 #define COPY_MOST_MS 10000 /* a handler of the program may spin instead of sleep */
+/* Locks are held for microseconds, so one that stays taken for this long is held by the fork that waits for us. A timer
+ * may make such forks all the time, and a program whose every fork stands still for longer hardly moves. */
+#define BARE_PATIENCE_MS 10
 
 enum { WIPED, REPAIRED, REPAIRING /* or more: REPAIRING plus the id of the thread that repairs */ };
 
@@ -249,9 +252,9 @@ static bool is_gate(const struct lock *lock) {
 }
 
 static bool take_in_time(struct lock *lock) {
-  uint64_t end = os_now_coarse_ns() + COPY_MOST_MS * NS_OF_MS;
-  while (!lock_take_patiently(lock))
-    if (!is_gate(lock) || atomic_load(&bare_waiters) != 0 || os_now_coarse_ns() >= end) return false;
+  uint64_t end = os_now_coarse_ns() + (is_gate(lock) ? COPY_MOST_MS : LOCK_PATIENCE_MS) * NS_OF_MS;
+  while (!lock_take_within(lock, BARE_PATIENCE_MS))
+    if (atomic_load(&bare_waiters) != 0 || os_now_coarse_ns() >= end) return false;
   return true;
 }
 

@@ -391,12 +391,12 @@ void publish_end(void) {
  * wait for ever, because a fork holds the lock, too, and may itself wait for the thread that calls exit. */
 void publish_at_exit(void) {
   atomic_store_explicit(&ended, true, memory_order_relaxed);
-  bool taken = lock_take_patiently(&descriptors);
+  bool taken = lock_take_within(&descriptors, LOCK_PATIENCE_MS);
   publish_end();
   if (taken) lock_release(&descriptors);
 }
 
-bool publish_before_fork(void) { return lock_take_patiently(&descriptors); }
+bool publish_before_fork(void) { return lock_take_within(&descriptors, LOCK_PATIENCE_MS); }
 
 /* The child does not have the segment's pages: the kernel did not copy their mapping. */
 void publish_after_fork(bool child) {

@@ -226,7 +226,7 @@ def relative_subjects(root: Path) -> Iterator[str]:
 # Each function that releases a lock, with those that take it. A function of the left side may release a lock that its
 # caller took; no other function may.
 RELEASES = {
-    "lock_release": {"lock_take", "lock_try", "lock_take_patiently", "take_gate", "heap_lock", "lock_heap_of"},
+    "lock_release": {"lock_take", "lock_try", "lock_take_within", "take_gate", "heap_lock", "lock_heap_of"},
     "lock_release_for": set(),
     "arena_unlock": {"arena_lock"},
     "epoch_unlock": {"epoch_lock", "handle_lock_quiet"},

@@ -71,6 +71,24 @@ static void interrupted_beside_fork(struct lock *lock) {
   fork_once();
 }
 
+/* A timer may do that again and again, and the program must still move: if each of the two forks stood still for
+ * LOCK_PATIENCE_MS, the alarm would end this. */
+enum { MEETINGS = 120, MEETINGS_S = MEETINGS * LOCK_PATIENCE_MS / 1000 - 5 };
+static void meets_many_forks(struct lock *lock) {
+  pthread_t thread;
+  alarm(MEETINGS_S);
+  for (int i = 0; i < MEETINGS; i++) {
+    starts = 0;
+    lock_take(lock);
+    CHECK(pthread_create(&thread, NULL, fork_meanwhile, NULL) == 0);
+    while (atomic_load(&lock->word) != 2) sched_yield(); /* it waits */
+    raise(SIGUSR1);
+    lock_release(lock);
+    CHECK(pthread_join(thread, NULL) == 0);
+  }
+  alarm(PATIENCE_S);
+}
+
 /* The same with publication's lock, which a thread in exit holds. */
 static void interrupted_while_publishing(void) {
   pthread_t thread;
@@ -344,6 +362,7 @@ int main(void) {
   interrupted_beside_fork(&pages_lock);
   interrupted_beside_fork(&epoch_gates[0].lock);
   interrupted_while_publishing();
+  meets_many_forks(&tree_lock);
   common_heap_comes_last();
   child_beside_long_hold_is_whole(&epoch_gates[EPOCH_GATES - 1].lock);
   child_beside_long_hold_is_whole(&profile_reading);
