@@ -173,7 +173,7 @@ void epoch_cache_update_claim(struct heap *plain) {
 size_t epoch_caches_reserve_bytes(void) {
   size_t granules = 0, most = reserve_bytes();
   for (const struct heap *p = atomic_load_explicit(&all_heaps, memory_order_acquire); p; p = p->next_heap)
-    granules += chunk_cache_granules(&p->store->chunks);
+    if (!LOAD_RACING(p->folded)) granules += chunk_cache_granules(&p->store->chunks);
   for (const struct thread *t = atomic_load_explicit(&all_threads, memory_order_acquire); t; t = t->next) {
     const struct epoch *e = atomic_load_explicit(&t->cached_epoch, memory_order_relaxed);
     if (e) granules += LOAD_RACING(e->kept_granules);

@@ -497,6 +497,7 @@ void bins_relist(struct run *slab) {
   if (UNLIKELY(heap->folded)) { /* the slab was full, and any thread may have it now; `guard` is common_heap's lock */
     folded_slabs[slab->class]--;
     lose(heap, slab);
+    if (!heap_has_slabs(heap)) heap_notice(heap); /* its pages may go back */
     set_owner(&common_heap, slab);
     heap = &common_heap;
   }

@@ -9,13 +9,6 @@ struct counters shared_counters;
 struct counters *_Atomic all_counters = &shared_counters;
 struct thread_totals departed;
 
-static struct {
-  struct counters *free; /* of dead threads; all counts are zero */
-  struct cuttings cuttings;
-  bool first_is_taken;
-} state;
-static struct counters first_counters; /* most processes have only one */
-
 static void put_on_list(struct counters *counters) {
   struct counters *head = atomic_load_explicit(&all_counters, memory_order_relaxed);
   counters->next = head;
@@ -26,24 +19,13 @@ static void put_on_list(struct counters *counters) {
 
 #define SOON 1024 /* a thread begins at a random place between two samples */
 
-struct counters *counters_make(void) {
-  struct counters *counters = state.free;
-  if (counters) {
-    state.free = counters->next;
-    put_on_list(counters);
-    return counters;
-  }
-  counters = &first_counters;
-  if (!state.first_is_taken) shared_counters.next = &folded;
-  else counters = pages_cut(&state.cuttings, round_up(sizeof(struct counters), CACHE_LINE));
-  state.first_is_taken = true;
-  if (!counters) return NULL;
+void counters_start(struct counters *counters) {
+  if (!shared_counters.next) shared_counters.next = &folded;
   counters->large.is_own = true;
   counters->random = (os_random() ^ (uintptr_t)counters) | 1;
   counters->slow_countdown = (uint32_t)(counters->random / 2 % SOON) + 1;
   counters->bump_countdown = (int64_t)(counters->random / 2 / SOON % SOON) + 1;
   put_on_list(counters);
-  return counters;
 }
 
 static uint64_t of(const uint64_t *counter) { return __atomic_load_n(counter, __ATOMIC_RELAXED); }
@@ -112,19 +94,6 @@ void counters_fold(struct counters *counters) {
   if (counters->previous) counters->previous->next = counters->next;
   else atomic_store_explicit(&all_counters, counters->next, memory_order_relaxed);
   counters->next->previous = counters->previous;
-}
-
-/* After counters_fold unused counters hold only zeros. */
-void counters_purge(struct counters *counters) {
-  uintptr_t from = round_up((uintptr_t)counters->refills, os_page_size);
-  uintptr_t to = round_down((uintptr_t)(counters + 1), os_page_size);
-  if (counters == &first_counters || from >= to) return;
-  pages_count_purge(to - from, os_purge((void *)from, to - from));
-}
-
-void counters_free(struct counters *counters) {
-  counters->next = state.free;
-  state.free = counters;
 }
 
 void counters_are_of_this_thread(struct counters *counters) {

@@ -2,7 +2,7 @@
  *
  * Every thread has counters, to which all its heaps point. Those of a dead thread wait in the pool with its heap for
  * the next thread. The fold of that heap adds their counts to one struct that stands for all such threads, and takes
- * them off the list and the heap. So sums over all counters never shrink, and dead threads do not make them slower.
+ * them off the list. So sums over all counters never shrink, and dead threads do not make them slower.
  * Threads without a heap share one struct. Their counts of the same moment may be lost, except the number and the time
  * of slow frees.
  *
@@ -101,15 +101,11 @@ struct counters {
 extern HIDDEN struct counters shared_counters;
 extern HIDDEN struct counters *_Atomic all_counters; /* of live threads, and of those that ended lately */
 
-/* Returns counters of zeros, or NULL without memory. Caller holds heaps_lock. */
-HIDDEN struct counters *counters_make(void);
+/* Puts counters on the list. They are zeros, or were folded before. Caller holds heaps_lock. */
+HIDDEN void counters_start(struct counters *counters);
 
-/* End a dead thread's counters and keep their counts. counters_fold takes them off the list; caller holds walk_lock and
- * heaps_lock. counters_purge gives their whole pages to the kernel; caller holds no lock. counters_free lets
- * counters_make use them again; caller holds heaps_lock. */
+/* Takes a dead thread's counters off the list, and keeps their counts. Caller holds walk_lock and heaps_lock. */
 HIDDEN void counters_fold(struct counters *counters);
-HIDDEN void counters_purge(struct counters *counters);
-HIDDEN void counters_free(struct counters *counters);
 
 /* Called when a thread begins: adds the counts of the thread before to `departed`. Caller holds heaps_lock, which also
  * protects `departed`. */

@@ -163,7 +163,7 @@ static void freeze_all(bool knows_its_thread) {
   profile_freeze();
   for (struct heap *p = atomic_load_explicit(&all_heaps, memory_order_acquire); p; p = p->next_heap) {
     freeze(p, knows_its_thread);
-    atomic_store_explicit(&p->store->notice->is_given, false, memory_order_relaxed);
+    if (!p->folded) atomic_store_explicit(&p->store->notice->is_given, false, memory_order_relaxed);
     p->pooled = false;
   }
   for (struct heap *p = heaps_first_of_epochs(); p; p = heaps_next_of_epochs(p)) freeze(p, knows_its_thread);

@@ -13,7 +13,7 @@
 
 static struct {
   struct heap *pool; /* heaps of dead threads */
-  struct cuttings cuttings;
+  struct cuttings heaps, bodies;
   uint32_t generation; /* counts forks */
 } state;
 
@@ -31,12 +31,29 @@ static void unlink_active(struct heap *heap) {
   if (heap->next_active) heap->next_active->previous_active = heap->previous_active;
 }
 
-/* A heap that keeps its store lies in one of these; its quarantine, if it has one, lies behind. */
-struct lasting_heap {
-  struct heap heap;
-  struct notice notice;
+/* The greater part of a thread's heap. It has pages of its own, which go back to the kernel while the heap is folded
+ * and owns no slab. The heap's quarantine, if it has one, lies behind. */
+struct body {
   struct heap_store store;
+  struct counters counters;
 };
+#define BODY_BYTES (sizeof(struct body) + (TSLAB_HARDENED ? sizeof(struct quarantine) : 0))
+_Static_assert(BODY_BYTES <= GRANULE, "cut from one");
+
+/* Where pages are large, bodies share them and stay. */
+static bool has_own_pages(void) { return os_page_size <= GRANULE / 4; }
+static size_t bytes_of_body(void) { return round_up(BODY_BYTES, has_own_pages() ? os_page_size : CACHE_LINE); }
+
+/* The heap of a thread, and of one after another. It never moves, and never goes. */
+struct lasting_heap {
+  struct heap heap; /* the first field */
+  struct notice notice;
+  struct body *body;
+  bool is_purged; /* the body's pages went back; the heap's lock protects this */
+};
+static struct lasting_heap first; /* most processes have only one */
+
+static struct lasting_heap *lasting_of(struct heap *heap) { return (struct lasting_heap *)(void *)heap; }
 
 /* Begins common_heap, when the process gets a second thread or gives memory back: a small process does not touch these
  * pages. Caller holds heaps_lock. */
@@ -75,14 +92,17 @@ void heap_begin_common(void) {
 }
 
 static struct heap *cut_heap(void) {
-  size_t more = TSLAB_HARDENED ? sizeof(struct quarantine) : 0;
-  struct lasting_heap *lasting = pages_cut(&state.cuttings, sizeof(struct lasting_heap) + more);
-  if (!lasting) return NULL;
-  struct heap *heap = &lasting->heap, *newest = atomic_load_explicit(&all_heaps, memory_order_relaxed);
+  struct heap *newest = atomic_load_explicit(&all_heaps, memory_order_relaxed);
+  struct body *body = pages_cut(&state.bodies, bytes_of_body());
+  struct lasting_heap *lasting = &first;
+  if (newest && body) lasting = pages_cut(&state.heaps, sizeof(struct lasting_heap));
+  if (!body || !lasting) return NULL;
+  struct heap *heap = &lasting->heap;
   if (newest) begin_common();
   heap_init(heap, false);
-  store_keep(heap, &lasting->store, &lasting->notice);
-  if (more) heap->quarantine = (struct quarantine *)(void *)(lasting + 1);
+  lasting->body = body;
+  store_keep(heap, &body->store, &lasting->notice);
+  if (TSLAB_HARDENED) heap->quarantine = (struct quarantine *)(void *)(body + 1);
   link_active(heap);
   heap->next_heap = newest;
   atomic_store_explicit(&all_heaps, heap, memory_order_release); /* pairs with every walk of the list */
@@ -114,12 +134,15 @@ void heap_put_in_pool(struct heap *heap) {
 /* Caller holds heaps_lock, but not the heap's lock. */
 static void unfold(struct heap *heap) {
   if (!heap->folded) return;
-  if (heap->generation != state.generation) { /* a thread that does not exist in the child may have held the lock */
-    lock_reset(&heap->lock);
-    atomic_store_explicit(&heap->store->notice->is_given, false, memory_order_relaxed);
-  }
+  struct lasting_heap *lasting = lasting_of(heap);
+  bool is_inherited = heap->generation != state.generation;
+  if (is_inherited) lock_reset(&heap->lock); /* a thread that does not exist in the child may have held it */
   lock_take(&heap->lock);
   lock_take(&common_heap.lock);
+  heap->store->notice = &lasting->notice; /* the store may be purged; in a fork child also in part */
+  heap->store->remote.room = REMOTE_BYTES;
+  lasting->is_purged = false;
+  if (is_inherited) atomic_store_explicit(&lasting->notice.is_given, false, memory_order_relaxed);
   for (unsigned class = 0; class < CLASSES; class++) folded_slabs[class] -= heap->bins[class].slabs;
   STORE_RACING(heap->folded, false);
   lock_release(&common_heap.lock);
@@ -153,10 +176,9 @@ struct heap *heap_acquire(void) {
   lock_take(&heaps_lock);
   struct heap *heap = take_from_pool();
   if (!heap) heap = cut_heap();
-  if (heap && !heap->counters) heap->counters = counters_make();
-  if (heap && heap->counters) begin_counters(heap);
-  if (heap && !heap->counters) heap->counters = &shared_counters;
   if (heap) {
+    if (!heap->counters) counters_start(heap->counters = &lasting_of(heap)->body->counters);
+    begin_counters(heap);
     lock_take(&heap->lock);
     heap->live = true;
     atomic_fetch_add_explicit(&live_heaps, 1, memory_order_relaxed);
@@ -266,16 +288,19 @@ static void move_counts(struct heap *heap) {
     if (profile_is_on()) heap->store->draws[class] = (struct draw){.interval = 0};
   }
   heap->opened = 0;
+  heap->free_magazine = 0; /* all are unused */
+  heap->unused_magazine = 1;
   heap->store->restless_slabs = 0;
+  STORE_RACING(stores_folded.first_use_bytes, stores_folded.first_use_bytes + heap->store->first_use_bytes);
+  STORE_RACING(heap->store->first_use_bytes, 0);
   STORE_RACING(heap->granted_bytes, 0);
   move(&common_heap.served, &heap->served);
   move(&common_heap.freed, &heap->freed);
   move_lock_counts(&common_heap.lock, &heap->lock);
 }
 
-/* Folds a heap that waits in the pool and holds nothing. *counters gets the counters that the heap no longer needs.
- * Caller holds heaps_lock. */
-static bool relist_locked(struct heap *heap, struct counters **counters) {
+/* Folds a heap that waits in the pool and holds nothing. Caller holds walk_lock and heaps_lock. */
+static bool fold_locked(struct heap *heap) {
   lock_take(&heap->lock);
   bool folds_now = heap->pooled && !heap->live && !heap->folded && holds_nothing(heap);
   if (folds_now) {
@@ -288,10 +313,7 @@ static bool relist_locked(struct heap *heap, struct counters **counters) {
   lock_release(&heap->lock);
   if (!folds_now) return false;
   unlink_active(heap);
-  if (heap->counters != &shared_counters) {
-    *counters = heap->counters;
-    counters_fold(*counters);
-  }
+  counters_fold(heap->counters);
   heap->counters = NULL;
   atomic_fetch_sub_explicit(&unfolded_heaps, 1, memory_order_relaxed);
   struct heap *last = heap;
@@ -299,18 +321,35 @@ static bool relist_locked(struct heap *heap, struct counters **counters) {
   return true;
 }
 
+/* Returns true if the body's pages may go back: no slab leads to the heap any more. Caller holds the heap's lock. */
+static bool may_purge(struct heap *heap) {
+  if (!heap->folded || lasting_of(heap)->is_purged || !has_own_pages()) return false;
+  lock_take(&common_heap.lock); /* a thread that takes the last slab of a folded heap holds it */
+  bool has_slabs = heap_has_slabs(heap);
+  lock_release(&common_heap.lock);
+  return !has_slabs;
+}
+
+/* Gives the body's pages back. Caller holds the heap's lock, for which only its next thread may wait. */
+static void purge(struct lasting_heap *lasting) {
+  lasting->is_purged = os_purge(lasting->body, bytes_of_body());
+  pages_count_purge(bytes_of_body(), lasting->is_purged);
+}
+
+/* Holds the heap's lock beyond heaps_lock only for a purge: in the child of a fork of that moment the lock stays taken,
+ * and only unfold, which resets it, looks at that heap. */
 bool heap_fold(struct heap *heap) {
-  struct counters *counters = NULL;
   lock_take(&walk_lock);
   lock_take(&heaps_lock);
-  bool folded = relist_locked(heap, &counters);
+  bool folded = fold_locked(heap);
+  lock_take(&heap->lock);
+  bool purges = may_purge(heap);
+  if (!purges) lock_release(&heap->lock);
   lock_release(&heaps_lock);
   lock_release(&walk_lock);
-  if (!counters) return folded;
-  counters_purge(counters);
-  lock_take(&heaps_lock);
-  counters_free(counters);
-  lock_release(&heaps_lock);
+  if (!purges) return folded;
+  purge(lasting_of(heap));
+  lock_release(&heap->lock);
   return folded;
 }
 
@@ -318,5 +357,5 @@ void registry_after_fork(void) { state.generation++; }
 
 void registry_freeze(void) {
   state.pool = NULL;
-  state.cuttings = (struct cuttings){NULL, NULL};
+  state.heaps = state.bodies = (struct cuttings){NULL, NULL};
 }

@@ -152,7 +152,11 @@ static size_t tidy_of_thread(struct heap *heap, bool now) {
 
 static size_t tidy_noticed_one(struct heap *heap) {
   if (heap->of_epochs) return tidy_of_epoch(heap, false);
-  size_t freed = LOAD_RACING(heap->folded) ? 0 : tidy_of_thread(heap, false);
+  if (LOAD_RACING(heap->folded)) {
+    heap_fold(heap); /* it lost its last slab */
+    return 0;
+  }
+  size_t freed = tidy_of_thread(heap, false);
   notice_again(heap);
   return freed;
 }
@@ -440,7 +444,7 @@ static size_t heap_bytes(void) {
   size_t used = LOAD_RACING(stores_folded.first_use_bytes), slabs = slab_bytes_of(&common_heap);
   for (struct heap *p = atomic_load_explicit(&all_heaps, memory_order_acquire); p; p = p->next_heap) {
     slabs += slab_bytes_of(p);
-    used += LOAD_RACING(p->store->first_use_bytes);
+    if (!LOAD_RACING(p->folded)) used += LOAD_RACING(p->store->first_use_bytes);
   }
   for (struct stored *s = stored_first(); s; s = s->next) {
     const struct heap *heap = stored_heap(s);

@@ -50,6 +50,7 @@ BUGS = [
         "if (heap_of(slab) == *heap) return guard;", "return guard;"),
     Bug("folded_meanwhile", "folding", "src/heap/heap.c",
         "if (LIKELY(guard == heap_guard(heap))) return guard;", "return guard;"),
+    Bug("purged_with_a_slab", "folding", "src/heap/registry.c", "return !has_slabs;", "return has_slabs || true;"),
     Bug("folded_without_a_slab", "dying", "src/heap/registry.c", "return store->unlisted_slabs == 0 && ", "return "),
     Bug("alive_meanwhile", "thread-death", "src/heap/flush.c",
         "if (!heap->live && !tcache_is_folded(heap, class))", "if (!tcache_is_folded(heap, class))"),

@@ -7,6 +7,8 @@
 #include "heap/refill.h"
 #include "heap/registry.h"
 #include "heap/remote.h"
+#include "os/os.h"
+#include <sys/mman.h>
 
 enum { HEAPS = 20, CLASS = 4 };
 
@@ -86,11 +88,69 @@ static void settling(void) {
   check_new(heaps[7], 8);
 }
 
+/* ---- what a dead thread leaves ----------------------------------------------------------------------------------- */
+
+/* Returns how many bytes of the heap's store and counters are resident, in whole pages from the store's start. */
+static size_t resident_bytes(const struct heap *heap) {
+  const size_t bytes = round_up(sizeof(struct heap_store) + sizeof(struct counters), os_page_size);
+  unsigned char in_core[GRANULE / 4096];
+  size_t resident = 0;
+  CHECK(mincore(heap->store, bytes, in_core) == 0);
+  for (size_t page = 0; page < bytes / os_page_size; page++) resident += in_core[page] & 1 ? os_page_size : 0;
+  return resident;
+}
+
+enum { MOST = 20000 };
+
+/* Takes blocks until the heap has a full slab of its own; its first slabs are shared. Returns how many these are. */
+static unsigned take_slab(struct heap *heap, void *blocks[MOST]) {
+  for (unsigned taken = 0; taken < MOST; taken++) {
+    void *const listed = fast_pop(heap, CLASS, (uintptr_t)pages.base);
+    CHECK((blocks[taken] = listed ? listed : heap_refill(heap, CLASS)) != NULL);
+    if (heap->bins[CLASS].slabs > 1) return taken + 1;
+  }
+  CHECK(false);
+  return 0;
+}
+
+static void dies(struct heap *heap) {
+  heap_leave(heap);
+  heap_release(heap);
+  heaps_fold_dead(heap);
+  CHECK(heap->folded);
+}
+
+/* A folded heap keeps its store and counters only as long as a slab leads to it. Its next thread finds it as new. */
+static void dead_heap_gives_its_pages_back(void) {
+  static void *blocks[MOST];
+  struct heap *const heap = heaps[8], *const other = heaps[9];
+  if (os_page_size > GRANULE / 4) return; /* heaps share such pages */
+  for (unsigned class = 0; class < CLASSES; class++) heap->counters->classes[class].samples = 1;
+  const unsigned taken = take_slab(heap, blocks);
+  CHECK_COUNT(resident_bytes(heap), >=, 4 * os_page_size);
+  dies(heap);
+  CHECK_COUNT(heap->bins[CLASS].slabs, ==, 1);
+  CHECK_COUNT(resident_bytes(heap), >, 0);
+  for (unsigned i = 0; i < taken; i++) heap_free_remote(other, pages_run_of(blocks[i]), blocks[i]);
+  heap_flush_remote(other);
+  CHECK(!heap_fold(heap)); /* once more, because it has lost its slab */
+  CHECK_COUNT(resident_bytes(heap), ==, 0);
+
+  CHECK(heap_acquire() == heap && !heap->folded);
+  CHECK(heap->store->notice != NULL && heap->store->remote.room == REMOTE_BYTES);
+  CHECK(heap_refill(heap, CLASS) != NULL);
+  dies(heap);
+  CHECK_COUNT(resident_bytes(heap), ==, 0);
+  CHECK(heap_acquire() == heap);
+  check_new(heap, 9);
+}
+
 int main(void) {
   start_floors();
   CHECK(current_heap == &empty_heap);
   all_of_them();
   pool();
   settling();
+  dead_heap_gives_its_pages_back();
   return 0;
 }
