@@ -6,6 +6,7 @@ import gc
 import itertools
 import os
 import re
+import subprocess
 import sys
 import threading
 import time
@@ -18,11 +19,12 @@ from typing import Any
 
 import pytest
 import segments
+from conftest import REPOSITORY
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from tslab import process, served
+from tslab import preload, process, served
 from tslab.cli import main
 from tslab.errors import LabError
 from tslab.live import Exporter, Server, address_of
@@ -30,6 +32,7 @@ from tslab.scrape import TABLES, Scraper
 from tslab.segment import Fetch, of_descriptor
 
 MINE = os.getpid()
+LIBRARY = Path(os.environ.get("LIBRARY_UNDER_TEST", REPOSITORY / "build" / "release" / "libtslab.so"))
 HOUR_NS = 3600 * 10**9
 ROWS: dict[str, list[dict[str, Any]]] = {
     "process": [{"live_bytes": 1000, "in_use_bytes": 5000, "free_dirty_bytes": 500, "purge_failures": 3}],
@@ -150,20 +153,26 @@ def test_the_lines_are_those_of_prometheus_client(accept: str) -> None:
     assert exporter.metrics(accept) == (encode(exporter._registry), kind)
 
 
-def test_a_scrape_reads_what_it_needs(shared_memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once a layout is known: the header, the rows of six tables, and five words of the snapshot."""
-    asked: list[int] = []
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of all reads of segments."""
+    sizes: list[int] = []
 
     def counting(descriptor: int) -> Fetch:
         fetch = of_descriptor(descriptor)
 
         def take(at: int, size: int) -> bytes:
-            asked.append(size)
+            sizes.append(size)
             return fetch(at, size)
 
         return take
 
     monkeypatch.setattr("tslab.scrape.of_descriptor", counting)
+    return sizes
+
+
+def test_a_scrape_reads_what_it_needs(shared_memory: Path, asked: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once a layout is known: the header, the rows of six tables, and five words of the snapshot."""
     scraper = Scraper()
     scraper.look()
     asked.clear()
@@ -179,6 +188,48 @@ def test_a_scrape_reads_what_it_needs(shared_memory: Path, monkeypatch: pytest.M
     )
     assert sum(asked) < rows + 1024 < whole / 10
     assert len(asked) <= 4 + len(TABLES)
+
+
+FIFTY = 50
+IDLE = [sys.executable, "-S", "-c", "import time\nkeep = [bytearray(4000) for _ in range(1000)]\ntime.sleep(300)"]
+
+
+@contextmanager
+def many_processes() -> Iterator[set[int]]:
+    """Real processes under the library, each of which has published its figures."""
+    environment = preload.environment(LIBRARY.resolve(), [])
+    children = [subprocess.Popen(IDLE, env=environment) for _ in range(FIFTY)]
+    places = [Path(f"/dev/shm/tslab.{child.pid}") for child in children]
+    try:
+        end = time.monotonic() + 60
+        while not all(place.exists() for place in places):
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        yield {child.pid for child in children}
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+        for place in places:
+            place.unlink(missing_ok=True)
+
+
+@pytest.mark.usefixtures("clean_environment")
+@pytest.mark.skipif(not LIBRARY.exists(), reason="build/release/libtslab.so is not built")
+def test_fifty_processes_share_a_layout_and_each_costs_the_reads_of_one(asked: list[int]) -> None:
+    exporter = Exporter("temporal_slab", classes=False)
+    with many_processes() as pids:
+        exporter.metrics("")
+        asked.clear()
+        exporter._seen_at = float("-inf")
+        begin = time.process_time()
+        body = exporter.metrics("")[0].decode()
+        print(f"a scrape of {FIFTY} processes: {1000 * (time.process_time() - begin):.0f} ms of processor time")
+    found = values(samples_of(body), "exporter_processes")[0]
+    read = {s.labels["pid"] for s in samples_of(body) if s.name == "temporal_slab_live_bytes"}
+    assert {str(pid) for pid in pids} <= read
+    assert len(asked) <= found * (4 + len(TABLES))
+    assert len(exporter._scraper._layouts) <= 1 + found - FIFTY
 
 
 @pytest.mark.parametrize("seconds", [0, pytest.param(3600, marks=pytest.mark.soak)])
