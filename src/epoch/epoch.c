@@ -18,12 +18,21 @@ static struct {
 
 enum { NOT_OWNED, OWNED, AWAITED };
 
-void epoch_wait(const struct epoch *e) {
+/* Sleeps until the owner is done. */
+static void await_owner(const struct epoch *e) {
   _Atomic uint32_t *owned = &epoch_at(e->arena.index)->arena.owned;
-  do {
-    atomic_store_explicit(owned, AWAITED, memory_order_relaxed);
-    lock_sleep(epoch_lock_of(e), owned, AWAITED, LOCK_PATIENCE_MS);
-  } while (epoch_is_owned(e));
+  uint32_t seen = OWNED;
+  atomic_compare_exchange_strong_explicit(owned, &seen, AWAITED, memory_order_relaxed, memory_order_relaxed);
+  if (seen != NOT_OWNED) os_wait(owned, AWAITED, LOCK_PATIENCE_MS);
+}
+
+void epoch_lock_unowned(const struct epoch *e) {
+  for (;;) {
+    await_owner(e);
+    lock_take(epoch_lock_of(e));
+    if (!epoch_is_owned(e)) return;
+    lock_release(epoch_lock_of(e));
+  }
 }
 
 #define LITTLE (2 * GRANULE) /* the most memory that a thread gives up or reads under the lock */

@@ -111,13 +111,15 @@ INLINE struct lock *epoch_lock_of(const struct epoch *e) {
   return &epoch_locks[e->arena.index % EPOCH_LOCKS].lock;
 }
 
-/* Caller holds the lock. Releases it while it waits until the epoch has no owner. */
-HIDDEN COLD void epoch_wait(const struct epoch *e);
+/* Locks an epoch that has an owner, once it has none. */
+HIDDEN COLD void epoch_lock_unowned(const struct epoch *e);
 
 /* Caller holds no lock, except those of a walk over all heaps or of publication. */
 INLINE void epoch_lock(const struct epoch *e) {
   lock_take(epoch_lock_of(e));
-  if (UNLIKELY(epoch_is_owned(e))) epoch_wait(e);
+  if (LIKELY(!epoch_is_owned(e))) return;
+  lock_release(epoch_lock_of(e));
+  epoch_lock_unowned(e);
 }
 INLINE void epoch_unlock(const struct epoch *e) { lock_release(epoch_lock_of(e)); }
 

@@ -207,11 +207,22 @@ bool arena_prepare(struct arena *arena, size_t bytes) {
 struct run *arena_first(const struct arena *arena) { return run_at(arena->first); }
 struct run *arena_next(const struct run *run) { return run_at(run->next_of_epoch); }
 
+/* Moves the walk on by one run. Returns NULL at the end. Caller holds the lock. */
+static struct run *step(struct arena_walk *walk) {
+  struct run *run = run_at(walk->next);
+  if (run) walk->next = run->next_of_epoch;
+  return run;
+}
+
 struct run *arena_walk(struct arena_walk *walk, struct arena *arena) {
   arena_lock(arena);
+  if (arena->first == 0) {
+    arena_unlock(arena);
+    return NULL;
+  }
   *walk = (struct arena_walk){arena, arena->walks, &current_thread, arena->first, 0};
   arena->walks = walk;
-  return arena_walk_on(walk, 0);
+  return step(walk);
 }
 
 struct run *arena_walk_on(struct arena_walk *walk, unsigned steps) {
@@ -222,9 +233,8 @@ struct run *arena_walk_on(struct arena_walk *walk, unsigned steps) {
     arena_unlock(walk->arena);
     arena_lock(walk->arena);
   }
-  struct run *run = run_at(walk->next);
-  if (run) walk->next = run->next_of_epoch;
-  else arena_walk_end(walk);
+  struct run *run = step(walk);
+  if (!run) arena_walk_end(walk);
   return run;
 }
 

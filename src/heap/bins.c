@@ -518,11 +518,12 @@ void bins_count_used(uint64_t used[CLASSES]) {
 
 #define SLABS_A_LOCK 32 /* slabs to look at before another thread may take the lock */
 
-static void count_slab(struct heap *heap, unsigned *looked) {
-  if (++*looked < SLABS_A_LOCK) return;
+/* Returns true if another thread should have the lock now. */
+static bool has_looked_long(unsigned *looked) {
+  if (++*looked < SLABS_A_LOCK) return false;
   lock_count_steps(*looked);
   *looked = 0;
-  lock_yield(&heap->lock);
+  return true;
 }
 
 /* Takes the next of the bin's slabs, for one turn of the list: so its order stays, and no position need be remembered
@@ -534,17 +535,24 @@ static struct run *turn(struct bin *bin) {
   return slab;
 }
 
+/* Returns true if the slab is retired. Caller holds the lock. */
+static bool retire_if_empty(struct heap *heap, struct run *slab) {
+  if (!slab_all_free(word_of(slab))) return false;
+  if (atomic_fetch_or_explicit(&slab->word, SLAB_PENDING, memory_order_relaxed) & SLAB_PENDING) return false;
+  return relist_locked(heap, slab, false);
+}
+
 /* Turns each list round, so the next call goes on where this one stopped. */
 unsigned bins_retire_empty(struct heap *heap, unsigned most) {
   unsigned retired = 0, looked = 0;
   lock_take(&heap->lock);
   for (unsigned class = 0; class < CLASSES; class++) {
     struct bin *bin = &heap->bins[class];
-    for (uint32_t left = bin->listed; left > 0 && bin->first && retired < most; left--, count_slab(heap, &looked)) {
-      struct run *slab = turn(bin);
-      if (!slab_all_free(word_of(slab))) continue;
-      if (!(atomic_fetch_or_explicit(&slab->word, SLAB_PENDING, memory_order_relaxed) & SLAB_PENDING))
-        retired += relist_locked(heap, slab, false);
+    for (uint32_t left = bin->listed; left > 0 && bin->first && retired < most; left--) {
+      retired += retire_if_empty(heap, turn(bin));
+      if (!has_looked_long(&looked)) continue;
+      lock_release(&heap->lock);
+      lock_take(&heap->lock);
     }
   }
   lock_release(&heap->lock);
@@ -620,7 +628,7 @@ static size_t trim_class(struct heap *heap, unsigned class, bool now) {
   size_t freed = 0;
   unsigned looked = 0;
   lock_take(&heap->lock);
-  for (uint32_t left = bin->listed; left > 0 && bin->first; left--, count_slab(heap, &looked)) {
+  for (uint32_t left = bin->listed; left > 0 && bin->first; left--) {
     struct run *slab = turn(bin);
     size_t bytes = trim_slab(heap, slab, now);
     if (bytes == HAS_HOLES) {
@@ -632,6 +640,9 @@ static size_t trim_class(struct heap *heap, unsigned class, bool now) {
       bytes = end_purge(heap, slab, purge);
     }
     freed += bytes;
+    if (!has_looked_long(&looked)) continue;
+    lock_release(&heap->lock);
+    lock_take(&heap->lock);
   }
   lock_release(&heap->lock);
   return freed;

@@ -119,20 +119,6 @@ static inline void lock_release(struct lock *lock) {
   lock_hold_ends();
 }
 
-/* Lets a waiter have the lock, which the caller holds, and takes it again. */
-static inline void lock_yield(struct lock *lock) {
-  lock_release(lock);
-  lock_take(lock);
-}
-
-/* Releases the lock, which the caller holds, while it sleeps until *word is no longer `value` or `ms` milliseconds went
- * by, and takes it again. */
-static inline void lock_sleep(struct lock *lock, _Atomic uint32_t *word, uint32_t value, unsigned ms) {
-  lock_release(lock);
-  os_wait(word, value, ms);
-  lock_take(lock);
-}
-
 /* For a fork child, in which the holder may not exist. */
 INLINE void lock_reset(struct lock *lock) { atomic_store_explicit(&lock->word, 0, memory_order_relaxed); }
 

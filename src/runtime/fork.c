@@ -125,7 +125,7 @@ static void begin_anew(void) {
   log_forget();
   atomic_store_explicit(&bare_waiters, 0, memory_order_relaxed);
   atomic_store_explicit(&hold, NOT_HELD, memory_order_relaxed);
-  publish_after_fork(true);
+  publish_after_fork_child();
   lock_reset(&profile_reading);
   scavenger_after_fork_child();
   if (current_thread) {
@@ -234,11 +234,11 @@ static void reset_streams(void) {
 /* ---- the hold ---------------------------------------------------------------------------------------------------- */
 
 /* Releases a lock. The list of heaps does not change under heaps_lock, so that one is released last. */
-static void release(struct lock *lock) {
+static void release_one(struct lock *lock) {
   if (lock != &heaps_lock) lock_release(lock);
 }
 
-static void release_for(struct lock *lock) {
+static void release_one_for(struct lock *lock) {
   if (lock != &heaps_lock) lock_release_for(lock);
 }
 
@@ -258,7 +258,7 @@ static bool take_in_time(struct lock *lock) {
   return true;
 }
 
-static void take(struct lock *lock) {
+static void take_one(struct lock *lock) {
   if (!has_given_up && take_in_time(lock)) taken++;
   else has_given_up = true;
 }
@@ -275,7 +275,7 @@ static void release_taken(struct lock *lock) {
 static bool hold_all(void) {
   taken = 0;
   has_given_up = false;
-  each_lock(take);
+  each_lock(take_one);
   if (has_given_up) {
     each_lock(release_taken);
     if (!has_given_up) lock_release(&heaps_lock);
@@ -291,7 +291,7 @@ static bool hold_all(void) {
 static void end_hold(unsigned held_before) {
   uint32_t seen = HELD;
   if (atomic_compare_exchange_strong(&hold, &seen, NOT_HELD)) {
-    each_lock(release);
+    each_lock(release_one);
     lock_release(&heaps_lock);
     return;
   }
@@ -319,7 +319,7 @@ static void release_all_for_it(void) {
   uint32_t held = HELD;
   sigset_t before = os_block_signals();
   if (atomic_compare_exchange_strong(&hold, &held, BREAKING)) {
-    each_lock(release_for);
+    each_lock(release_one_for);
     lock_release_for(&heaps_lock);
     atomic_store_explicit(&hold, BROKEN, memory_order_release); /* pairs with end_hold */
   }
@@ -345,7 +345,7 @@ static void before_fork(void) {
   if (!is_bare) is_bare = !publish_before_fork();
   if (!is_bare) {
     is_bare = !hold_all();
-    if (is_bare) publish_after_fork(false);
+    if (is_bare) publish_after_fork_parent();
   }
   begin_one(&forks_of_this_thread.are_bare, is_bare);
 }
@@ -353,7 +353,7 @@ static void before_fork(void) {
 static void after_fork_parent(void) {
   if (!end_one(&forks_of_this_thread.are_bare)) {
     end_hold(1); /* publication's lock, which each_lock does not visit */
-    publish_after_fork(false);
+    publish_after_fork_parent();
   }
   release_streams();
 }

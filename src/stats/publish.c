@@ -398,12 +398,10 @@ void publish_at_exit(void) {
 
 bool publish_before_fork(void) { return lock_take_within(&descriptors, LOCK_PATIENCE_MS); }
 
+void publish_after_fork_parent(void) { lock_release(&descriptors); }
+
 /* The child does not have the segment's pages: the kernel did not copy their mapping. */
-void publish_after_fork(bool child) {
-  if (!child) {
-    lock_release(&descriptors);
-    return;
-  }
+void publish_after_fork_child(void) {
   lock_reset(&descriptors);
   forget();
   segment.try_again_ns = 0;

@@ -35,9 +35,10 @@ HIDDEN void publish_at_exit(void);
 
 /* A child never has its parent's segment. It inherits no descriptor of ours either, because none is open between these
  * two calls. publish_before_fork returns false if it cannot take its lock in LOCK_PATIENCE_MS; the parent then does not
- * call publish_after_fork(false). */
+ * call publish_after_fork_parent. */
 HIDDEN bool publish_before_fork(void);
-HIDDEN void publish_after_fork(bool child);
+HIDDEN void publish_after_fork_parent(void);
+HIDDEN void publish_after_fork_child(void);
 
 #else
 
@@ -47,7 +48,8 @@ INLINE void publish_rest(void) {}
 INLINE void publish_end(void) {}
 INLINE void publish_at_exit(void) {}
 INLINE bool publish_before_fork(void) { return true; }
-INLINE void publish_after_fork(bool child) { (void)child; }
+INLINE void publish_after_fork_parent(void) {}
+INLINE void publish_after_fork_child(void) {}
 
 #endif
 

@@ -111,8 +111,7 @@ BUGS = [
     Bug("two_owners", "owners", "src/epoch/epoch.c",
         "    if (is_free) atomic_store_explicit(&e->arena.owned, OWNED, memory_order_relaxed);\n", ""),
     Bug("owner_forgotten_in_wait", "owners", "src/epoch/epoch.c",
-        "    lock_sleep(epoch_lock_of(e), owned, AWAITED, LOCK_PATIENCE_MS);\n  } while (epoch_is_owned(e));\n",
-        "    lock_yield(epoch_lock_of(e));\n  } while (false);\n"),
+        "    if (!epoch_is_owned(e)) return;\n    lock_release", "    if (e) return;\n    lock_release"),
     Bug("child_of_an_owned_parent", "owned-parents", "src/epoch/open.c",
         "  if (error == 0 && epoch_is_owned(parent)) error = EBUSY;\n", ""),
     # ---- an early return

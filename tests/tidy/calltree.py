@@ -69,7 +69,7 @@ PATHS = [
         {
             **EVERYWHERE,
             "close_any": "more than one thread was in the epoch, or blocks are alive in it",
-            "epoch_wait": "another thread owns the epoch",
+            "epoch_lock_unowned": "another thread owns the epoch",
             "handle_forget_tables": "the epoch has handles",
             "claim_slabs": "the epoch has slabs that are not counted yet",
             "chunk_cache_claim_epoch": "the thread does not claim the memory of its cached epoch yet",

@@ -234,20 +234,16 @@ RELEASES = {
     "unlock_owner": {"lock_owner"},
     "arena_walk_on": {"arena_walk"},  # without the lock once there is no next run
     "arena_walk_end": {"arena_walk"},
+    "publish_after_fork_parent": {"publish_before_fork"},
+    "end_hold": {"hold_all"},
+    **dict.fromkeys(("release_one", "release_taken", "release_one_for"), {"take_one"}),  # each_lock calls these
 }
 
-# Functions that release what another one took, each with its reason.
-HOLD_OVER_FORK = "a fork's first handler takes every lock, and the last one, or the thread that waits for it, releases"
-GIVES_WAY = "the caller holds the lock before and after, and others in between: its name says so"
-EMPTY_WALK = "a walk over an empty list ends at once, without the lock"
+# Functions that release a lock although no caller took it, each with its reason.
 MAY_RELEASE = {
-    "os/lock: lock_yield": GIVES_WAY,
-    "os/lock: lock_sleep": GIVES_WAY,
-    "heap/arena: arena_walk": EMPTY_WALK,
-    **dict.fromkeys((f"runtime/fork: {name}" for name in ("release", "release_for", "release_taken")), HOLD_OVER_FORK),
-    **dict.fromkeys((f"runtime/fork: {name}" for name in ("hold_all", "end_hold")), HOLD_OVER_FORK),
-    "runtime/fork: release_all_for_it": HOLD_OVER_FORK,
-    "stats/publish: publish_after_fork": HOLD_OVER_FORK,
+    "runtime/fork: hold_all": "gives up after a part of the locks, of which each_lock took this one for it",
+    "runtime/fork: after_fork_parent": "libc calls it behind the fork, and before_fork, which took the locks, before it",
+    "runtime/fork: release_all_for_it": "releases the locks of a thread that forks and waits for the caller",
 }
 
 CALL = re.compile(r"\b(\w+)\(")

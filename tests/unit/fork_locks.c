@@ -98,7 +98,7 @@ static void interrupted_while_publishing(void) {
   while (!starts) sched_yield();
   usleep(50000); /* the thread almost certainly waits by now */
   raise(SIGUSR1);
-  publish_after_fork(false);
+  publish_after_fork_parent();
   CHECK(pthread_join(thread, NULL) == 0);
   CHECK_COUNT(locks_held, ==, 0);
   fork_once();
