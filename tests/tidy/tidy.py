@@ -236,13 +236,13 @@ RELEASES = {
     "arena_walk_end": {"arena_walk"},
     "publish_after_fork_parent": {"publish_before_fork"},
     "end_hold": {"hold_all"},
-    **dict.fromkeys(("release_one", "release_taken", "release_one_for"), {"take_one"}),  # each_lock calls these
+    **{name: {"take_one"} for name in ("release_one", "release_taken", "release_one_for")},  # each_lock calls these
 }
 
 # Functions that release a lock although no caller took it, each with its reason.
 MAY_RELEASE = {
     "runtime/fork: hold_all": "gives up after a part of the locks, of which each_lock took this one for it",
-    "runtime/fork: after_fork_parent": "libc calls it behind the fork, and before_fork, which took the locks, before it",
+    "runtime/fork: after_fork_parent": "libc calls before_fork, which takes the locks, and then this",
     "runtime/fork: release_all_for_it": "releases the locks of a thread that forks and waits for the caller",
 }
 
