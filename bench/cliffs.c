@@ -22,7 +22,7 @@ static const char *kind_name = "turns", *form_name = "malloc";
 static const lab_option options[] = {
   { .name = "kind", .help = "of what there are many", .text = &kind_name,
     .choices = "turns|calls|tide|longpoll|idle|used|labels|children|handles|destroy|threads|rest|dead|requests|"
-               "beside-destroy|beside-frees|blocks|grow|runs|fit" },
+               "beside-destroy|beside-frees|blocks|grow|runs|fit|sparse" },
   { .name = "count", .help = "how many of it", .number = &count, .least = 1 },
   { .name = "of", .help = "how the work is done", .text = &form_name, .choices = "malloc|epoch|mi-heap" },
   { .name = "operations", .help = "blocks that a timing takes", .number = &operations, .least = 1000 },
@@ -58,6 +58,7 @@ static const struct kind {
   { "grow", run_grow, PLAIN },
   { "runs", run_runs, PLAIN },
   { "fit", run_fit, PLAIN },
+  { "sparse", run_sparse, PLAIN },
 };
 
 /* ---- figures and clocks ---- */

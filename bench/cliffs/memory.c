@@ -5,10 +5,13 @@
  *   runs     `count` free runs of 40,000 bytes of each of two ages, while another thread takes and frees 3 MiB
  *   fit      `count` free runs of 2 MiB, all a little too short for the blocks that are taken then; none of them is
  *            written, so that the time is the search's and not the kernel's
+ *   sparse   `count` GiB of blocks of 64 MiB, each with one page written, and malloc_trim after their frees
  *   destroy  the end of `count` MiB of blocks of 30,000 bytes, beside an epoch of another thread
  *
  * A wait is how long the other thread's operation took; where it is not the allocator, it is the machine's. */
 #include "kinds.h"
+
+#include <malloc.h>
 
 enum { LEAST = 16, SPREAD = 128 };
 enum { GROW_FIRST = 1000, GROW_STEP = 512, GROW_TOP = 2 << 20, GROW_CALLS = 4000 };
@@ -40,6 +43,27 @@ void run_blocks(void) {
     live[i] = take(drawn());
   cliffs_figure("block_rss_bytes", bytes_each(before, count));
   cliffs_figure("pair_ns", cliffs_ns(replace_oldest, operations));
+}
+
+/* ---- addresses of which few are used ---- */
+
+enum { SPARSE = 64 << 20, SPARSE_A_GIB = (1 << 30) / SPARSE };
+
+void run_sparse(void) {
+  long blocks = count * SPARSE_A_GIB;
+  live = lab_map((size_t)blocks * sizeof *live);
+  uint64_t before = lab_rss_now(), start = cliffs_clock();
+  for (long i = 0; i < blocks; i++)
+    live[i] = take(SPARSE);
+  cliffs_figure("sparse_malloc_ns", ns_each(start, blocks));
+  cliffs_figure("sparse_rss_bytes", bytes_each(before, count));
+  start = cliffs_clock();
+  for (long i = 0; i < blocks; i++)
+    free(live[i]);
+  cliffs_figure("sparse_free_ns", ns_each(start, blocks));
+  start = cliffs_clock();
+  malloc_trim(0);
+  cliffs_figure("sparse_trim_ns", ns_each(start, count));
 }
 
 /* ---- buffers that grow ---- */

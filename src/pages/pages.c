@@ -16,7 +16,8 @@
 #define COMMIT_STEP          ((2 * MiB) >> GRANULE_SHIFT)  /* granules: the bytes of a huge page */
 #define COMMIT_STEP_MOST     ((16 * MiB) >> GRANULE_SHIFT) /* so that a heap of gigabytes makes few calls */
 #define TABLE_STEP           (64 * KiB)
-#define PURGE_PIECE          ((16 * MiB) >> GRANULE_SHIFT) /* one purge takes at most this much out of the bins */
+#define PURGE_PIECE          ((16 * MiB) >> GRANULE_SHIFT) /* given back by one call */
+#define PURGE_SHARE          32 /* one purge takes a piece out of the bins, or this part of a longer run */
 
 #define ROOMS_A_TIME         64 /* freed under one hold of the lock */
 
@@ -34,7 +35,7 @@ enum guard { NO_GUARD, GUARD_APART, GUARD_LIGHT, GUARD_MAPPED, ROOM };
 
 /* The tables, by ascending address. A table has address space for `room` bytes, of which the first `reserved` are
  * mapped and the first `ready` writable. */
-enum { RUNS, QUARTER_RUNS, DIRTY, CHUNK_STARTS, CHUNK_FREED, PAGEMAP, TABLES };
+enum { RUNS, QUARTER_RUNS, CHUNK_STARTS, CHUNK_FREED, DIRTY, PAGEMAP, TABLES };
 struct table {
   char *start;
   size_t room, reserved, ready;
@@ -224,14 +225,24 @@ static size_t find_place(size_t granules, size_t alignment, size_t looks, struct
 
 /* ---- the frontier ------------------------------------------------------------------------------------------------ */
 
+/* Maps as much of a table as the granules need that are mapped now, or the first `least` bytes. */
+static bool reserve_table(struct table *table, size_t least) {
+  size_t usual = round_up(table->room / divide_up(state.coverage, state.reserved), GRANULE);
+  size_t wanted = state.reserves_on_demand ? least : min_size(max_size(usual, least), table->room);
+  for (;; wanted = least) {
+    if (os_reserve_at(table->start + table->reserved, wanted - table->reserved)) {
+      table->reserved = wanted;
+      return true;
+    }
+    if (wanted == least) return false;
+  }
+}
+
 static bool table_reach(unsigned which, size_t bytes) {
   struct table *table = &state.tables[which];
   if (bytes <= table->ready) return true;
   size_t ready = table->ready + round_up(bytes - table->ready, max_size(TABLE_STEP, os_page_size));
-  if (ready > table->reserved) {
-    if (!os_reserve_at(table->start + table->reserved, ready - table->reserved)) return false;
-    table->reserved = ready;
-  }
+  if (ready > table->reserved && !reserve_table(table, ready)) return false;
   if (!os_commit(table->start + table->ready, ready - table->ready)) return false;
   table->ready = ready;
   return true;
@@ -246,7 +257,7 @@ static bool tables_reach(size_t granules) {
 
 bool pages_reach_chunk_bits(const struct run *run) {
   lock_take(&pages_lock);
-  size_t granules = run_index(run) + 1;
+  size_t granules = run_index(run) + 1 - state.first;
   bool done = table_reach(CHUNK_STARTS, granules * CHUNK_STARTS_BYTES) &&
               table_reach(CHUNK_FREED, granules * CHUNK_FREED_BYTES);
   lock_release(&pages_lock);
@@ -695,21 +706,23 @@ struct run *pages_alloc_in_window(size_t granules, size_t window, enum run_kind 
 }
 
 /* Purges the entries, `bytes` each, that a table has for granules whose memory went back to the kernel. A page of the
- * table that also holds entries of granules outside `merged` stays. */
-static void return_entries(const struct table *table, size_t bytes, const struct run *merged, size_t from, size_t to) {
-  uintptr_t entries = (uintptr_t)table->start, start = run_index(merged), end = start + merged->granules;
+ * table that also holds entries of granules outside `merged` stays. `zero` is where an entry of granule 0 would lie. */
+static void return_entries(unsigned which, const void *zero, size_t bytes, const struct run *merged, size_t from,
+                           size_t to) {
+  const struct table *table = &state.tables[which];
+  uintptr_t entries = (uintptr_t)zero, start = run_index(merged), end = start + merged->granules;
   uintptr_t first = max_size(round_down(entries + from * bytes, os_page_size),
                              round_up(entries + start * bytes, os_page_size));
   uintptr_t last = min_size(round_up(entries + to * bytes, os_page_size),
                             round_down(entries + end * bytes, os_page_size));
-  last = min_size(last, entries + table->ready);
+  last = min_size(last, (uintptr_t)table->start + table->ready);
   if (first < last) os_purge((void *)first, last - first);
 }
 
 static void return_chunk_bits(const struct run *merged, size_t from, size_t to) {
-  return_entries(&state.tables[CHUNK_STARTS], CHUNK_STARTS_BYTES, merged, from, to);
-  return_entries(&state.tables[CHUNK_FREED], CHUNK_FREED_BYTES, merged, from, to);
-  return_entries(&state.tables[QUARTER_RUNS], QUARTERS * sizeof(struct run), merged, from, to);
+  return_entries(CHUNK_STARTS, pages.chunk_starts, CHUNK_STARTS_BYTES, merged, from, to);
+  return_entries(CHUNK_FREED, pages.chunk_freed, CHUNK_FREED_BYTES, merged, from, to);
+  return_entries(QUARTER_RUNS, state.tables[QUARTER_RUNS].start, QUARTERS * sizeof(struct run), merged, from, to);
 }
 
 void *pages_keep(size_t bytes) {
@@ -923,17 +936,29 @@ static uint32_t purgeable(uint64_t tick) {
   return 0;
 }
 
+/* Takes dirty granules, at most `most`, out of a free run. Each time this looks at the bits of what it took before. So
+ * it takes a share of the run, and a run of any length takes few times. */
 static struct run *take_purgeable(uint64_t tick, size_t most) {
   uint32_t g = purgeable(tick);
   if (!g) return NULL;
   state.looks++;
   struct run *run = run_at(g);
-  size_t end = g + run->granules;
-  size_t from = dirty_find(g, end, true);
-  size_t to = min_size(dirty_find(from, end, false), from + most);
+  size_t end = g + run->granules, from = dirty_find(g, end, true);
+  most = min_size(most, max_size(PURGE_PIECE, run->granules / PURGE_SHARE));
+  size_t to = dirty_find(from, min_size(end, from + most), false);
   bin_remove(run);
   cut(run, from, to - from);
   return describe(from, to - from, RUN_META); /* a run in use, for other threads */
+}
+
+/* Gives the memory of a run back piece by piece: meanwhile the kernel lets no thread of the process map memory. */
+static bool purge_run(const struct run *run) {
+  char *at = run_start(run), *end = at + run_bytes(run);
+  for (size_t length; at < end; at += length) {
+    length = min_size((size_t)(end - at), PURGE_PIECE << GRANULE_SHIFT);
+    if (!os_purge(at, length)) return false;
+  }
+  return true;
 }
 
 size_t pages_purge(uint64_t tick, size_t most) {
@@ -946,10 +971,10 @@ size_t pages_purge(uint64_t tick, size_t most) {
     lock_take(&pages_lock);
   }
   while (purged < most) {
-    struct run *run = take_purgeable(tick, min_size(divide_up(most - purged, GRANULE), PURGE_PIECE));
+    struct run *run = take_purgeable(tick, divide_up(most - purged, GRANULE));
     if (!run) break;
     lock_release(&pages_lock);
-    bool done = os_purge(run_start(run), run_bytes(run));
+    bool done = purge_run(run);
     lock_take(&pages_lock);
     state.purge_calls++;
     if (done) state.returned += run_bytes(run), purged += run_bytes(run);
@@ -1017,7 +1042,7 @@ static struct run *take_clean(size_t wanted) {
   if (!run) return NULL;
   size_t end = run_index(run) + run->granules, from = dirty_find(run_index(run), end, false);
   if (from == end) return NULL;
-  size_t to = min_size(dirty_find(from, end, true), end_of_piece(from, wanted));
+  size_t to = dirty_find(from, min_size(end, end_of_piece(from, wanted)), true);
   bin_remove(run);
   split(run, from, to - from);
   return describe(from, to - from, RUN_META); /* a run in use, for other threads */
@@ -1062,10 +1087,12 @@ size_t pages_free_dirty(void) { return atomic_load_explicit(&free_dirty, memory_
 
 /* ---- start, looking up, totals, check ---------------------------------------------------------------------------- */
 
-/* Returns the size to which a reservation of `data` bytes may grow. */
+/* Returns the size to which a reservation of `data` bytes may grow, where that is up to seven eighths of a limit. */
 static size_t most_of(size_t data) {
   return round_down(min_size(3 * data + data / 2, LARGEST_RESERVATION), GRANULE);
 }
+
+#define GROWTH 64 /* a reservation that nothing limits may grow to so many times its first size */
 
 /* Returns an address in a part of the address space that nothing else seeks, so that the reservation can grow at its
  * end. On some machines sanitizers have their shadows there, but never where the kernel maps by itself. */
@@ -1075,15 +1102,16 @@ static void *hint(void) {
   return (void *)(3 * two_tebibytes + round_down(os_random() % two_tebibytes, 2 * MiB));
 }
 
-/* Lays out the tables for so many granules from `at` on. Returns where the last of them, the pagemap, begins. */
+/* Lays out the tables for so many granules from `at` on; those of chunk bits begin with the first granule that is no
+ * table's. Returns where the last table, the pagemap, begins. */
 static uintptr_t lay_out(uintptr_t at, size_t granules) {
   state.coverage = granules;
   state.first = state.frozen = divide_up(PAGEMAP_OFFSET + granules * sizeof(pagemap_entry), GRANULE);
   const size_t bytes[TABLES] = {[RUNS] = granules * sizeof(struct run),
                                 [QUARTER_RUNS] = granules * QUARTERS * sizeof(struct run),
                                 [DIRTY] = granules / 8 + 8,
-                                [CHUNK_STARTS] = granules * CHUNK_STARTS_BYTES,
-                                [CHUNK_FREED] = granules * CHUNK_FREED_BYTES,
+                                [CHUNK_STARTS] = (granules - state.first) * CHUNK_STARTS_BYTES,
+                                [CHUNK_FREED] = (granules - state.first) * CHUNK_FREED_BYTES,
                                 [PAGEMAP] = state.first << GRANULE_SHIFT};
   for (unsigned i = 0; i < TABLES; i++) {
     state.tables[i] = (struct table){.start = (char *)at, .room = round_up(bytes[i], GRANULE)};
@@ -1108,8 +1136,8 @@ static bool begin(void) {
   state.tick = 1;
   pages.runs = (struct run *)(void *)state.tables[RUNS].start;
   pages.first_quarter = state.tables[RUNS].room / sizeof(struct run);
-  pages.chunk_starts = state.tables[CHUNK_STARTS].start;
-  pages.chunk_freed = state.tables[CHUNK_FREED].start;
+  pages.chunk_starts = state.tables[CHUNK_STARTS].start - state.first * CHUNK_STARTS_BYTES;
+  pages.chunk_freed = state.tables[CHUNK_FREED].start - state.first * CHUNK_FREED_BYTES;
   pages.base = state.tables[PAGEMAP].start;
   __atomic_store_n(&pages.count, state.first, __ATOMIC_RELEASE);
   return true;
@@ -1125,8 +1153,23 @@ static bool start_on_demand(size_t data) {
   return begin();
 }
 
-/* Maps the whole reservation now: without a limit, or if the kernel chooses the place and may map other things behind
- * it. */
+/* Starts without a limit: maps the granules and the last two tables now, and of the other tables, whose places lie
+ * before, what they need. */
+static bool start_in_place(size_t data) {
+  void *at = hint();
+  if (!at) return false;
+  lay_out((uintptr_t)at, min_size(GROWTH * data, LARGEST_RESERVATION) >> GRANULE_SHIFT);
+  struct table *dirty = &state.tables[DIRTY], *pagemap = &state.tables[PAGEMAP];
+  state.reserves_on_demand = false;
+  state.reserved = state.first;
+  if (!os_reserve_at(dirty->start, dirty->room + pagemap->room + data)) return false;
+  dirty->reserved = dirty->room;
+  pagemap->reserved = pagemap->room;
+  state.reserved += data >> GRANULE_SHIFT;
+  return begin();
+}
+
+/* Maps the whole reservation now, because the kernel chooses the place and may map other things behind it. */
 static bool start_at_once(size_t data, size_t coverage) {
   size_t granules = coverage >> GRANULE_SHIFT;
   size_t total = lay_out(0, granules) + data + GRANULE;
@@ -1149,7 +1192,7 @@ bool pages_start(void) {
   size_t data = min_size(usual, LARGEST_RESERVATION);
   bool limited = limit != SIZE_MAX;
   atomic_store_explicit(&is_limited, limited || (TSLAB_HARDENED && os_data_is_limited()), memory_order_relaxed);
-  if (limited && start_on_demand(data)) return true;
+  if (limited ? start_on_demand(data) : start_in_place(data)) return true;
   data = round_down(min_size(data, limit / 4), GRANULE);
   for (; data >= SMALLEST_RESERVATION; data = round_down(data / 2, GRANULE))
     if (start_at_once(data, limited ? data : most_of(data))) return true;

@@ -1,8 +1,8 @@
 /* pages: takes address space, hands out runs of granules, finds a pointer's run.                    floor: pages
  *
  *                                                        base                             frontier         reserved
- *   [ runs ........ | quarters ...... | dirty bits .... | chunk bits ..... | page | owners ..... | run | free run ... ]
- *     64 B a granule  256 B a granule   1 bit a granule   1.5 KiB a granule         8 B a granule
+ *   [ runs ........ | quarters ...... | chunk bits ..... | dirty bits ... | page | owners ..... | run | free run ... ]
+ *     64 B a granule  256 B a granule   1.5 KiB a granule  1 bit a granule          8 B a granule
  *
  * A granule is 64 KiB; granule g lies at base + (g << 16), the pagemap included. pagemap[g] names the heap whose list
  * takes a freed block of granule g (see heap/heap.h); 0: no heap's. runs[g] describes the run that starts at g. The

@@ -389,6 +389,20 @@ static void purges_are_bounded(void) {
   pages_check();
 }
 
+/* A long run goes back in few steps, because each step looks at the bits of those before. */
+static void long_runs_go_back_in_few_steps(void) {
+  enum { LONG = 1 << 18, STEPS = 64 }; /* 16 GiB */
+  struct run *const run = take(LONG), *const wall = take(1);
+  pages_free(run, false);
+  size_t before = looks();
+  CHECK_COUNT(pages_purge(UINT64_MAX, 3 * GRANULE), ==, 3 * GRANULE);
+  CHECK_COUNT(pages_purge(UINT64_MAX, SIZE_MAX), ==, (LONG - 3) * GRANULE);
+  CHECK_COUNT(looks() - before, <=, STEPS);
+  CHECK_COUNT(pages_free_dirty(), ==, 0);
+  pages_free(wall, true);
+  pages_check();
+}
+
 static void few_runs_may_move(void) {
   struct run *runs[MOVED_RUNS_MOST + 1];
   for (int i = 0; i <= MOVED_RUNS_MOST; i++) {
@@ -700,6 +714,7 @@ int main(void) {
   a_soft_limit_asks();
   searches_are_bounded();
   purges_are_bounded();
+  long_runs_go_back_in_few_steps();
   if (!SANITIZED && !emulated()) guards(); /* a sanitizer's mlock has no effect, and the process lives on */
   outside();
   pages_check();

@@ -174,6 +174,15 @@ KINDS = (
         _costs(malloc_ns="malloc of 2.4 MiB", malloc_longest_ns="the longest of 500"),
     ),
     Kind(
+        "sparse", MEMORY, "GiB of addresses of which each 64 MiB has one page in use", 10,
+        _costs(
+            sparse_malloc_ns="malloc of 64 MiB",
+            sparse_free_ns="its free",
+            sparse_trim_ns="malloc_trim of a GiB",
+            sparse_rss_bytes="resident",
+        ),
+    ),
+    Kind(
         "destroy", MEMORY, "MiB that one epoch ends with", 10,
         _costs(**WAITS, end_mib_ns="end of a MiB"),
         in_epochs=True,
