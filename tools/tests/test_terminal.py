@@ -1,4 +1,5 @@
-"""ps, stats, doctor and top as a person sees them: in a terminal of 80 x 24 and of 100 x 30, by keys, nothing cut."""
+"""ps, stats, doctor and top as a person sees them: in a terminal of 80 x 24, of 100 x 30 and a wide one, by keys, with
+nothing cut, on dark screens and on light ones."""
 
 from __future__ import annotations
 
@@ -27,7 +28,14 @@ pytestmark = [
     pytest.mark.skipif(not LIBRARY.exists(), reason="build/release/libtslab.so is not built"),
 ]
 
-SIZES = [(80, 24), (100, 30)]
+SIZES = [(80, 24), (100, 30), (200, 50)]
+# xterm's colours. `default` is the scheme's own.
+PALETTE = {
+    "black": 0x000000, "red": 0xCD0000, "green": 0x00CD00, "brown": 0xCDCD00, "blue": 0x0000EE, "magenta": 0xCD00CD,
+    "cyan": 0x00CDCD, "white": 0xE5E5E5,
+}  # fmt: skip
+SCHEMES = {"dark": (0xE5E5E5, 0x000000), "light": (0x000000, 0xFFFFFF)}  # of text, and behind it
+LEAST_CONTRAST = 4  # web pages ask for 4.5 of small text, and for 3 of bold text and of graphics
 PROGRAM = (
     "import random, time\nwhile True:\n    keep = [bytearray(random.randrange(1, 40000)) for _ in range(900)]\n"
     "    time.sleep(.05)"
@@ -60,12 +68,36 @@ def uncut(terminal: Terminal, text_starts: str = "") -> None:
         assert not re.search(r"\d\S?…", line[:limit]), terminal.text
 
 
+def luminance(colour: int) -> float:
+    """Of 0xRRGGBB, as WCAG 2 defines it."""
+    parts = [(colour >> shift & 0xFF) / 255 for shift in (16, 8, 0)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def readable(terminal: Terminal) -> None:
+    """Each character stands out from what is behind it, in either scheme."""
+    pairs = {
+        (char.bg, char.fg) if char.reverse else (char.fg, char.bg)
+        for line in terminal.screen.buffer.values()
+        for char in line.values()
+        if char.data.strip()
+    }
+    for scheme, own in SCHEMES.items():
+        for fore, back in pairs:
+            colours = PALETTE.get(fore, own[0]), PALETTE.get(back, own[1])
+            assert {fore, back} <= {*PALETTE, "default"}, "not one of the eight that every scheme has"
+            low, high = sorted(map(luminance, colours))
+            assert (high + 0.05) / (low + 0.05) >= LEAST_CONTRAST, f"{fore} on {back}, {scheme}"
+
+
 @pytest.mark.parametrize(("columns", "rows"), SIZES)
 def test_ps_and_stats_fit(busy: int, columns: int, rows: int) -> None:
     with opened(["ps"], columns, rows) as terminal:
         assert terminal.wait() == 0
         assert any(line.split()[:1] == [str(busy)] for line in terminal.lines), terminal.text
         uncut(terminal, "COMMAND")
+        readable(terminal)
     with opened(["stats", str(busy)], columns, rows) as terminal:
         assert terminal.wait() == 0
         assert terminal.lines[0].startswith(f"process {busy}, "), terminal.text  # nothing scrolled away
@@ -73,6 +105,7 @@ def test_ps_and_stats_fit(busy: int, columns: int, rows: int) -> None:
             assert words in terminal.text
         assert re.search(r"^ *SIZE +LIVE +BLOCKS", terminal.text, re.MULTILINE)
         uncut(terminal)
+        readable(terminal)
 
 
 def test_every_table_fits_too(busy: int) -> None:
@@ -95,10 +128,12 @@ def test_stats_redraws_in_place(busy: int) -> None:
         assert terminal.wait() == 0
 
 
-def test_doctor_wraps_between_words(busy: int) -> None:
-    with opened(["doctor", str(busy), "--for", "0"], 60, 40) as terminal:
+@pytest.mark.parametrize(("columns", "rows"), [(60, 40), *SIZES])
+def test_doctor_wraps_between_words(busy: int, columns: int, rows: int) -> None:
+    with opened(["doctor", str(busy), "--for", "0"], columns, rows) as terminal:
         assert terminal.wait() in (0, 1)
         uncut(terminal)
+        readable(terminal)
 
 
 @pytest.mark.parametrize(("columns", "rows"), SIZES)
@@ -108,6 +143,7 @@ def test_top_by_keys(busy: int, columns: int, rows: int) -> None:
         def until(words: str) -> None:
             terminal.until(lambda: words in terminal.text)
             uncut(terminal, "COMMAND")
+            readable(terminal)
 
         until("COMMAND")
         assert len(terminal.lines[-1]) == 0  # no line scrolled: the last one stays free

@@ -402,7 +402,10 @@ def _title(top: Top, width: int) -> Text:
 
 
 def _memory(top: Top, width: int) -> list[Text]:
-    """Live against resident memory, both to the same scale, and the worst finding."""
+    """Live against resident memory, both to the same scale, and the worst finding.
+
+    Magenta is the one colour of the usual palettes that can be read on black and on white.
+    """
     if top.view == 0:
         own = list(top.seen.values())
         name = f"{len(top.rows)} processes"
@@ -415,7 +418,7 @@ def _memory(top: Top, width: int) -> list[Text]:
     bars = max(8, width - 20)
     most = max([*live[-bars:], *resident[-bars:], 1.0])
     lines = [Text(shorten(name, width), style="bold", no_wrap=True)]
-    for title, values, style in (("live", live, "green"), ("resident", resident, "blue")):
+    for title, values, style in (("live", live, "magenta"), ("resident", resident, "")):
         size = short_bytes(values[-1]) if values else "–"
         lines.append(Text.assemble(f"{title:<9}{size:>7}  ", (sparkline(values, bars, most), style), no_wrap=True))
     if top.view and own:
