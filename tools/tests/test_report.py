@@ -9,9 +9,11 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser
 
 from tslab import result as results
 from tslab.benchmark import SCHEMA
@@ -237,6 +239,22 @@ def test_every_chart_is_drawn_in_a_browser(result_file: Path, tmp_path: Path, ze
     assert seen["card"] >= 6
     assert seen["width"] <= 1200  # wide tables scroll inside themselves
     assert seen["requests"] == 0
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_and_axe_finds_nothing_serious(
+    browser: Browser, full_page: str, width: int, scheme: Literal["light", "dark"]
+) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    try:
+        page = context.new_page()
+        page.set_content(full_page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        found = Axe().run(page).response["violations"]
+        assert [v["nodes"][0]["html"] for v in found if v["impact"] in ("serious", "critical")] == []
+    finally:
+        context.close()
 
 
 class Links(html.parser.HTMLParser):
