@@ -13,7 +13,7 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,11 @@ from conftest import DATA, REPOSITORY
 from tslab import preload, process
 
 LIBRARY = Path(os.environ.get("LIBRARY_UNDER_TEST", REPOSITORY / "build" / "release" / "libtslab.so"))
+SERVER = REPOSITORY / "build" / "release" / "examples" / "example_http_server"
 DEPLOY = REPOSITORY / "deploy"
 NEEDED = ("prometheus", "promtool", "redis-check-rdb", "redis-benchmark", "gdb")
 pytestmark = [
-    pytest.mark.skipif(not LIBRARY.exists(), reason="build/release/libtslab.so is not built"),
+    pytest.mark.skipif(not (LIBRARY.exists() and SERVER.exists()), reason="build/release is not built"),
     pytest.mark.skipif(not all(map(shutil.which, NEEDED)), reason=f"needs {', '.join(NEEDED)}"),
 ]
 
@@ -48,6 +49,14 @@ while True:
     lib.tslab_epoch_close(opened(b"request", 0), None)
     held = [bytearray(900) for _ in range(3000)]
     time.sleep(0.02)
+"""
+# A client of the example server: arrays of numbers, one after the other.
+CLIENT = """
+import http.client, json, sys
+connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=60)
+while True:
+    connection.request("POST", "/", json.dumps(list(range(500))))
+    connection.getresponse().read()
 """
 PATTERNS = (
     "(rate(temporal_slab_class_lock_contended_total[5m]) / "
@@ -72,6 +81,23 @@ def wait_for(url: str) -> None:
         except OSError:
             time.sleep(0.1)
     pytest.fail(f"{url} does not answer")
+
+
+@contextmanager
+def loaded_server() -> Iterator[None]:
+    """The example of an HTTP server with an epoch a request, under load."""
+    command = [str(SERVER), "0"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout
+        port = server.stdout.readline().split()[1]
+        client = subprocess.Popen([sys.executable, "-S", "-c", CLIENT, port])
+        try:
+            yield
+        finally:
+            client.kill()
+            client.wait()
+            server.kill()
+            process.remove_segment(server.pid)
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +129,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             if command[0] == str(redis):
                 while not (folder / "s").exists():
                     time.sleep(0.05)
+        stack.enter_context(loaded_server())
         wait_for(f"http://127.0.0.1:{exporter}/metrics")
         wait_for(f"http://127.0.0.1:{server}/-/ready")
         yield f"http://127.0.0.1:{server}"
@@ -127,7 +154,9 @@ def test_the_published_patterns_give_series(prometheus: str) -> None:
     for pattern in PATTERNS:
         assert until_there(prometheus, pattern), pattern
     programs = {row["metric"]["program"] for row in ask(prometheus, "temporal_slab_live_bytes")}
-    assert "redis-server" in programs
+    assert {"redis-server", SERVER.name} <= programs
+    opened = f'temporal_slab_label_opened_total{{program="{SERVER.name}",label="request"}}'
+    assert until_there(prometheus, f"rate({opened}[10s]) > 0")
 
 
 def test_every_expression_of_the_dashboard_gives_data(prometheus: str) -> None:
