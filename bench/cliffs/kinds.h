@@ -42,7 +42,8 @@ void run_turns(void), run_calls(void), run_idle(void), run_used(void), run_label
 void run_handles(void);                                                                         /* epochs.c */
 void run_requests(void), run_beside_destroy(void), run_beside_frees(void), run_longpoll(void), run_tide(void);
 void run_threads(void), run_rest(void), run_dead(void);                                         /* threads.c */
-void run_blocks(void), run_grow(void), run_runs(void), run_fit(void), run_destroy(void), run_sparse(void); /* memory.c */
+void run_blocks(void), run_grow(void), run_runs(void), run_fit(void), run_destroy(void);
+void run_sparse(void);                                                                          /* memory.c */
 
 /* ---- inline, for they stand in timed loops ---- */
 
