@@ -50,6 +50,7 @@
 #define LIST_DRAIN_BYTES (16 * KiB)
 #define LIST_DRAIN       12
 #define LIST_DRAIN_ALONE 36 /* of the one class that the thread freed in at its last visits */
+#define LIST_DRAIN_SHARE 4  /* of the blocks in use, a quarter and one are the most that such a list holds */
 #define IDLE_VISITS      1024 /* a class that did not visit during so many visits of others may have to give up a part
                                * of its cap */
 
@@ -322,11 +323,15 @@ INLINE unsigned tcache_drained_cap(const struct heap *heap, unsigned class) {
   return blocks_in(class, LIST_DRAIN_BYTES, heap->drains_alone == class + 1 ? LIST_DRAIN_ALONE : LIST_DRAIN);
 }
 
-/* Returns how many blocks the list should hold at most now. */
+/* Returns how many blocks the list should hold at most now. A thread that frees the last blocks of a class keeps fewer
+ * and fewer of them. */
 INLINE unsigned tcache_cap(const struct heap *heap, unsigned class) {
   const struct bin *bin = &heap->bins[class];
   if (LIKELY(bin->halvings == 0)) return bin->cap;
-  return (unsigned)min_size(bin->cap, max_size((size_t)bin->cap >> bin->halvings, tcache_drained_cap(heap, class)));
+  unsigned drained = tcache_drained_cap(heap, class), halved = (unsigned)bin->cap >> bin->halvings;
+  if (halved > drained) return halved;
+  uint64_t used = bin->allocations - bin->frees; /* huge if the thread freed other threads' blocks */
+  return (unsigned)min_size(min_size(bin->cap, drained), used / LIST_DRAIN_SHARE + 1);
 }
 
 INLINE bool heap_has_store(const struct heap *heap) {

@@ -176,9 +176,28 @@ static void many_share_what_they_use_little(void) {
   be(0);
 }
 
+/* A thread that frees all its blocks of a class finds less and less room on the list, so that it hides hardly any when
+   it rests. */
+static void last_frees_leave_few(void) {
+  enum { CLASS = 6, BLOCKS = 3000 };
+  static void *blocks[BLOCKS];
+  const size_t cache_bytes = options.cache_bytes;
+  if (TSLAB_HARDENED) return; /* blocks wait in quarantine */
+  be(0);
+  options.cache_bytes = 0;
+  for (unsigned count = BLOCKS - 50; count <= BLOCKS; count++) {
+    for (unsigned i = 0; i < count; i++) blocks[i] = allocate(CLASS);
+    for (unsigned i = 0; i < count; i++) release(blocks[i], CLASS);
+    CHECK_COUNT(tcache_length(heaps[0], CLASS), <=, 2);
+  }
+  options.cache_bytes = cache_bytes;
+  heap_flush_lists(heaps[0]);
+}
+
 int main(void) {
   start_two_heaps();
   bursts_become_lists();
+  last_frees_leave_few();
   against_a_shadow();
   nothing_is_left();
   long_drains_empty_the_magazines();

@@ -216,10 +216,14 @@ static void caps(void) {
   CHECK_COUNT(tcache_chain(&heap, CLASS).count, ==, 0);
   CHECK_COUNT(heap.bins[CLASS].magazine_blocks, ==, full);
 
-  const struct bin *const bin = &heap.bins[0];
+  struct bin *const bin = &heap.bins[0];
   const unsigned cap = bin->cap;
   for (int i = 0; i < 20; i++) tcache_shrink(&heap, 0);
-  CHECK_COUNT(tcache_cap(&heap, 0), ==, LIST_DRAIN);
+  const unsigned used[] = {1000, 44, 43, 4, 3, 0}, most[] = {LIST_DRAIN, LIST_DRAIN, 11, 2, 1, 1};
+  for (int i = 0; i < 6; i++) {
+    bin->allocations = bin->frees + used[i];
+    CHECK_COUNT(tcache_cap(&heap, 0), ==, most[i]);
+  }
   CHECK_COUNT(bin->cap, ==, cap);
   for (unsigned halvings = bin->halvings; halvings > 0; halvings--) tcache_grow(&heap, 0, false);
   CHECK_COUNT(tcache_cap(&heap, 0), ==, cap);
