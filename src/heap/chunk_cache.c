@@ -98,22 +98,48 @@ static void clear(struct run *chunk) {
   STORE_RACING(chunk->kind, RUN_RESERVED);
 }
 
+/* Keeps a quarter in place of the oldest one if its address is lower. So the quarters that stay when most of a thread's
+ * epochs have ended come to lie in few granules, and the tables of the others can go back. Returns the one that must
+ * go, or NULL. */
+static struct run *exchange_oldest(struct chunk_list *quarters, struct run *quarter) {
+  struct run *oldest = run_at(quarters->oldest);
+  if (!oldest) return NULL;
+  unlink_run(quarters, oldest);
+  if (oldest < quarter) {
+    link_newest(quarters, oldest); /* the next one is compared with another */
+    return NULL;
+  }
+  clear(quarter);
+  link_newest(quarters, quarter);
+  return oldest;
+}
+
 bool chunk_cache_put(struct heap *heap, struct run *chunk) {
   struct heap *plain = heap->plain;
   if (UNLIKELY(!heap_has_store(plain))) return false;
   struct chunk_cache *cache = &plain->store->chunks;
-  struct chunk_list *list = run_is_quarter(chunk) ? &cache->quarters : &cache->whole;
+  bool quarter = run_is_quarter(chunk);
+  struct chunk_list *list = quarter ? &cache->quarters : &cache->whole;
   struct run *excess = NULL;
   lock_take(&plain->lock); /* a fork child finds out here that its memory is frozen */
-  size_t held = granules_of(cache->whole.count + !run_is_quarter(chunk), cache->quarters.count + run_is_quarter(chunk));
+  bool frozen = pages_is_frozen(chunk);
   /* One granule is for the cached epoch, which the thread keeps after the chunks. */
-  bool room = !pages_is_frozen(chunk) && held + max_size(cache->epoch_granules, 1) <= reserve_most();
+  size_t held = granules_of(cache->whole.count + !quarter, cache->quarters.count + quarter);
+  bool room = !frozen && held + max_size(cache->epoch_granules, 1) <= reserve_most();
+  /* The thread keeps at most as many quarters as it has epochs, so not those that epochs before these needed. */
+  size_t epochs = atomic_load_explicit(&cache->attached, memory_order_relaxed);
+  if (quarter && cache->quarters.count >= epochs) room = false;
   if (room) {
     if (held > cache->claimed) excess = claim(cache, held, cache->epoch_granules);
     clear(chunk);
     link_newest(list, chunk);
     heap_notice(plain);
     pages_note_freed(GRANULE);
+  } else if (quarter && !frozen) {
+    excess = exchange_oldest(list, chunk);
+    room = excess != NULL;
+    size_t surplus = list->count - min_size(list->count, epochs);
+    excess = take_oldest(list, min_size(surplus, QUARTERS), excess); /* a few at a time: no free may take long */
   }
   lock_release(&plain->lock);
   if (UNLIKELY(excess != NULL)) give_back(NULL, excess);

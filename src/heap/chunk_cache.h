@@ -12,7 +12,8 @@
  * changes no shared number. Chunks that no thread used since then go back to the kernel.
  *
  * Whole chunks and quarters (slab/quarter.h) have a list each. Up to four quarters count as a granule, wherever they
- * lie. A chunk in the cache is RUN_RESERVED, has no owner, and its bits are 0.
+ * lie. The thread keeps at most as many quarters as it has epochs, and those at low addresses stay. A chunk in the
+ * cache is RUN_RESERVED, has no owner, and its bits are 0.
  *
  * Threads: the lock of the heap of epoch 0 protects the cache. The thread changes epoch_granules and cached_epoch, or a
  * holder of the lock of the epoch that cached_epoch names. So a thread that holds that lock may read them. */
@@ -34,7 +35,8 @@ HIDDEN struct run *chunk_cache_take(struct heap *heap);
  * NULL without memory. Adds to *how. */
 HIDDEN struct run *chunk_cache_take_quarter(struct heap *heap, struct pages_how *how);
 
-/* Keeps a retired chunk that is in no list. Returns false, and does nothing, without room. `heap`: as above. */
+/* Keeps a retired chunk that is in no list; a quarter may take another one's place. Returns false, and leaves the chunk
+ * as it was, without room. `heap`: as above. */
 HIDDEN bool chunk_cache_put(struct heap *heap, struct run *chunk);
 
 /* `plain`, from here on, is a thread's heap for epoch 0. */

@@ -10,6 +10,7 @@
 #include "heap/chunk_cache.h"
 #include "runtime/scavenger.h"
 #include "runtime/thread.h"
+#include "slab/quarter.h"
 
 enum { MOST = MiB / GRANULE };
 
@@ -153,6 +154,43 @@ static void ageing(void) {
   pages_check();
 }
 
+/* As many quarters stay as the thread has epochs, and of those that come, the ones at the lowest addresses. */
+static void quarters_of_many_epochs(void) {
+  enum { GRANULES = 3, ALL = GRANULES * QUARTERS, EPOCHS = 5 };
+  struct run *chunks[GRANULES], *quarters[ALL];
+  for (unsigned i = 0; i < GRANULES; i++) {
+    chunks[i] = chunk_new(1, NULL);
+    CHECK(chunks[i] != NULL);
+    chunk_clear_starts(chunk_starts(chunks[i]), 0);
+    unsigned at = i;
+    for (; at > 0 && quarters[(at - 1) * QUARTERS] > quarter_at(run_index(chunks[i]), 0); at--)
+      for (unsigned k = 0; k < QUARTERS; k++) quarters[at * QUARTERS + k] = quarters[(at - 1) * QUARTERS + k];
+    struct run *first = quarter_split(chunks[i]);
+    CHECK(first != NULL);
+    for (unsigned k = 0; k < QUARTERS; k++) quarters[at * QUARTERS + k] = first + k;
+  }
+  const struct chunk_list *const kept = &heap.store->chunks.quarters;
+  heap.store->chunks.attached = EPOCHS;
+  for (unsigned i = ALL; i-- > 0;) CHECK(chunk_cache_put(&heap, quarters[i]));
+  CHECK_COUNT(kept->count, ==, EPOCHS);
+  for (unsigned i = 0; i < EPOCHS; i++) CHECK(quarters[i]->kind == RUN_RESERVED);
+  CHECK(quarters[EPOCHS]->kind == RUN_FREE);
+  struct run *lowest = chunk_cache_take_quarter(&of_epoch, NULL);
+  CHECK(lowest == quarters[0]);
+  heap.store->chunks.attached = 1; /* the others have ended: the next that comes takes four away */
+  bump_retire(lowest);
+  CHECK(chunk_cache_put(&heap, lowest));
+  CHECK_COUNT(kept->count, ==, 1);
+  CHECK(chunk_cache_take_quarter(&of_epoch, NULL) == lowest);
+  bump_retire(lowest);
+  heap.store->chunks.attached = 0;
+  CHECK(!chunk_cache_put(&heap, lowest) && lowest->kind == RUN_CHUNK);
+  quarters_give(quarter_granule(lowest), 1u << quarter_number(lowest), 1);
+  CHECK_COUNT(chunk_cache_flush(&heap, true), ==, 0);
+  CHECK_COUNT(reserve_bytes(), ==, 0);
+  pages_check();
+}
+
 /* ---- of epochs --------------------------------------------------------------------------------------------------- */
 
 enum { KEPT = 4, CHUNKS = KEPT + 1, BLOCKS = CHUNKS * GRANULE / 1024 - CHUNKS };
@@ -241,6 +279,7 @@ int main(void) {
   with_a_cached_epoch();
   among_many();
   ageing();
+  quarters_of_many_epochs();
   destroyed();
   reset();
   pages_check();
