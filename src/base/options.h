@@ -6,6 +6,9 @@
 #define TSLAB_BASE_OPTIONS_H
 
 #include "base/attr.h"
+#include "base/bits.h"
+
+#define RESERVE_DEFAULT (1 * MiB)
 
 enum on_misuse { MISUSE_ABORT, MISUSE_REPORT };
 enum on_scope { SCOPE_IS_SILENT, SCOPE_REPORTS };

@@ -1,6 +1,7 @@
 /* chunk_cache: see chunk_cache.h.                                                                   floor: heap */
 #include "heap/chunk_cache.h"
 
+#include "base/options.h"
 #include "slab/chunk.h"
 #include "slab/quarter.h"
 #include "slab/reserve.h"
@@ -98,6 +99,13 @@ static void clear(struct run *chunk) {
   STORE_RACING(chunk->kind, RUN_RESERVED);
 }
 
+/* Returns the most quarters that the thread keeps: as many as it has epochs, so not those that epochs before these
+ * needed. A reserve above the default is meant for these, too. */
+static size_t most_quarters(const struct chunk_cache *cache) {
+  size_t epochs = atomic_load_explicit(&cache->attached, memory_order_relaxed);
+  return options.reserve_bytes > RESERVE_DEFAULT ? SIZE_MAX : epochs;
+}
+
 /* Keeps a quarter in place of the oldest one if its address is lower. So the quarters that stay when most of a thread's
  * epochs have ended come to lie in few granules, and the tables of the others can go back. Returns the one that must
  * go, or NULL. */
@@ -126,9 +134,7 @@ bool chunk_cache_put(struct heap *heap, struct run *chunk) {
   /* One granule is for the cached epoch, which the thread keeps after the chunks. */
   size_t held = granules_of(cache->whole.count + !quarter, cache->quarters.count + quarter);
   bool room = !frozen && held + max_size(cache->epoch_granules, 1) <= reserve_most();
-  /* The thread keeps at most as many quarters as it has epochs, so not those that epochs before these needed. */
-  size_t epochs = atomic_load_explicit(&cache->attached, memory_order_relaxed);
-  if (quarter && cache->quarters.count >= epochs) room = false;
+  if (quarter && cache->quarters.count >= most_quarters(cache)) room = false;
   if (room) {
     if (held > cache->claimed) excess = claim(cache, held, cache->epoch_granules);
     clear(chunk);
@@ -138,7 +144,7 @@ bool chunk_cache_put(struct heap *heap, struct run *chunk) {
   } else if (quarter && !frozen) {
     excess = exchange_oldest(list, chunk);
     room = excess != NULL;
-    size_t surplus = list->count - min_size(list->count, epochs);
+    size_t surplus = list->count - min_size(list->count, most_quarters(cache));
     excess = take_oldest(list, min_size(surplus, QUARTERS), excess); /* a few at a time: no free may take long */
   }
   lock_release(&plain->lock);

@@ -12,8 +12,8 @@
  * changes no shared number. Chunks that no thread used since then go back to the kernel.
  *
  * Whole chunks and quarters (slab/quarter.h) have a list each. Up to four quarters count as a granule, wherever they
- * lie. The thread keeps at most as many quarters as it has epochs, and those at low addresses stay. A chunk in the
- * cache is RUN_RESERVED, has no owner, and its bits are 0.
+ * lie. By default the thread keeps at most as many quarters as it has epochs, and those at low addresses stay. A chunk
+ * in the cache is RUN_RESERVED, has no owner, and its bits are 0.
  *
  * Threads: the lock of the heap of epoch 0 protects the cache. The thread changes epoch_granules and cached_epoch, or a
  * holder of the lock of the epoch that cached_epoch names. So a thread that holds that lock may read them. */

@@ -171,6 +171,12 @@ static void quarters_of_many_epochs(void) {
   }
   const struct chunk_list *const kept = &heap.store->chunks.quarters;
   heap.store->chunks.attached = EPOCHS;
+  options.reserve_bytes = 2 * MiB; /* somebody asked for more to stay */
+  for (unsigned i = 0; i < ALL; i++) CHECK(chunk_cache_put(&heap, quarters[i]));
+  CHECK_COUNT(kept->count, ==, ALL);
+  for (unsigned i = ALL; i-- > 0;) CHECK(chunk_cache_take_quarter(&of_epoch, NULL) == quarters[i]);
+  for (unsigned i = 0; i < ALL; i++) bump_retire(quarters[i]);
+  options.reserve_bytes = MiB;
   for (unsigned i = ALL; i-- > 0;) CHECK(chunk_cache_put(&heap, quarters[i]));
   CHECK_COUNT(kept->count, ==, EPOCHS);
   for (unsigned i = 0; i < EPOCHS; i++) CHECK(quarters[i]->kind == RUN_RESERVED);
