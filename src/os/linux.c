@@ -2,12 +2,14 @@
 #include "os/os.h"
 
 #include "base/probe.h"
+#include "os/vdso.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -432,9 +434,20 @@ bool os_has_sequences(void) { return call(SYS_rseq, 0, 0, 0, 0, 0, 0) == -EINVAL
 
 /* ---- time -------------------------------------------------------------------------------------------------------- */
 
+/* Without a vDSO, as in some emulators, this is libc's function. */
+static clock_function *find_clock(void) {
+  clock_function *found = vdso_clock();
+  return found ? found : clock_gettime;
+}
+
+/* Looked up at the first call, because a process that does little needs no page of the vDSO in memory. */
+static clock_function *_Atomic kernels_clock;
+
 static uint64_t now(clockid_t clock) {
   struct timespec time = {0};
-  clock_gettime(clock, &time); /* no system call, most times; these clocks do not fail */
+  clock_function *call_clock = atomic_load_explicit(&kernels_clock, memory_order_relaxed);
+  if (UNLIKELY(!call_clock)) atomic_store_explicit(&kernels_clock, call_clock = find_clock(), memory_order_relaxed);
+  call_clock(clock, &time); /* no system call, most times; these clocks do not fail */
   return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 

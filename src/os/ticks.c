@@ -46,8 +46,9 @@ void ticks_compare_at_start(void) {
   atomic_store_explicit(&ticks_due, start.ticks + ticks * (EARLY_NS / ns), memory_order_relaxed);
 }
 
-/* Several threads may do this at the same time, because they find the same scale. libc's clock makes no system call,
- * most times. A sanitizer's runtime replaces libc's clock, though, and may not have started. */
+/* Several threads may do this at the same time, because they find the same scale. os_now_raw_ns makes no system call,
+ * most times. Without a vDSO it calls libc's clock, though, which a sanitizer's runtime replaces that may not have
+ * started yet. */
 void ticks_compare(void) {
   bool by_libc = atomic_load_explicit(&has_started, memory_order_relaxed) && !os_has_sanitizer();
   compare(look(by_libc ? os_now_raw_ns : os_start_ns));
