@@ -223,6 +223,13 @@ void misuse_freed(void *block) {
   misuse_end();
 }
 
+void misuse_overdrawn(unsigned class) {
+  char text[32];
+  log_line("double free of a block (%s): its list handed out more blocks than it held%s",
+           class_text(text, sizeof text, class), late_text());
+  misuse_end();
+}
+
 void misuse_batch(void *p) {
   char class[32];
   const struct run *run = pages_run_of(p);

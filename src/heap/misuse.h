@@ -17,6 +17,9 @@ HIDDEN COLD void misuse_batch(void *p);
  * twice, or has changed. */
 HIDDEN COLD void misuse_freed(void *block);
 
+/* A list of free blocks of the class handed out more blocks than were put onto it. */
+HIDDEN COLD void misuse_overdrawn(unsigned class);
+
 /* The program wrote to a free block of a size class, at byte `at` first. */
 HIDDEN COLD void misuse_written(const void *block, size_t at);
 

@@ -17,13 +17,24 @@ static void set_then(struct count *count, uint32_t value) { __atomic_store_n(&co
 /* A countdown stops here if the class cannot be sampled for long. */
 #define COUNTDOWN_LEAST (-(1 << 30))
 
+/* A block that was freed twice makes a ring of a list. Once a part of the ring went to the slabs, the rest leads to
+ * blocks that are free there, and the list hands out more blocks than it holds: its length is negative. */
+static bool is_overdrawn(uint32_t now) { return count_length(now) > INT16_MAX; }
+
+/* Gives up a list that is overdrawn. Returns how many blocks to remove from its count, a negative number. */
+static COLD unsigned give_up_overdrawn(struct heap *heap, unsigned class, uint32_t now) {
+  heap->list[class] = CHAIN_END;
+  misuse_overdrawn(class);
+  return count_length(now) - ROOM_ONE;
+}
+
 /* Adds up the calls since the last visit, and removes `lost` missing blocks from the count. Returns how many of the
  * calls were mallocs. */
 INLINE unsigned add_up(struct heap *heap, unsigned class, unsigned lost) {
   struct bin *bin = &heap->bins[class];
   struct count *count = &heap->count[class], seen = count_look(count);
   struct passed passed = count_passed(seen.then, seen.now);
-  INVARIANT(1, count_length(seen.now) <= INT16_MAX); /* count_passed relies on it */
+  if (UNLIKELY(is_overdrawn(seen.now))) lost = give_up_overdrawn(heap, class, seen.now);
   heap_begin_list_change(heap, class);
   counter_add_release(&bin->frees, passed.frees);
   counter_add_release(&bin->allocations, passed.mallocs);

@@ -28,17 +28,23 @@ static void tell(void) { misuse(call, culprit); }
 static void tell_freed(void) { misuse_freed(culprit); }
 static void tell_interior(void) { misuse_interior(call, culprit); }
 static void tell_size(void) { misuse_size(call, culprit, 5000, pages_run_of(culprit)); }
+static void tell_overdrawn(void) { misuse_overdrawn(CLASS); }
 static void tell_large_size(void) { misuse_size(call, culprit, 5000, pages_run_of(culprit)); }
 
 static void (*teller)(void);
 static void in_process(void) { status = in_child(teller); }
 
-static void expect_line(void (*run)(void), const char *before, const char *after) {
-  char heard[512], expected[512];
+static void expect_text(void (*run)(void), const char *expected) {
+  char heard[512];
   CHECK_COUNT(hear(run, heard, sizeof heard), ==, 1);
-  snprintf(expected, sizeof expected, "tslab: %s%p%s\n", before, culprit, after);
   if (strcmp(heard, expected) != 0) dprintf(2, "expected %sgot %s", expected, heard);
   CHECK(strcmp(heard, expected) == 0);
+}
+
+static void expect_line(void (*run)(void), const char *before, const char *after) {
+  char expected[512];
+  snprintf(expected, sizeof expected, "tslab: %s%p%s\n", before, culprit, after);
+  expect_text(run, expected);
 }
 
 static void says(void (*run)(void), void *p, const char *before, const char *after, bool may_go_on) {
@@ -137,7 +143,9 @@ int main(void) {
   CHECK_COUNT(misuse_count(), ==, 0); /* those belong to the children */
   culprit = block;
   options.on_misuse = MISUSE_REPORT;
+  expect_text(tell_overdrawn, "tslab: double free of a block (96-byte class): its list handed out more blocks than it "
+              "held" LATE "\n");
   expect_line(tell, "double free of ", " (96-byte class)");
-  CHECK_COUNT(misuse_count(), ==, 1);
+  CHECK_COUNT(misuse_count(), ==, 2);
   return 0;
 }

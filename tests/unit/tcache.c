@@ -4,6 +4,7 @@
 
 #include "base/options.h"
 
+#include "heap/misuse.h"
 #include "heap/quarantine.h"
 #include "heap/tcache.h"
 #include <pthread.h>
@@ -263,9 +264,31 @@ static void readers_rest(void) {
   }
 }
 
+/* A double free lets a list hand out more blocks than were put onto it. A visit counts the calls, reports this, and
+ * gives up the list. */
+static void overdrawn_is_given_up(void) {
+  enum { COUNTED = 3, TAKEN = 5, ROOM = 7 };
+  const uint64_t reported = misuse_count();
+  options.on_misuse = MISUSE_REPORT;
+  reset();
+  tcache_open(&heap, CLASS);
+  tcache_set(&heap, CLASS, (struct chain){chain_of(TAKEN + 1).head, COUNTED});
+  heap.count[CLASS].now = heap.count[CLASS].then = count_of(ROOM, COUNTED);
+  for (int i = 0; i < TAKEN; i++) count_pop(CLASS);
+  heap.list[CLASS] = blocks[TAKEN];
+  CHECK_COUNT(tcache_fold(&heap, CLASS), ==, TAKEN);
+  CHECK(heap.list[CLASS] == CHAIN_END);
+  check_totals(TAKEN, 0, 0);
+  CHECK_COUNT(count_room(heap.count[CLASS].now), ==, ROOM);
+  CHECK_COUNT(misuse_count(), ==, reported + 1);
+  CHECK_COUNT(tcache_fold(&heap, CLASS), ==, 0);
+  CHECK_COUNT(misuse_count(), ==, reported + 1);
+}
+
 int main(void) {
   every_call_is_counted();
   what_is_detached_is_counted();
+  overdrawn_is_given_up();
   sums_are_of_all_classes();
   room_ends();
   caps();
