@@ -51,6 +51,8 @@ def figures(java: Path, library: Path, requests: int) -> dict[str, int]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "figures"
         print(run([java, *heap, FOLDER / "Requests.java", str(requests)], library, TSLAB_STATS_AT_EXIT=str(path)))
+        if not path.exists():
+            sys.exit(f"{library} wrote no figures: it served nothing")
         rows = [line.split() for line in path.read_text().splitlines()]
     return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdecimal()}
 
