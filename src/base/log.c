@@ -1,16 +1,12 @@
 /* log: see log.h.                                                                                   floor: base */
 #include "base/log.h"
 
-#include <errno.h>
+#include "base/kernel.h"
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 struct cursor {
   char *at, *end;
@@ -78,17 +74,15 @@ size_t log_format(char *out, size_t capacity, const char *format, ...) {
 /* Takes the signal that the kernel raised for this thread, which blocks it. */
 static void take_signal(int number) {
   const struct timespec now = {0, 0};
-  sigset_t raised;
-  sigemptyset(&raised);
-  sigaddset(&raised, number);
-  syscall(SYS_rt_sigtimedwait, &raised, NULL, &now, sizeof(uint64_t)); /* sigtimedwait() is a cancellation point */
+  signal_set raised = signal_set_of(number);
+  kernel_call(SYS_rt_sigtimedwait, (long)&raised, 0, (long)&now, sizeof raised, 0, 0);
 }
 
 static int write_all(int descriptor, const char *from, size_t length) {
   while (length > 0) {
-    long wrote = syscall(SYS_write, descriptor, from, length); /* write() is a cancellation point */
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) return wrote < 0 ? errno : EIO;
+    long wrote = kernel_call(SYS_write, descriptor, (long)from, (long)length, 0, 0, 0);
+    if (wrote == -EINTR) continue;
+    if (wrote <= 0) return wrote < 0 ? (int)-wrote : EIO;
     from += wrote;
     length -= (size_t)wrote;
   }
@@ -99,7 +93,7 @@ static int write_all(int descriptor, const char *from, size_t length) {
 static int look_for_room(int descriptor, time_t seconds) {
   struct pollfd look = {descriptor, POLLOUT, 0};
   const struct timespec most = {seconds, 0};
-  long found = syscall(SYS_ppoll, &look, 1, &most, NULL, sizeof(uint64_t)); /* poll() is a cancellation point */
+  long found = kernel_call(SYS_ppoll, (long)&look, 1, (long)&most, 0, sizeof(signal_set), 0);
   return found < 0 ? -1 : found == 0 ? 0 : look.revents;
 }
 
@@ -113,15 +107,11 @@ static bool is_broken(int descriptor) {
 /* A reader that leaves after the check raises SIGPIPE, and a limit of file sizes raises SIGXFSZ. */
 int log_write(int descriptor, const char *from, size_t length) {
   if (is_broken(descriptor)) return EPIPE;
-  sigset_t raised, before, waiting;
-  sigemptyset(&raised);
-  sigaddset(&raised, SIGPIPE);
-  sigaddset(&raised, SIGXFSZ);
-  pthread_sigmask(SIG_BLOCK, &raised, &before);
-  sigpending(&waiting);
+  signal_set before = signals_change(SIG_BLOCK, signal_set_of(SIGPIPE) | signal_set_of(SIGXFSZ));
+  signal_set waiting = signals_pending();
   int error = write_all(descriptor, from, length), number = error == EPIPE ? SIGPIPE : error == EFBIG ? SIGXFSZ : 0;
-  if (number != 0 && !sigismember(&waiting, number)) take_signal(number);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (number != 0 && !(waiting & signal_set_of(number))) take_signal(number);
+  signals_change(SIG_SETMASK, before);
   return error;
 }
 

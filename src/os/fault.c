@@ -79,7 +79,7 @@ static void set_handler(struct sigaction *replaced) {
 static void install(void) {
   if (atomic_exchange_explicit(&installed, true, memory_order_relaxed)) return;
   struct sigaction replaced;
-  sigset_t blocked = os_block_signals(); /* a handler that faults here would wait for this thread */
+  signal_set blocked = os_block_signals(); /* a handler that faults here would wait for this thread */
   sigaction(SIGSEGV, NULL, &before);
   for (set_handler(&replaced); replaced.sa_sigaction != on_fault; set_handler(&replaced)) {
     bool is_known = replaced.sa_sigaction == before.sa_sigaction && replaced.sa_flags == before.sa_flags;
@@ -87,7 +87,7 @@ static void install(void) {
     if (is_known) break;
   }
   atomic_store_explicit(&is_ready, true, memory_order_release); /* pairs with wait_until_ready */
-  os_restore_signals(&blocked);
+  os_restore_signals(blocked);
 }
 
 void fault_watch(fault_explain *explain) {

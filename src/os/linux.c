@@ -1,6 +1,7 @@
 /* os: Linux. See os.h for the contracts.                                                            floor: os */
 #include "os/os.h"
 
+#include "base/kernel.h"
 #include "base/probe.h"
 #include "os/vdso.h"
 
@@ -41,54 +42,18 @@
 
 /* ---- system calls ------------------------------------------------------------------------------------------------ */
 
-/* Makes a system call without libc's wrappers, so errno stays as it was, and an idle process does not map the pages of
- * libc that hold the wrappers. A negative result is an error number. */
-#if defined(__x86_64__)
-static long call(long number, long a, long b, long c, long d, long e, long f) {
-  long result;
-  register long r10 __asm__("r10") = d;
-  register long r8 __asm__("r8") = e;
-  register long r9 __asm__("r9") = f;
-  __asm__ volatile("syscall"
-                   : "=a"(result)
-                   : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-                   : "rcx", "r11", "memory");
-  return result;
-}
-#elif defined(__aarch64__)
-static long call(long number, long a, long b, long c, long d, long e, long f) {
-  register long x8 __asm__("x8") = number;
-  register long x0 __asm__("x0") = a;
-  register long x1 __asm__("x1") = b;
-  register long x2 __asm__("x2") = c;
-  register long x3 __asm__("x3") = d;
-  register long x4 __asm__("x4") = e;
-  register long x5 __asm__("x5") = f;
-  __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory", "cc");
-  return x0;
-}
-#else
-static long call(long number, long a, long b, long c, long d, long e, long f) {
-  int kept = errno;
-  long result = syscall(number, a, b, c, d, e, f);
-  if (result == -1) result = -errno;
-  errno = kept;
-  return result;
-}
-#endif
-
 static void *map(void *at, size_t length, int protection, int flags) {
   flags |= MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  long got = call(SYS_mmap, (long)at, (long)length, protection, flags, -1, 0);
+  long got = kernel_call(SYS_mmap, (long)at, (long)length, protection, flags, -1, 0);
   return got < 0 && got > -4096 ? NULL : (void *)got;
 }
 
 static bool advise(void *at, size_t length, int advice) {
-  return call(SYS_madvise, (long)at, (long)length, advice, 0, 0, 0) == 0;
+  return kernel_call(SYS_madvise, (long)at, (long)length, advice, 0, 0, 0) == 0;
 }
 
 static bool protect(void *at, size_t length, int protection) {
-  return call(SYS_mprotect, (long)at, (long)length, protection, 0, 0, 0) == 0;
+  return kernel_call(SYS_mprotect, (long)at, (long)length, protection, 0, 0, 0) == 0;
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
@@ -123,7 +88,7 @@ bool os_unreserve(void *at, size_t length) {
   return done;
 }
 #else
-bool os_unreserve(void *at, size_t length) { return call(SYS_munmap, (long)at, (long)length, 0, 0, 0, 0) == 0; }
+bool os_unreserve(void *at, size_t length) { return kernel_call(SYS_munmap, (long)at, (long)length, 0, 0, 0, 0) == 0; }
 #endif
 
 bool os_can_reserve(size_t length) {
@@ -163,7 +128,7 @@ bool os_purge(void *at, size_t length) {
 }
 
 static bool move(void *from, void *to, size_t length) {
-  return call(SYS_mremap, (long)from, (long)length, (long)length,
+  return kernel_call(SYS_mremap, (long)from, (long)length, (long)length,
               MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, (long)to, 0) == (long)to;
 }
 
@@ -240,7 +205,7 @@ bool os_unguard(void *at, size_t length) { return advise(at, length, MADV_GUARD_
 
 static size_t limit_of(int resource) {
   struct rlimit limit; /* the kernel's struct rlimit64, on 64-bit machines */
-  bool known = call(SYS_prlimit64, 0, resource, 0, (long)&limit, 0, 0) == 0;
+  bool known = kernel_call(SYS_prlimit64, 0, resource, 0, (long)&limit, 0, 0) == 0;
   return known && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur : SIZE_MAX;
 }
 
@@ -256,7 +221,7 @@ bool os_has_sanitizer(void) { return __asan_init || __tsan_init || __msan_init |
 
 size_t os_physical_memory(void) {
   struct sysinfo info = {0};
-  call(SYS_sysinfo, (long)&info, 0, 0, 0, 0, 0);
+  kernel_call(SYS_sysinfo, (long)&info, 0, 0, 0, 0, 0);
   return info.totalram * info.mem_unit;
 }
 
@@ -268,7 +233,7 @@ uint64_t os_random(void) {
 }
 
 bool os_draw(void *to, size_t length) {
-  return call(SYS_getrandom, (long)to, (long)length, GRND_NONBLOCK, 0, 0, 0) == (long)length;
+  return kernel_call(SYS_getrandom, (long)to, (long)length, GRND_NONBLOCK, 0, 0, 0) == (long)length;
 }
 
 bool os_secure_mode(void) { return getauxval(AT_SECURE) != 0; }
@@ -276,9 +241,9 @@ bool os_secure_mode(void) { return getauxval(AT_SECURE) != 0; }
 /* The second number of /proc/self/statm is resident pages. */
 size_t os_resident_bytes(void) {
   char text[128];
-  long file = call(SYS_openat, AT_FDCWD, (long)"/proc/self/statm", O_RDONLY | O_CLOEXEC, 0, 0, 0);
-  long length = file < 0 ? 0 : call(SYS_read, file, (long)text, sizeof text - 1, 0, 0, 0);
-  if (file >= 0) call(SYS_close, file, 0, 0, 0, 0, 0);
+  long file = kernel_call(SYS_openat, AT_FDCWD, (long)"/proc/self/statm", O_RDONLY | O_CLOEXEC, 0, 0, 0);
+  long length = file < 0 ? 0 : kernel_call(SYS_read, file, (long)text, sizeof text - 1, 0, 0, 0);
+  if (file >= 0) kernel_call(SYS_close, file, 0, 0, 0, 0, 0);
   if (length <= 0) return 0;
   text[length] = 0;
   const char *at = strchr(text, ' ');
@@ -290,29 +255,29 @@ size_t os_resident_bytes(void) {
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
 static int open_at(const char *path, int flags) {
-  long file = call(SYS_openat, AT_FDCWD, (long)path, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600, 0, 0);
+  long file = kernel_call(SYS_openat, AT_FDCWD, (long)path, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600, 0, 0);
   return file < 0 ? -1 : (int)file;
 }
 
 int os_create(const char *path) { return open_at(path, O_RDWR | O_CREAT | O_EXCL); }
 int os_open(const char *path) { return open_at(path, O_RDONLY); }
-void os_close(int file) { call(SYS_close, file, 0, 0, 0, 0, 0); }
+void os_close(int file) { kernel_call(SYS_close, file, 0, 0, 0, 0, 0); }
 
 size_t os_read_at(int file, void *to, size_t length, uint64_t offset) {
-  long got = call(SYS_pread64, file, (long)to, (long)length, (long)offset, 0, 0);
+  long got = kernel_call(SYS_pread64, file, (long)to, (long)length, (long)offset, 0, 0);
   return got < 0 ? 0 : (size_t)got;
 }
 
 bool os_set_length(const char *path, uint64_t length) {
-  return call(SYS_truncate, (long)path, (long)length, 0, 0, 0, 0) == 0;
+  return kernel_call(SYS_truncate, (long)path, (long)length, 0, 0, 0, 0) == 0;
 }
 
-bool os_remove(const char *path) { return call(SYS_unlinkat, AT_FDCWD, (long)path, 0, 0, 0, 0) == 0; }
+bool os_remove(const char *path) { return kernel_call(SYS_unlinkat, AT_FDCWD, (long)path, 0, 0, 0, 0) == 0; }
 
 /* The kernel's struct stat is libc's on the 64-bit machines that this runs on. */
 static int file_status(int directory, const char *path, int flags, struct os_file *out) {
   struct stat status;
-  long error = call(SYS_newfstatat, directory, (long)path, (long)&status, flags, 0, 0);
+  long error = kernel_call(SYS_newfstatat, directory, (long)path, (long)&status, flags, 0, 0);
   if (error != 0) return (int)-error;
   *out = (struct os_file){
       .device = status.st_dev,
@@ -332,7 +297,7 @@ int os_file_at(const char *path, struct os_file *out) {
 }
 
 void *os_share(int file, size_t length) {
-  long at = call(SYS_mmap, 0, (long)length, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  long at = kernel_call(SYS_mmap, 0, (long)length, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (at < 0 && at > -4096) return NULL;
   /* A child that could write there would spoil its parent's statistics. */
   if (!advise((void *)at, length, MADV_DONTFORK)) {
@@ -348,7 +313,7 @@ void *os_share(int file, size_t length) {
  * wait for locks either. */
 static bool obtain_page(uint32_t *page) {
   const long add_nothing = FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0), nobody = 0;
-  return call(SYS_futex, (long)page, FUTEX_WAKE_OP_PRIVATE, nobody, nobody, (long)page, add_nothing) >= 0;
+  return kernel_call(SYS_futex, (long)page, FUTEX_WAKE_OP_PRIVATE, nobody, nobody, (long)page, add_nothing) >= 0;
 }
 
 bool os_obtain(void *at, size_t length) {
@@ -371,7 +336,7 @@ void os_each_name(const char *directory, bool (*visit)(const char *name, void *a
   int file = open_at(directory, O_RDONLY | O_DIRECTORY);
   if (file < 0) return;
   for (bool more = true; more;) {
-    long length = call(SYS_getdents64, file, (long)entries, sizeof entries, 0, 0, 0);
+    long length = kernel_call(SYS_getdents64, file, (long)entries, sizeof entries, 0, 0, 0);
     if (length <= 0) break;
     for (char *at = entries; more && at < entries + length; at += ((struct entry *)(void *)at)->bytes)
       more = visit(((struct entry *)(void *)at)->name, arg);
@@ -381,14 +346,14 @@ void os_each_name(const char *directory, bool (*visit)(const char *name, void *a
 
 /* ---- the process among others ------------------------------------------------------------------------------------ */
 
-uint32_t os_process_id(void) { return (uint32_t)call(SYS_getpid, 0, 0, 0, 0, 0, 0); }
-uint32_t os_user(void) { return (uint32_t)call(SYS_geteuid, 0, 0, 0, 0, 0, 0); }
-bool os_process_exists(uint32_t process) { return call(SYS_kill, (long)process, 0, 0, 0, 0, 0) != -ESRCH; }
+uint32_t os_process_id(void) { return (uint32_t)kernel_call(SYS_getpid, 0, 0, 0, 0, 0, 0); }
+uint32_t os_user(void) { return (uint32_t)kernel_call(SYS_geteuid, 0, 0, 0, 0, 0, 0); }
+bool os_process_exists(uint32_t process) { return kernel_call(SYS_kill, (long)process, 0, 0, 0, 0, 0) != -ESRCH; }
 
 /* The link reads "pid:[4026531836]". */
 uint64_t os_process_namespace(void) {
   char text[64];
-  long length = call(SYS_readlinkat, AT_FDCWD, (long)"/proc/self/ns/pid", (long)text, sizeof text, 0, 0);
+  long length = kernel_call(SYS_readlinkat, AT_FDCWD, (long)"/proc/self/ns/pid", (long)text, sizeof text, 0, 0);
   uint64_t number = 0;
   for (long i = 0; i < length; i++)
     if (text[i] >= '0' && text[i] <= '9') number = number * 10 + (uint64_t)(text[i] - '0');
@@ -399,10 +364,10 @@ uint64_t os_process_namespace(void) {
 
 bool os_wait(_Atomic uint32_t *word, uint32_t value, unsigned milliseconds) {
   struct timespec timeout = {.tv_sec = milliseconds / 1000, .tv_nsec = (long)(milliseconds % 1000) * 1000000};
-  return call(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, value, milliseconds ? (long)&timeout : 0, 0, 0) != -ETIMEDOUT;
+  return kernel_call(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, value, milliseconds ? (long)&timeout : 0, 0, 0) != -ETIMEDOUT;
 }
 
-void os_wake(_Atomic uint32_t *word, int waiters) { call(SYS_futex, (long)word, FUTEX_WAKE_PRIVATE, waiters, 0, 0, 0); }
+void os_wake(_Atomic uint32_t *word, int waiters) { kernel_call(SYS_futex, (long)word, FUTEX_WAKE_PRIVATE, waiters, 0, 0, 0); }
 
 void os_rest(void) {
   _Atomic uint32_t nobody_wakes = 0;
@@ -411,26 +376,28 @@ void os_rest(void) {
 
 /* These signals stay unblocked, because a fault, or a system call that a seccomp filter traps, ends the process if its
  * signal is blocked. */
-sigset_t os_block_signals(void) {
-  static const int raised_by_instructions[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS};
-  sigset_t others, before;
-  sigfillset(&others);
-  for (size_t i = 0; i < sizeof raised_by_instructions / sizeof *raised_by_instructions; i++)
-    sigdelset(&others, raised_by_instructions[i]);
-  pthread_sigmask(SIG_BLOCK, &others, &before);
-  return before;
+static signal_set raised_by_instructions(void) {
+  return signal_set_of(SIGSEGV) | signal_set_of(SIGBUS) | signal_set_of(SIGILL) | signal_set_of(SIGFPE) |
+         signal_set_of(SIGTRAP) | signal_set_of(SIGSYS);
 }
 
-void os_restore_signals(const sigset_t *before) { pthread_sigmask(SIG_SETMASK, before, NULL); }
+/* libc cancels a thread, and changes the user of all threads, by signals that no program may block. */
+static signal_set used_by_libc(void) { return signal_set_of(32) | signal_set_of(33) | signal_set_of(34); }
 
-static bool membarrier(int command) { return call(SYS_membarrier, command, 0, 0, 0, 0, 0) == 0; }
+signal_set os_block_signals(void) {
+  return signals_change(SIG_BLOCK, ~(raised_by_instructions() | used_by_libc()));
+}
+
+void os_restore_signals(signal_set before) { signals_change(SIG_SETMASK, before); }
+
+static bool membarrier(int command) { return kernel_call(SYS_membarrier, command, 0, 0, 0, 0, 0) == 0; }
 
 bool os_barrier_everywhere(void) {
   return membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) ||
          (membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) && membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED));
 }
 
-bool os_has_sequences(void) { return call(SYS_rseq, 0, 0, 0, 0, 0, 0) == -EINVAL; }
+bool os_has_sequences(void) { return kernel_call(SYS_rseq, 0, 0, 0, 0, 0, 0) == -EINVAL; }
 
 /* ---- time -------------------------------------------------------------------------------------------------------- */
 
@@ -458,7 +425,7 @@ uint64_t os_now_real_ns(void) { return now(CLOCK_REALTIME); }
 
 static uint64_t now_by_call(clockid_t clock) {
   struct timespec time = {0};
-  call(SYS_clock_gettime, clock, (long)&time, 0, 0, 0, 0);
+  kernel_call(SYS_clock_gettime, clock, (long)&time, 0, 0, 0, 0);
   return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
@@ -466,9 +433,9 @@ uint64_t os_start_ns(void) { return now_by_call(CLOCK_MONOTONIC_RAW); }
 uint64_t os_thread_ns(void) { return now_by_call(CLOCK_THREAD_CPUTIME_ID); }
 /* The kernel reads the set of signals before it finds that ~0 is no way to apply it. */
 static long read_by_kernel(const void *at) {
-  return call(SYS_rt_sigprocmask, ~0L, (long)at, 0, sizeof(uint64_t), 0, 0);
+  return kernel_call(SYS_rt_sigprocmask, ~0L, (long)at, 0, sizeof(uint64_t), 0, 0);
 }
 bool os_is_readable(const void *at) { return read_by_kernel(at) == -EINVAL; }
 bool os_is_unreadable(const void *at) { return read_by_kernel(at) == -EFAULT; }
 
-uint32_t os_thread_id(void) { return (uint32_t)call(SYS_gettid, 0, 0, 0, 0, 0, 0); }
+uint32_t os_thread_id(void) { return (uint32_t)kernel_call(SYS_gettid, 0, 0, 0, 0, 0, 0); }

@@ -4,8 +4,7 @@
 #ifndef TSLAB_OS_OS_H
 #define TSLAB_OS_OS_H
 
-#include "base/attr.h"
-#include <signal.h>
+#include "base/kernel.h"
 
 HIDDEN extern size_t os_page_size; /* set by os_start; a power of two */
 
@@ -69,10 +68,10 @@ HIDDEN bool os_wait(_Atomic uint32_t *word, uint32_t value, unsigned millisecond
 HIDDEN void os_rest(void); /* sleeps for a millisecond, so that threads of a lower priority run, too */
 HIDDEN void os_wake(_Atomic uint32_t *word, int waiters);
 
-/* Blocks every signal of this thread but those that its own instructions raise. Returns the signals that were blocked
- * before. */
-HIDDEN sigset_t os_block_signals(void);
-HIDDEN void os_restore_signals(const sigset_t *before);
+/* Blocks every signal of this thread but those that its own instructions raise and those of libc's own. Returns the
+ * signals that were blocked before. */
+HIDDEN signal_set os_block_signals(void);
+HIDDEN void os_restore_signals(signal_set before);
 
 /* Returns true if this thread may register for restartable sequences now. Makes a system call that changes nothing. */
 HIDDEN bool os_has_sequences(void);

@@ -12,18 +12,34 @@
 
 __thread uint8_t thread_heap_state;
 __thread uint8_t thread_frees_unborn;
-static pthread_key_t key;
-static _Atomic bool is_made; /* the key is made, or the library failed to make it */
-static bool has_key;
+static pthread_key_t key; /* written before KEY_MADE */
+static _Atomic enum { KEY_UNTRIED, KEY_REFUSED, KEY_MADE } key_state;
 
-void birth_make_key(void (*thread_dies)(void *heap)) {
-  if (LIKELY(atomic_load_explicit(&is_made, memory_order_acquire))) return;
+/* Acquire: pairs with the release in publish_key. */
+static int state_of_key(void) { return atomic_load_explicit(&key_state, memory_order_acquire); }
+static bool has_key(void) { return state_of_key() == KEY_MADE; }
+
+/* Returns false if another thread was first. */
+static bool publish_key(bool is_made, pthread_key_t made) {
   lock_take(&start_lock);
-  if (!atomic_load_explicit(&is_made, memory_order_relaxed)) {
-    has_key = pthread_key_create(&key, thread_dies) == 0;
-    atomic_store_explicit(&is_made, true, memory_order_release);
+  bool is_first = state_of_key() == KEY_UNTRIED;
+  if (is_first) {
+    key = made;
+    atomic_store_explicit(&key_state, is_made ? KEY_MADE : KEY_REFUSED, memory_order_release);
   }
   lock_release(&start_lock);
+  return is_first;
+}
+
+/* A program that defines pthread_key_create may allocate there, or take a lock under which another thread allocates. So
+ * this thread holds no lock meanwhile, and has a heap only for a call. */
+void birth_make_key(void (*thread_dies)(void *heap)) {
+  if (LIKELY(state_of_key() != KEY_UNTRIED) || thread_heap_state != HEAP_IS_KEPT) return;
+  pthread_key_t made = 0;
+  thread_heap_state = HEAP_ENDED;
+  bool is_made = pthread_key_create(&made, thread_dies) == 0;
+  if (thread_heap_state == HEAP_ENDED) thread_heap_state = HEAP_IS_KEPT; /* a scope that was entered there keeps a heap */
+  if (!publish_key(is_made, made) && is_made) pthread_key_delete(made);
 }
 
 /* Without a scavenger this thread folds the dead heap itself. */
@@ -41,11 +57,11 @@ void birth_end_heap(struct heap *heap) {
 }
 
 void birth_drop_key(void) {
-  if (has_key) pthread_setspecific(key, NULL);
+  if (has_key()) pthread_setspecific(key, NULL);
 }
 
 void birth_expect_no_end(void) {
-  bool has_none = atomic_load_explicit(&is_made, memory_order_relaxed) && !has_key;
+  bool has_none = state_of_key() == KEY_REFUSED;
   if (UNLIKELY(has_none) && thread_heap_state == HEAP_IS_KEPT) thread_heap_state = HEAP_ENDED;
 }
 
@@ -75,7 +91,7 @@ struct heap *birth_give_heap(void) {
   bool is_second = atomic_load_explicit(&live_heaps, memory_order_relaxed) > 1 && thread_heap_state != HEAP_ENDED;
   if (is_second) atomic_store_explicit(&has_had_two_heaps, true, memory_order_relaxed);
   current_heap = heap; /* set before setspecific, which may allocate */
-  bool is_kept = has_key && thread_heap_state != HEAP_ENDED;
+  bool is_kept = has_key() && thread_heap_state != HEAP_ENDED;
   bool will_end = !is_kept || pthread_setspecific(key, heap) == 0;
   current_thread = thread; /* set after it, for birth_is_under_way */
   if (LIKELY(will_end)) return heap;
@@ -83,7 +99,7 @@ struct heap *birth_give_heap(void) {
   return NULL;
 }
 
-bool birth_heap_will_end(void) { return has_key && current_thread; }
+bool birth_heap_will_end(void) { return has_key() && current_thread; }
 
 bool birth_is_under_way(void) { return current_heap != &empty_heap && !current_thread; }
 

@@ -317,13 +317,13 @@ static bool is_stuck(void) {
  * and a handler that forks would wait for the forking thread. */
 static void release_all_for_it(void) {
   uint32_t held = HELD;
-  sigset_t before = os_block_signals();
+  signal_set before = os_block_signals();
   if (atomic_compare_exchange_strong(&hold, &held, BREAKING)) {
     each_lock(release_one_for);
     lock_release_for(&heaps_lock);
     atomic_store_explicit(&hold, BROKEN, memory_order_release); /* pairs with end_hold */
   }
-  os_restore_signals(&before);
+  os_restore_signals(before);
 }
 
 static bool is_own(void) { return atomic_load_explicit(&held_by, memory_order_relaxed) == os_thread_id(); }

@@ -78,7 +78,7 @@ static COLD bool make_room(void) {
 
 /* While a program of one thread is in fork and its signals wait: the signals that were blocked before. NULL
  * otherwise. */
-static const sigset_t *_Atomic before_lone_fork;
+static const signal_set *_Atomic before_lone_fork;
 static pthread_t lone_thread; /* written before before_lone_fork */
 
 /* Ends the scavenger; a later slow path makes a new one. A vfork child has no scavenger, and a signal handler that
@@ -103,20 +103,19 @@ static int create_in_its_place(pthread_t *thread, const pthread_attr_t *attribut
 /* A handler of fork may start a thread, which inherits the caller's signal mask. This gives it the mask from before the
  * fork, unless the handler itself blocked all signals for the thread. */
 static COLD int create_in_fork(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
-                               void *argument, const sigset_t *signals) {
-  sigset_t here;
-  pthread_sigmask(SIG_SETMASK, NULL, &here);
-  if (sigismember(&here, SIGSEGV) != sigismember(signals, SIGSEGV)) return create(thread, attributes, start, argument);
-  pthread_sigmask(SIG_SETMASK, signals, NULL);
+                               void *argument, const signal_set *signals) {
+  signal_set here = signals_blocked(), of_fault = signal_set_of(SIGSEGV);
+  if ((here & of_fault) != (*signals & of_fault)) return create(thread, attributes, start, argument);
+  signals_change(SIG_SETMASK, *signals);
   int error = create(thread, attributes, start, argument);
-  pthread_sigmask(SIG_SETMASK, &here, NULL);
+  signals_change(SIG_SETMASK, here);
   return error;
 }
 
 static int create_for_program(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
                               void *argument) {
   birth_note_thread();
-  const sigset_t *signals = atomic_load_explicit(&before_lone_fork, memory_order_relaxed);
+  const signal_set *signals = atomic_load_explicit(&before_lone_fork, memory_order_relaxed);
   bool is_in_fork = UNLIKELY(signals != NULL) && pthread_equal(lone_thread, pthread_self());
   return is_in_fork ? create_in_fork(thread, attributes, start, argument, signals)
                     : create_in_its_place(thread, attributes, start, argument);
@@ -162,14 +161,14 @@ static pid_t fork_in_its_place(void) {
 
 SHOWN pid_t fork(void) {
   if (birth_had_threads()) return fork_in_its_place();
-  sigset_t before = os_block_signals();
-  const sigset_t *outer = atomic_load_explicit(&before_lone_fork, memory_order_relaxed); /* set in a fault's handler */
+  signal_set before = os_block_signals();
+  const signal_set *outer = atomic_load_explicit(&before_lone_fork, memory_order_relaxed); /* set in a fault's handler */
   lone_thread = pthread_self();
   atomic_store_explicit(&before_lone_fork, &before, memory_order_relaxed);
   pid_t child = fork_in_its_place();
   int kept = errno;
   atomic_store_explicit(&before_lone_fork, outer, memory_order_relaxed);
-  os_restore_signals(&before);
+  os_restore_signals(before);
   errno = kept;
   return child;
 }

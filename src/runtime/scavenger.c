@@ -303,7 +303,7 @@ static void end_with_the_last(void) {
   if (first == 'Z' && threads == 2) {
     publish_end();
     /* The process's status is that of its last thread, on newer kernels even if the first thread had another one. */
-    syscall(SYS_exit_group, ended_with >> 8 & 0xff);
+    kernel_call(SYS_exit_group, ended_with >> 8 & 0xff, 0, 0, 0, 0, 0);
   }
   if ((first == 0 || threads == 0) && process_first_has_ended())
     atomic_compare_exchange_strong(&state, &asleep, DISMISSED);
@@ -500,9 +500,9 @@ static void start(uint32_t seen) {
     atomic_compare_exchange_strong(&state, &seen, IMPOSSIBLE);
     return;
   }
-  sigset_t before = os_block_signals();
+  signal_set before = os_block_signals();
   start_now(seen);
-  os_restore_signals(&before);
+  os_restore_signals(before);
 }
 
 /* Does the work of a slow path if the library could make no thread. Tries again after a while, unless the user wants no
@@ -628,9 +628,9 @@ bool scavenger_is_there(void) {
 /* Blocks signals, because the child of a signal handler that forks has no thread to join. */
 void scavenger_stop(void) {
   if (!scavenger_is_there()) return;
-  sigset_t before = os_block_signals();
+  signal_set before = os_block_signals();
   stop();
-  os_restore_signals(&before);
+  os_restore_signals(before);
 }
 
 static bool dismiss(void) {
@@ -656,11 +656,11 @@ static void wait_while_dismissed(void) {
 }
 
 bool scavenger_dismiss(void) {
-  sigset_t before = os_block_signals();
+  signal_set before = os_block_signals();
   bool done = dismiss();
   if (done) wait_while_dismissed();
   for (int i = 0; done && i < GONE_TRIES && !has_gone(); i++) os_rest();
-  os_restore_signals(&before);
+  os_restore_signals(before);
   return done;
 }
 

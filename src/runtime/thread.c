@@ -77,6 +77,7 @@ struct heap *thread_own_heap(void) {
   if (!process_start()) return NULL;
   birth_make_key(thread_dies);
   birth_expect_no_end();
+  if (UNLIKELY(current_heap != &empty_heap)) return current_heap; /* the program's pthread_key_create entered a scope */
   heap = birth_give_heap();
   if (LIKELY(heap != NULL)) return heap;
   scavenger_reclaim(GRANULE); /* other threads may keep enough free memory */

@@ -94,8 +94,8 @@ bool os_wait(_Atomic uint32_t *word, uint32_t value, unsigned milliseconds) {
 }
 void os_wake(_Atomic uint32_t *word, int waiters) { explore_wake(word, waiters); }
 void os_rest(void) { explore_yield(); }
-sigset_t os_block_signals(void) { return (sigset_t){{0}}; } /* no signals here */
-void os_restore_signals(const sigset_t *before) { (void)before; }
+signal_set os_block_signals(void) { return 0; } /* no signals here */
+void os_restore_signals(signal_set before) { (void)before; }
 bool os_barrier_everywhere(void) {
   if (kernel_has_barrier) explore_barrier();
   return kernel_has_barrier;
