@@ -364,10 +364,13 @@ uint64_t os_process_namespace(void) {
 
 bool os_wait(_Atomic uint32_t *word, uint32_t value, unsigned milliseconds) {
   struct timespec timeout = {.tv_sec = milliseconds / 1000, .tv_nsec = (long)(milliseconds % 1000) * 1000000};
-  return kernel_call(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, value, milliseconds ? (long)&timeout : 0, 0, 0) != -ETIMEDOUT;
+  long until = milliseconds ? (long)&timeout : 0;
+  return kernel_call(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, value, until, 0, 0) != -ETIMEDOUT;
 }
 
-void os_wake(_Atomic uint32_t *word, int waiters) { kernel_call(SYS_futex, (long)word, FUTEX_WAKE_PRIVATE, waiters, 0, 0, 0); }
+void os_wake(_Atomic uint32_t *word, int waiters) {
+  kernel_call(SYS_futex, (long)word, FUTEX_WAKE_PRIVATE, waiters, 0, 0, 0);
+}
 
 void os_rest(void) {
   _Atomic uint32_t nobody_wakes = 0;

@@ -38,7 +38,7 @@ void birth_make_key(void (*thread_dies)(void *heap)) {
   pthread_key_t made = 0;
   thread_heap_state = HEAP_ENDED;
   bool is_made = pthread_key_create(&made, thread_dies) == 0;
-  if (thread_heap_state == HEAP_ENDED) thread_heap_state = HEAP_IS_KEPT; /* a scope that was entered there keeps a heap */
+  if (thread_heap_state == HEAP_ENDED) thread_heap_state = HEAP_IS_KEPT; /* a scope that it entered keeps a heap */
   if (!publish_key(is_made, made) && is_made) pthread_key_delete(made);
 }
 

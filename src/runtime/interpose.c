@@ -162,7 +162,8 @@ static pid_t fork_in_its_place(void) {
 SHOWN pid_t fork(void) {
   if (birth_had_threads()) return fork_in_its_place();
   signal_set before = os_block_signals();
-  const signal_set *outer = atomic_load_explicit(&before_lone_fork, memory_order_relaxed); /* set in a fault's handler */
+  /* Not NULL in the handler of a fault in fork. */
+  const signal_set *outer = atomic_load_explicit(&before_lone_fork, memory_order_relaxed);
   lone_thread = pthread_self();
   atomic_store_explicit(&before_lone_fork, &before, memory_order_relaxed);
   pid_t child = fork_in_its_place();
