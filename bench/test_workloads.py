@@ -40,6 +40,7 @@ SMALL = {
     "pipeline": ["--batches=16", "--batch=500"],
     "random-mixed": ["--iterations=50000"],
     "remote": ["--ms=20"],
+    "replay": [],  # of a trace that setUpModule records
     "request": ["--requests=500"],
     "simple": ["--objects=20000"],
     "threads": ["--pairs=2000", "--repeats=1", "--rounds=3"],
@@ -71,6 +72,17 @@ def run(name: str, *options: str, preload: Path | None = None) -> subprocess.Com
         environment["LD_PRELOAD"] = str(preload)
     command: list[str | Path] = [FOLDER / name, *SMALL[name], *options]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+
+
+def setUpModule() -> None:
+    """Records the workload random-mixed for the workload replay."""
+    folder = tempfile.TemporaryDirectory()
+    unittest.addModuleCleanup(folder.cleanup)
+    trace = Path(folder.name) / "small.trace"
+    recorder = {"LD_PRELOAD": str(FOLDER / "libtslab-record.so"), "TSLAB_RECORD": str(trace)}
+    # It ends with a complaint, for the recorder passes its calls on to glibc.
+    subprocess.run([FOLDER / "random-mixed", *SMALL["random-mixed"]], env=recorder, capture_output=True, check=False)
+    SMALL["replay"] = [f"--trace={trace}"]
 
 
 def rows(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
