@@ -33,7 +33,7 @@ static struct {
   uint32_t sites, frames, used; /* `used`: samples ever used */
   uint32_t dead, last_dead;     /* samples: the one that died first, and the one that died last; 0: none */
   uint32_t lifespans, births[CLASSES]; /* births: samples of plain malloc, by class */
-  uint64_t taken, frees, lost, live;
+  uint64_t taken, frees, lost, stackless, live;
   bool frozen;
 } state;
 
@@ -249,6 +249,7 @@ static void add(const struct profile_sample *sample, const uintptr_t *frames, un
   site->allocated_blocks += sample->weight;
   site->allocated_bytes += sample->weight * sample->size;
   state.taken++;
+  state.stackless += index == UNKNOWN_SITE && depth > 0;
   struct profile_sample *row = take_row();
   if (row) {
     uint32_t *first = bucket_of_granule(granule_of(sample->block));
@@ -457,6 +458,7 @@ struct profile_totals profile_totals(void) {
       .samples = state.taken,
       .frees = state.frees,
       .lost = state.lost,
+      .stackless = state.stackless,
       .live = state.live,
       .sites = state.sites,
       .bytes = state.sites * sizeof(struct profile_site) + state.used * sizeof(struct profile_sample) +

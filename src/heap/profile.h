@@ -18,8 +18,8 @@
  * With TSLAB_GUARD some samples get a block in front of theirs (heap/guard.h), which is the one that the program has.
  *
  * The profile takes its memory at the start; only the used part becomes resident. If all samples are in use, a new one
- * counts as lost. If all sites are in use, it belongs to the first site, whose stack is unknown. If all lifespans are
- * in use, none counts the sample.
+ * counts as lost. If all sites are in use, it belongs to the first site, whose stack is unknown, and counts as
+ * stackless. If all lifespans are in use, none counts the sample.
  *
  * If a thread frees a sample of its current chunk, the profile notices that when the thread empties or leaves the
  * chunk, or when a reader looks at all samples.
@@ -83,6 +83,7 @@ HIDDEN extern struct lock profile_lock;
 
 struct profile_totals {
   uint64_t samples, frees, lost; /* since the start; `lost` found no room */
+  uint64_t stackless;            /* samples since the start; their stacks found no room */
   uint64_t live;
   uint64_t sites, bytes; /* `bytes`: used memory of the profile */
 };

@@ -80,6 +80,7 @@ size_t profile_collect(void *rows, size_t most) {
   row->samples = totals.samples;
   row->frees = totals.frees;
   row->lost = totals.lost;
+  row->stackless = totals.stackless;
   row->live_samples = totals.live;
   row->sites = totals.sites;
   row->memory_bytes = totals.bytes;

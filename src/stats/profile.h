@@ -14,7 +14,7 @@
 #define TABLE_LIFESPANS_MOST 256 /* those that held most at a time */
 
 struct profile_row {
-  uint64_t interval_bytes, samples, frees, lost, live_samples, sites, memory_bytes;
+  uint64_t interval_bytes, samples, frees, lost, stackless, live_samples, sites, memory_bytes;
   uint64_t guards, guards_live, guards_refused, guard_bytes;
 };
 

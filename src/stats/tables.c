@@ -231,6 +231,7 @@ static const struct statistic profile[] = {
     R(samples, COUNTER, NONE, "blocks sampled since the start"),
     R(frees, COUNTER, NONE, "those of them that were freed"),
     R(lost, COUNTER, NONE, "those of them that count as allocated alone, because the tables were full"),
+    R(stackless, COUNTER, NONE, "those of them whose call site is not known, because the table of stacks was full"),
     R(live_samples, GAUGE, NONE, "samples in use"),
     R(sites, GAUGE, NONE, "call sites, by their stacks"),
     R(memory_bytes, GAUGE, BYTES, "memory that the profile uses"),

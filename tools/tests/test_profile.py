@@ -27,7 +27,7 @@ from playwright.sync_api import Browser, expect
 from tslab import pprof
 from tslab.cli import main
 from tslab.commands.holders import _when
-from tslab.commands.profile import growth
+from tslab.commands.profile import _summary, growth
 from tslab.errors import LabError, Unreadable
 from tslab.figures import Source, document
 from tslab.reporters import flame
@@ -377,6 +377,13 @@ def test_a_stack_that_is_none_is_refused() -> None:
     for stack in ("zz", "0", "1 " * 100, "ffffffffffffffffff"):
         with pytest.raises(Unreadable):
             _made(site=[{"site": 2, "stack": stack[:300]}])
+
+
+def test_samples_without_room_are_told() -> None:
+    profile = _made(profile=[{"interval_bytes": 4096, "samples": 9000, "lost": 3, "stackless": 7000}])
+    said = "\n".join(_summary(profile, {}))
+    assert "3 samples found the tables full" in said
+    assert "7,000 samples found the table of stacks full: they stand as one call site" in said
 
 
 def test_the_time_of_a_close_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

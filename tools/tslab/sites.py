@@ -81,6 +81,7 @@ class HeapProfile:
     samples: int
     live_samples: int
     lost: int
+    stackless: int
     sites: tuple[Site, ...]  # those that hold most first
     holders: tuple[Holder, ...]
     lifespans: tuple[Lifespan, ...] = ()
@@ -129,6 +130,7 @@ def profile_of(found: Document) -> HeapProfile:
     )
     return HeapProfile(
         about["interval_bytes"], about.get("samples", 0), about.get("live_samples", 0), about.get("lost", 0),
+        about.get("stackless", 0),
         tuple(sorted(sites, key=lambda site: (-site.live_bytes, -site.allocated_bytes))),
         tuple(sorted(holders, key=lambda holder: -holder.bytes)), lifespans, spreads,
     )  # fmt: skip

@@ -93,6 +93,8 @@ def _summary(profile: HeapProfile, found: Document) -> list[str]:
     ]
     if profile.lost:
         lines.append(f"{profile.lost:,} samples found the tables full: what they stand for is missing in what is held")
+    if profile.stackless:
+        lines.append(f"{profile.stackless:,} samples found the table of stacks full: they stand as one call site")
     return lines
 
 
