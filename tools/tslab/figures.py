@@ -46,6 +46,7 @@ Document = dict[str, Any]
 T = TypeVar("T")
 
 _MOST_JSON = 64 << 20
+_NEW_NS = 10**9  # a process with work publishes more often
 _TRIES_WHILE_MADE = 20
 _TRIES_FOR_EARLIER = 4
 
@@ -73,8 +74,8 @@ class Source:
     def layout(self) -> Layout:
         """Returns the source's description of its fields, which a JSON file lacks."""
         if self.pid is not None:
-            with _segment_of(self.pid) as (fetch, size, _, path):
-                return _named(path, lambda: read_layout(fetch, size))
+            with _segment_of(self.pid) as (fetch, facts, _, path):
+                return _named(path, lambda: read_layout(fetch, facts.st_size))
         raw = _file(Path(self.text))
         return _named(self.text, lambda: read_layout(of_bytes(raw), len(raw)))
 
@@ -91,10 +92,10 @@ class Source:
 
 
 def read_process(pid: int) -> tuple[Document, bytes]:
-    with _segment_of(pid) as (fetch, size, found, path):
+    with _segment_of(pid) as (fetch, facts, found, path):
         for attempt in range(_TRIES_WHILE_MADE):
             try:
-                layout, snapshot = _named(path, lambda: _both(fetch, size))
+                layout, snapshot = _named(path, lambda: _both(fetch, facts.st_size))
                 break
             except NothingYet as error:
                 if attempt == _TRIES_WHILE_MADE - 1 or found is None:
@@ -102,6 +103,7 @@ def read_process(pid: int) -> tuple[Document, bytes]:
                 time.sleep(0.01)
         if found:
             _refuse_another_s(found, layout, snapshot, path)
+            _refuse_that_before(found, snapshot, path, facts.st_ino)
         if found:  # the library publishes what it knows without a call; a saved copy has what we ask for it
             snapshot = with_value(layout, snapshot, PROCESS, RESIDENT, processes.resident_bytes(pid))
         return document(layout, snapshot, found, pid), saved(fetch, layout, snapshot)
@@ -115,6 +117,16 @@ def _refuse_another_s(process: Process, layout: Layout, snapshot: Snapshot, path
         raise Unreadable(f"{path} {other}; {unpublished.why(process, path)}")
 
 
+def _refuse_that_before(process: Process, snapshot: Snapshot, path: str, inode: int) -> None:
+    """A process that publishes is not asked for its memory map each time: that may be long."""
+    is_new = time.clock_gettime_ns(time.CLOCK_MONOTONIC) - snapshot.monotonic_ns < _NEW_NS
+    if not is_new and processes.has_executed_another(process, inode):
+        raise Unreadable(
+            f"{path} was left by the program that process {process.pid} ran before it executed this one; "
+            f"{unpublished.why(process, path)}"
+        )
+
+
 def read_pair(pid: int) -> tuple[Document, Document | None]:
     """The figures of a process, and those that it published last but one: a rate without a wait.
 
@@ -124,7 +136,8 @@ def read_pair(pid: int) -> tuple[Document, Document | None]:
         if attempt:
             time.sleep(0.005)
         found, _ = read_process(pid)
-        with _segment_of(pid) as (fetch, size, _, path):
+        with _segment_of(pid) as (fetch, facts, _, path):
+            size = facts.st_size
             layout = _named(path, lambda fetch=fetch, size=size: read_layout(fetch, size))  # type: ignore[misc]
             earlier = read_earlier(fetch, layout, found["snapshot"])
         if earlier or found["snapshot"] < 2:
@@ -151,7 +164,7 @@ def _named(where: str, read: Callable[[], T]) -> T:
 
 
 @contextmanager
-def _segment_of(pid: int) -> Iterator[tuple[Fetch, int, Process | None, str]]:
+def _segment_of(pid: int) -> Iterator[tuple[Fetch, os.stat_result, Process | None, str]]:
     found = processes.look(pid)
     path = processes.segment_path(found) if found else f"{processes.DIRECTORY}/tslab.{pid}"
     owners = found.users if found else frozenset()
@@ -162,7 +175,7 @@ def _segment_of(pid: int) -> Iterator[tuple[Fetch, int, Process | None, str]]:
             raise Unreadable(unpublished.why(found, path)) from error
         raise Unreadable(f"there is no process {pid}, and none of that number left figures behind ({path})") from error
     try:
-        yield of_descriptor(descriptor), os.fstat(descriptor).st_size, found, path
+        yield of_descriptor(descriptor), os.fstat(descriptor), found, path
     finally:
         os.close(descriptor)
 

@@ -91,6 +91,20 @@ def _least_start_ns(pid: int, ticks: int) -> int:
     return max(0, ticks * 10**9 // os.sysconf("SC_CLK_TCK") - max(0, suspended))
 
 
+def has_executed_another(process: Process, inode: int) -> bool:
+    """Returns true if the process does not have the segment's file in its memory, where its writer has it.
+
+    A program that is executed inherits the number of the process, and nothing of its memory. False where /proc does not
+    say, and of a process that has ended.
+    """
+    try:
+        lines = Path(f"/proc/{process.pid}/maps").read_bytes().splitlines()
+    except OSError:
+        return False
+    name = f"/tslab.{process.inner_pid}".encode()
+    return bool(lines) and not any(name in line and int(line.split(maxsplit=5)[4]) == inode for line in lines)
+
+
 def resident_bytes(pid: int) -> int:
     """0 where /proc does not say, and of a process that has ended."""
     try:
