@@ -16,8 +16,7 @@
 
 #include <stdint.h>
 
-#define PROBE_(provider, name, arguments, ...)                                   \
-  __asm__ volatile("990: nop\n"                                                  \
+#define PROBE_NOTE_(provider, name, arguments)                                   \
                    ".pushsection .note.stapsdt, \"?\", \"note\"\n"               \
                    ".balign 4\n"                                                 \
                    ".4byte 992f - 991f, 994f - 993f, 3\n"                        \
@@ -34,13 +33,34 @@
                    "_.stapsdt.base: .space 1\n"                                  \
                    ".size _.stapsdt.base, 1\n"                                   \
                    ".popsection\n"                                               \
-                   ".endif\n"                                                    \
-                   : : __VA_ARGS__)
+                   ".endif\n"
+#define PROBE_(provider, name, arguments, ...) \
+  __asm__ volatile("990: nop\n" PROBE_NOTE_(provider, name, arguments) : : __VA_ARGS__)
 #define PROBE_ARGUMENT_(value) "nr"((uint64_t)(value))
 
 #define PROBE1(provider, name, a) PROBE_(provider, name, "8@%0", PROBE_ARGUMENT_(a))
 #define PROBE2(provider, name, a, b) PROBE_(provider, name, "8@%0 8@%1", PROBE_ARGUMENT_(a), PROBE_ARGUMENT_(b))
 #define PROBE3(provider, name, a, b, c) \
   PROBE_(provider, name, "8@%0 8@%1 8@%2", PROBE_ARGUMENT_(a), PROBE_ARGUMENT_(b), PROBE_ARGUMENT_(c))
+
+/* The same with a frame of a function further up as this function's own. Our functions keep no frame pointers on
+ * x86-64, so tracers that take the stack by these would find no caller. Behind the nop the register is as it was.
+ * No argument may be in it, so each has a register of its own. */
+#if defined(__x86_64__)
+#define PROBE3_IN_FRAME(provider, name, frame, a, b, c)                                                        \
+  do {                                                                                                         \
+    uint64_t kept_;                                                                                            \
+    __asm__ volatile("mov %%rbp, %0\nmov %1, %%rbp\n990: nop\nmov %0, %%rbp\n"                                \
+                     PROBE_NOTE_(provider, name, "8@%2 8@%3 8@%4")                                             \
+                     : "=&c"(kept_)                                                                            \
+                     : "a"(frame), "D"((uint64_t)(a)), "S"((uint64_t)(b)), "d"((uint64_t)(c)));                \
+  } while (0)
+#else
+#define PROBE3_IN_FRAME(provider, name, frame, a, b, c) \
+  do {                                                  \
+    (void)(frame);                                      \
+    PROBE3(provider, name, a, b, c);                    \
+  } while (0)
+#endif
 
 #endif

@@ -291,7 +291,8 @@ NOINLINE void profile_record(const struct heap *heap, void *block, size_t size, 
       .thread_id = (uint32_t)heap->counters->thread_totals.thread_id,
   };
   add(&sample, frames, depth);
-  PROBE3("otel_memory", "alloc", (uintptr_t)block, size, weight * size / PROFILE_WEIGHT_ONE);
+  const void *frame = frame_of_caller(heap, __builtin_frame_address(0));
+  PROBE3_IN_FRAME("otel_memory", "alloc", frame, (uintptr_t)block, size, weight * size / PROFILE_WEIGHT_ONE);
 }
 
 /* Takes the row at *link off its bucket. It serves a new sample after all that died before. */

@@ -4,8 +4,9 @@
 usage: probes.py notes LIBRARY            the notes name every probe, and each leads to a nop
        probes.py perf LIBRARY             perf computes the same places in the file
        probes.py live LIBRARY PROGRAM     gdb stops PROGRAM at each probe and reads its arguments
+       probes.py otel LIBRARY PROGRAM     bpftrace follows the samples of PROGRAM, as OpenTelemetry's profiler does
 
-Exit status 77: perf or gdb is missing, or may not trace here.
+Exit status 77: perf, gdb or bpftrace is missing, or may not trace here.
 """
 
 from __future__ import annotations
@@ -217,6 +218,92 @@ def test_live(library: Path, program: Path) -> None:
     if not 4096 <= int(closed[2]) <= 1 << 20:
         raise Failure(f"the epoch held {closed[2]} bytes when it closed")
     print(f"{len(found)} hits")
+
+
+FREED = 200
+FOLLOWER = """
+BEGIN {{ printf("ready\\n"); }}
+usdt:{library}:otel_memory:alloc {{
+  printf("alloc %lu %lu %lu\\n%s", arg0, arg1, arg2, ustack(8));
+  @live[arg0] = arg2;
+}}
+usdt:{library}:otel_memory:free {{
+  printf("free %lu\\n", arg0);
+  delete(@live[arg0]);
+}}
+"""
+
+
+def may_follow(program: Path) -> bool:
+    """Returns true if the kernel lets bpftrace stop any process at all."""
+    if shutil.which("bpftrace") is None:
+        return False
+    script = f"uprobe:{program}:main {{ exit(); }} BEGIN {{ exit(); }}"
+    run = subprocess.run(["bpftrace", "-e", script], check=False, capture_output=True, text=True, timeout=60)
+    if run.returncode != 0:
+        print(run.stdout, run.stderr)
+    return run.returncode == 0
+
+
+def follow(library: Path, program: Path) -> tuple[str, str]:
+    """Returns what the program said, and what bpftrace read."""
+    environment = {**os.environ, "TSLAB_PROFILE": "4K", "LD_LIBRARY_PATH": str(library.parent)}
+    with subprocess.Popen(
+        [program, str(FREED)], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as probed:
+        assert probed.stdin and probed.stdout and probed.stdout.readline() == "waits\n"
+        command = ["bpftrace", "-B", "line", "-p", str(probed.pid), "-e", FOLLOWER.format(library=library)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as follower:
+            seen = read_to(follower, r"^ready$")
+            probed.stdin.write("\n")
+            probed.stdin.flush()
+            said = probed.stdout.readline()
+            # bpftrace names functions when it prints, and needs the process for that.
+            seen += read_to(follower, rf"^alloc {said.split()[1]} 100000 100000\n\s+\S.*\n")
+            probed.communicate("\n", timeout=60)
+            assert follower.stdout
+            seen += follower.stdout.read()  # it ends with the process
+    return said, seen
+
+
+def read_to(follower: subprocess.Popen[str], pattern: str) -> str:
+    seen = ""
+    assert follower.stdout
+    while not re.search(pattern, seen, re.MULTILINE) and (line := follower.stdout.readline()):
+        seen += line
+    return seen
+
+
+def test_otel(library: Path, program: Path) -> None:
+    if not may_follow(program):
+        sys.exit(SKIPPED)
+    said, seen = follow(library, program)
+    words = re.search(r"^large (\d+) late \d+ epoch \d+$", said, re.MULTILINE)
+    if not words:
+        raise Failure(f"the program said {said!r}")
+    large = words[1]
+    live: dict[str, int] = {}
+    frees = 0
+    for line in re.finditer(r"^(alloc|free) (\d+)(?: (\d+) (\d+))?$", seen, re.MULTILINE):
+        kind, address, size, weighted = line.groups()
+        if (kind == "alloc") == (address in live):
+            raise Failure(f"{kind} of {address} comes at a wrong time: {seen[-4000:]}")
+        if kind == "alloc" and int(size) > int(weighted):
+            raise Failure(f"a sample of {size} bytes stands for {weighted}")
+        if kind == "alloc":
+            live[address] = int(weighted)
+        else:
+            del live[address]
+            frees += 1
+    stack = re.search(rf"^alloc {large} 100000 100000\n((?:\s+\S.*\n)+)", seen, re.MULTILINE)
+    if not stack or "main+" not in stack[1]:
+        raise Failure(f"no stack of the large block leads to main: {seen[-4000:]}")
+    told = dict(re.findall(r"^@live\[(\d+)\]: (\d+)$", seen, re.MULTILINE))
+    if live.get(large) != 100000 or {at: int(weighted) for at, weighted in told.items()} != live:
+        raise Failure(f"in use are {live}, and bpftrace has {told}")
+    if frees < FREED:
+        raise Failure(f"{frees} of {FREED} frees were told: {seen[-4000:]}")
+    print(f"{frees} samples were freed, {len(live)} are in use")
 
 
 def main() -> int:
