@@ -14,7 +14,7 @@
 
 #if defined(__x86_64__) || defined(__aarch64__)
 
-enum { INTERVAL = 4096, CERTAIN = 16 * INTERVAL, DRAWN = 20000 / TEST_SCALE };
+enum { INTERVAL = 4096, CERTAIN = 64 * INTERVAL, DRAWN = 20000 / TEST_SCALE };
 
 /* Calls malloc with the value in the register of the frame pointer, as its caller's frame. */
 void *malloc_with(uintptr_t value, size_t size, void *(*call)(size_t));

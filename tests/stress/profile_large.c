@@ -13,7 +13,7 @@
 #define GIB         ((uint64_t)1 << 30)
 #define MOST_BYTES  ((uint64_t)8 << 20)
 enum { SMALL = 32000, LEAST_LARGE = 100000, MOST_LARGE = 1 << 20, MOST_BLOCKS = 64000 };
-enum { EVERY = 4096, EACH = 16 * EVERY, EACH_MOST = PROFILE_SAMPLES + 1000, SIGMAS = 5 };
+enum { EVERY = 4096, EACH = 64 * EVERY, EACH_MOST = PROFILE_SAMPLES + 1000, SIGMAS = 5 };
 
 static void *blocks[MOST_BLOCKS];
 static size_t sizes[MOST_BLOCKS];

@@ -10,7 +10,7 @@
 #include "os/os.h"
 #include "stats/profile.h"
 
-enum { INTERVAL = 4096, CERTAIN = 16 * INTERVAL, MANY = PROFILE_SAMPLES + 5000 };
+enum { INTERVAL = 4096, CERTAIN = 64 * INTERVAL, MANY = PROFILE_SAMPLES + 5000 };
 enum { STACKS = (1 << 20) / TEST_SCALE, DEPTH = 12, PATHS_MOST = 1 << (2 * DEPTH) };
 #define MOST_BYTES ((uint64_t)8 << 20)
 

@@ -14,7 +14,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-enum { INTERVAL = 4096, CERTAIN = 16 * INTERVAL, THREADS = 8, KEPT = 60, ROUNDS = 40 / TEST_SCALE + 1 };
+enum { INTERVAL = 4096, CERTAIN = 64 * INTERVAL, THREADS = 8, KEPT = 60, ROUNDS = 40 / TEST_SCALE + 1 };
 enum { STORM_THREADS = 3, STORM_NS = 300000, STORM_SIGNALS = 3000 / TEST_SCALE, HANDLED = 200 };
 
 static struct profile_totals totals(void) {
@@ -165,7 +165,7 @@ static void allocate_in_handler(int number) {
 
 /* The thread is in none of the library's functions when a signal comes. */
 static void *wait_for_signals(void *bottom) {
-  const stack_t alternate = {.ss_sp = bottom, .ss_size = 64 << 10};
+  const stack_t alternate = {.ss_sp = bottom, .ss_size = CERTAIN};
   sigset_t one, none;
   CHECK(sigaltstack(&alternate, NULL) == 0);
   sigemptyset(&none);
@@ -182,7 +182,7 @@ static void *wait_for_signals(void *bottom) {
 static void handlers_allocate(void) {
   const struct sigaction action = {.sa_handler = allocate_in_handler, .sa_flags = SA_ONSTACK};
   const uint64_t before = totals().live;
-  void *const bottom = tslab_malloc(64 << 10); /* frames at both ends of a block that is a sample itself */
+  void *const bottom = tslab_malloc(CERTAIN); /* frames at both ends of a block that is a sample itself */
   pthread_t thread;
   CHECK(bottom != NULL && sigaction(SIGUSR2, &action, NULL) == 0);
   CHECK(pthread_create(&thread, NULL, wait_for_signals, bottom) == 0 && pthread_join(thread, NULL) == 0);
