@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -215,6 +216,19 @@ class Files(WithProgram):
             trace.unpack(place / name, place / "unpacked")
             found = trace.facts(place / "unpacked", place / name)
             self.assertIn("was cut: its first", trace.how_far(found))
+
+    @unittest.skipUnless(shutil.which("git"), "git is not installed")
+    def test_a_recording_for_the_suite_is_made_once(self) -> None:
+        place = self.folder()
+        shutil.copy(RECORDER, place)
+        words = [sys.executable, str(SOURCES / "traces.py"), "git", f"--folder={place}"]
+        first = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+        self.assertEqual((first.returncode, first.stderr), (0, ""))
+        again = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+        self.assertEqual(again.stdout, first.stdout)
+        found = trace.facts(place / "traces" / "git.trace")
+        self.assertEqual((found.program, found.finished), ("git", True))
+        self.assertGreater(found.lanes, 1)
 
     def test_the_recordings_of_a_folder(self) -> None:
         place = self.folder()

@@ -68,7 +68,7 @@ def without_lab(*words: str, blocked: Sequence[str] = OF_THE_LAB) -> subprocess.
 @pytest.mark.parametrize("name", COMMANDS)
 def test_what_reads_processes_needs_no_library_of_the_lab(name: str) -> None:
     done = without_lab(name, "--help")
-    if name in {"bench", "report", "ab", "verdict"}:
+    if name in {"bench", "replay", "report", "ab", "verdict"}:
         assert done.returncode == 2
         assert done.stderr == f"tslab {name}: needs numpy, which is not installed: pip install 'tslab[lab]'\n"
     else:

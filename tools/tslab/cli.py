@@ -16,7 +16,7 @@ from tslab.commands import COMMANDS, documentation, load
 from tslab.errors import LabError
 
 PIPE_WIDTH = 320
-TAKE_PROGRAMS = ("run", "ab")
+TAKE_PROGRAMS = ("run", "record", "ab")
 
 
 def build_parser(names: Sequence[str] = COMMANDS, whole: Sequence[str] = ()) -> argparse.ArgumentParser:

@@ -27,7 +27,8 @@ class Case:
     `alone` the allocators without a route have nothing to run.
 
     With `sweep` the case is one count of several that a chart draws together; it is in no geometric mean either. A run
-    ends after `limit_s` seconds. A `long` case takes part only in a run that names its workload."""
+    ends after `limit_s` seconds. A `long` case takes part only in a run that names its workload. A `title` stands for
+    the options in its name."""
 
     workload: str
     options: tuple[str, ...]
@@ -40,6 +41,7 @@ class Case:
     sweep: bool = False
     limit_s: int = RUN_LIMIT_S
     long: bool = False
+    title: str = ""
 
     @property
     def in_means(self) -> bool:
@@ -47,6 +49,8 @@ class Case:
 
     @property
     def name(self) -> str:
+        if self.title:
+            return f"{self.workload} {self.title}"
         routes = (f"{allocator}:{option.removeprefix('--')}" for allocator, option in self.routes)
         return " ".join((self.workload, *(option.removeprefix("--") for option in self.options), *routes))
 
@@ -107,6 +111,10 @@ def _cases() -> Iterable[Case]:
     for first in ("oldest", "newest"):
         short = ("--pairs=4000000",) if first == "oldest" else None
         yield Case("bursts", (f"--first={first}",), ("pair_mean_ns",), short=short)
+    for name in ("python", "gcc", "sqlite3", "perl", "redis", "git", "jq"):  # bench/traces.py records them
+        short = () if name in {"sqlite3", "git"} else None
+        heap = ("heap_peak_bytes", "heap_end_bytes")
+        yield Case("replay", (f"--trace={name}",), ("cpu_per_op_ns",), heap, short=short)
     for table in range(10):
         short = ("--births=200000",) if table == 5 else None
         yield Case("fleet", (f"--table={table}",), ("cpu_per_op_ns",), ("resident_bytes",), short=short)

@@ -10,13 +10,16 @@ import lzma
 import os
 import shutil
 import struct
+import subprocess
+import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal, cast
+from typing import IO, cast
 
 from tslab.errors import LabError
+from tslab.project import Project
 
 MAGIC, VERSION = b"tslabtrc", 1
 END = 0xFFFFFFFF
@@ -61,35 +64,33 @@ class Event:
 def unpack(path: Path, to: Path) -> None:
     """Writes the trace to another file, not compressed. A compressed file that was cut is read as far as it goes."""
     try:
-        with path.open("rb") as raw:
-            start = raw.read(2)
-        with _open(path, {b"\x1f\x8b": ".gz", b"\xfd7": ".xz"}.get(start, ""), "rb") as stream, to.open("wb") as out:
-            _copy(stream, out)
+        with path.open("rb") as stream, to.open("wb") as out:
+            expand = _expander(stream.peek(2)[:2])
+            while part := stream.read(1 << 16):
+                out.write(expand(part))
+    except (zlib.error, lzma.LZMAError, EOFError):
+        return  # from here on it is damaged
     except OSError as error:
         raise LabError(f"cannot read the trace {path}: {error.strerror or error}") from error
 
 
-def _open(path: Path, compression: str, mode: Literal["rb", "wb"]) -> IO[bytes]:
-    if compression == ".gz":
-        return cast(IO[bytes], gzip.open(path, mode))
-    return cast(IO[bytes], lzma.open(path, mode)) if compression == ".xz" else cast(IO[bytes], path.open(mode))
-
-
-def _copy(stream: IO[bytes], out: IO[bytes]) -> None:
-    while True:
-        try:
-            part = stream.read(1 << 16)
-        except (EOFError, zlib.error, lzma.LZMAError):
-            return
-        if not part:
-            return
-        out.write(part)
+def _expander(start: bytes) -> Callable[[bytes], bytes]:
+    """Returns the function that expands parts of a file that begins so."""
+    if start == b"\x1f\x8b":
+        return zlib.decompressobj(wbits=31).decompress
+    return lzma.LZMADecompressor().decompress if start == b"\xfd7" else bytes
 
 
 def pack(path: Path, to: Path) -> None:
     """Writes the trace to `to`, compressed if its name ends so."""
-    with path.open("rb") as stream, _open(to, to.suffix, "wb") as out:
+    with path.open("rb") as stream, _to_write(to) as out:
         shutil.copyfileobj(stream, out, 1 << 20)
+
+
+def _to_write(path: Path) -> IO[bytes]:
+    if path.suffix == ".gz":
+        return cast(IO[bytes], gzip.open(path, "wb"))
+    return cast(IO[bytes], lzma.open(path, "wb")) if path.suffix == ".xz" else path.open("wb")
 
 
 def facts(path: Path, name: Path | None = None) -> Facts:
@@ -193,6 +194,16 @@ def environment(recorder: Path, folder: Path, limit: int) -> dict[str, str]:
         VARIABLE: f"{folder}/%p.trace",
         LIMIT_VARIABLE: str(limit),
     }
+
+
+def make_missing(place: Project, options: Sequence[str]) -> None:
+    """Makes the recordings that these options of the workload replay name and that are not there yet."""
+    script = place.root / "bench" / "traces.py"
+    names = [option.removeprefix("--trace=") for option in options]
+    wanted = [name for name in names if not (place.workloads / "traces" / f"{name}.trace").exists()]
+    if wanted and script.exists() and (place.workloads / LIBRARY).exists():
+        print(f"recording {', '.join(wanted)}, which takes some 10 s each", file=sys.stderr)
+        subprocess.run([sys.executable, str(script), *wanted, f"--folder={place.workloads}"], check=False)
 
 
 def recordings(folder: Path) -> list[Facts]:

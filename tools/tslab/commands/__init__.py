@@ -11,7 +11,7 @@ from tslab.errors import LabError
 
 COMMANDS = (
     "run", "ps", "top", "stats", "doctor", "samples", "profile", "holders", "advise", "diff", "export", "fields",
-    "bench", "report", "contention", "ab", "verdict", "completion",
+    "record", "replay", "bench", "report", "contention", "ab", "verdict", "completion",
 )  # fmt: skip
 
 

@@ -5,7 +5,7 @@
 #    source ~/.local/share/bash_completion/tslab
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_tslab_subparsers=(run ps top stats doctor samples profile holders advise diff export fields bench report contention ab verdict completion)
+_shtab_tslab_subparsers=(run ps top stats doctor samples profile holders advise diff export fields record replay bench report contention ab verdict completion)
 
 _shtab_tslab_run_option_strings=(-h --help --stats-interval --json --samples --lib --hardened --set)
 _shtab_tslab_ps_option_strings=(-h --help --sort --json --watch)
@@ -19,6 +19,8 @@ _shtab_tslab_advise_option_strings=(-h --help --all --json)
 _shtab_tslab_diff_option_strings=(-h --help --all)
 _shtab_tslab_export_option_strings=(-h --help --listen --once --openmetrics --namespace --classes)
 _shtab_tslab_fields_option_strings=(-h --help --lib --markdown --schema --into)
+_shtab_tslab_record_option_strings=(-h --help -o --out --limit --of --preset)
+_shtab_tslab_replay_option_strings=(-h --help --info --partial --window --allocator --budget --baseline --preset --out)
 _shtab_tslab_bench_option_strings=(-h --help --quick --budget --workload --allocator --baseline --preset --out)
 _shtab_tslab_report_option_strings=(-h --help -o --out --baseline --markdown --scale --into --page)
 _shtab_tslab_contention_option_strings=(-h --help --runs --pairs --preset --into)
@@ -48,6 +50,10 @@ _shtab_tslab_diff_pos_1_COMPGEN=_tslab_process_or_file
 _shtab_tslab_fields_pos_0_COMPGEN=_tslab_process_or_file
 _shtab_tslab_fields___lib_COMPGEN=_shtab_compgen_files
 _shtab_tslab_fields___into_COMPGEN=_shtab_compgen_files
+_shtab_tslab_record__o_COMPGEN=_shtab_compgen_files
+_shtab_tslab_record___out_COMPGEN=_shtab_compgen_files
+_shtab_tslab_replay_pos_0_COMPGEN=_shtab_compgen_files
+_shtab_tslab_replay___out_COMPGEN=_shtab_compgen_files
 _shtab_tslab_bench___out_COMPGEN=_shtab_compgen_files
 _shtab_tslab_report_pos_0_COMPGEN=_shtab_compgen_files
 _shtab_tslab_report__o_COMPGEN=_shtab_compgen_files
@@ -61,7 +67,7 @@ _shtab_tslab_ps___sort_choices=(live resident change epochs slow pid)
 _shtab_tslab_ab___kind_choices=(feature prune strong)
 _shtab_tslab_verdict___kind_choices=(feature prune strong)
 _shtab_tslab_completion_pos_0_choices=(bash zsh processes)
-_shtab_tslab_pos_0_choices=(run ps top stats doctor samples profile holders advise diff export fields bench report contention ab verdict completion)
+_shtab_tslab_pos_0_choices=(run ps top stats doctor samples profile holders advise diff export fields record replay bench report contention ab verdict completion)
 
 _shtab_tslab_run__h_nargs=0
 _shtab_tslab_run___help_nargs=0
@@ -108,6 +114,12 @@ _shtab_tslab_fields__h_nargs=0
 _shtab_tslab_fields___help_nargs=0
 _shtab_tslab_fields___markdown_nargs=0
 _shtab_tslab_fields___schema_nargs=0
+_shtab_tslab_record__h_nargs=0
+_shtab_tslab_record___help_nargs=0
+_shtab_tslab_replay__h_nargs=0
+_shtab_tslab_replay___help_nargs=0
+_shtab_tslab_replay___info_nargs=0
+_shtab_tslab_replay___partial_nargs=0
 _shtab_tslab_bench__h_nargs=0
 _shtab_tslab_bench___help_nargs=0
 _shtab_tslab_bench___quick_nargs=0

@@ -70,6 +70,13 @@ FAMILIES = (
         "The rows that we lose have not been traced to a cause.",
     ),
     Family(
+        "recordings", "Recordings of real programs",
+        "The calls of python, gcc, sqlite, perl, redis, git and jq, without the programs' own work.",
+        ("replay",),
+        "A block of a size between two classes takes the larger one. A program that asks for many blocks of one such "
+        "size pays in pages.",
+    ),
+    Family(
         "requests", "Requests, with and without epochs",
         "A server's request of 20 or 200 objects; with `tslab:mode=…` in an epoch that ends with it.",
         ("request", "epochs"),
@@ -86,7 +93,7 @@ FAMILIES = (
     Family(
         "memory", "Memory held", "Resident bytes at the peak, while blocks wait, and after most of them were freed.",
         ("random-mixed", "latency", "threads", "simple", "contention-sampling", "zombie-repair", "remote", "pipeline",
-         "handover", "churn", "burst", "bursts", "trees", "day", "fleet", "holes", "fragmentation", "request",
+         "handover", "churn", "burst", "bursts", "trees", "day", "replay", "fleet", "holes", "fragmentation", "request",
          "lifetimes", "epochs", "apps"),
         "A small process holds a page of each class that it uses, and tables: some hundred KiB, which is much of a "
         "process of 2 MiB. Lists of threads hold free blocks so that malloc is fast; glibc holds fewer.",
