@@ -54,9 +54,9 @@ static void sample_with(uintptr_t value) {
   const struct profile_site *const site = site_of(block);
   CHECK(site != NULL);
   const uintptr_t *const frames = profile_frames(site);
-  CHECK_COUNT(site->depth, >=, 1);
   CHECK_COUNT(site->depth, <=, STACK_MOST);
-  CHECK(has_return_address(frames, site->depth));
+  if (site->depth == 0) CHECK(profile_totals().stackless > 0); /* so many stacks fill the table in the long form */
+  else CHECK(has_return_address(frames, site->depth));
   for (uint32_t i = 0; i < site->depth; i++) CHECK(frames[i] >= 4096 && frames[i] < (uintptr_t)1 << 48);
   if (site->depth > deepest) deepest = site->depth;
   lock_release(&profile_lock);
