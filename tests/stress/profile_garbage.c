@@ -55,7 +55,7 @@ static void sample_with(uintptr_t value) {
   CHECK(site != NULL);
   const uintptr_t *const frames = profile_frames(site);
   CHECK_COUNT(site->depth, <=, STACK_MOST);
-  if (site->depth == 0) CHECK(profile_totals().stackless > 0); /* so many stacks fill the table in the long form */
+  if (site->depth == 0) CHECK(profile_totals().stackless > 0); /* the long form fills the table */
   else CHECK(has_return_address(frames, site->depth));
   for (uint32_t i = 0; i < site->depth; i++) CHECK(frames[i] >= 4096 && frames[i] < (uintptr_t)1 << 48);
   if (site->depth > deepest) deepest = site->depth;
