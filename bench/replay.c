@@ -11,7 +11,8 @@
  * Live bytes are those that are written so.
  *
  * Reading the trace and making its tables come before the measurement. The resident figures are what is resident beyond
- * them: at the peak, and right after the last call. The blocks that live then stay, as they did in the program. */
+ * them: at the peak, right after the last call, and after `idle_ms` of rest. The blocks that live then stay, as they
+ * did in the program. */
 #include "lab.h"
 #include "trace/read.h"
 
@@ -28,12 +29,13 @@
 enum { LINE = 64, LANES_MOST = 256, WINDOW_LEAST = 64, SPINS = 200, LITTLE = 1 << 20 };
 
 static const char *trace = "", *partial = "no";
-static long window = 10000;
+static long window = 10000, idle_ms = 0;
 
 static const lab_option options[] = {
   { .name = "trace", .help = "a file of tslab record, or the name of a recording", .text = &trace },
   { .name = "window", .help = "allocations that a thread may be ahead of the slowest", .number = &window,
     .least = WINDOW_LEAST },
+  { .name = "idle_ms", .help = "milliseconds at rest before the last look at resident memory", .number = &idle_ms },
   { .name = "partial", .help = "play an unfinished trace as far as it is good", .text = &partial, .choices = "no|yes" },
   { .name = NULL },
 };
@@ -205,7 +207,7 @@ static void forget_peak(void) {
   close(file);
 }
 
-static void report(lab_team_result r, uint64_t base, uint64_t after) {
+static void report(lab_team_result r, uint64_t base, uint64_t after, uint64_t rested) {
   double operations = 0, cpu_ns = 0, threads = 0, peak = (double)lab_memory_now().peak_rss - (double)base;
   for (unsigned i = 0; i < played.lane_count; i++) {
     operations += (double)played.lanes[i].operations;
@@ -219,6 +221,8 @@ static void report(lab_team_result r, uint64_t base, uint64_t after) {
   lab_metric("cpu_per_op_ns", cpu_ns / operations);
   lab_metric("heap_peak_bytes", peak);
   lab_metric("heap_end_bytes", end);
+  if (idle_ms)
+    lab_metric("heap_rest_bytes", (double)rested - (double)base);
   lab_metric("peak_over_live_ratio", peak / live_peak);
   lab_metric("end_over_live_ratio", live_end >= LITTLE ? end / live_end : NAN); /* a quotient by little says little */
   lab_metric("live_peak_bytes", live_peak);
@@ -239,6 +243,8 @@ int main(int argc, char **argv) {
   uint64_t base = lab_rss_now();
   forget_peak();
   lab_team_result r = lab_team(played.lane_count, work);
-  report(r, base, lab_rss_now());
+  uint64_t after = lab_rss_now();
+  nanosleep(&(struct timespec){ idle_ms / 1000, idle_ms % 1000 * 1000000 }, NULL);
+  report(r, base, after, lab_rss_now());
   return lab_finish();
 }

@@ -79,7 +79,7 @@ def setUpModule() -> None:
     folder = tempfile.TemporaryDirectory()
     unittest.addModuleCleanup(folder.cleanup)
     trace = Path(folder.name) / "small.trace"
-    recorder = {"LD_PRELOAD": str(FOLDER / "libtslab-record.so"), "TSLAB_RECORD": str(trace)}
+    recorder = {"LD_PRELOAD": str(FOLDER / "libtslab-record.so"), "TRACE_RECORD": str(trace)}
     # It ends with a complaint, for the recorder passes its calls on to glibc.
     subprocess.run([FOLDER / "random-mixed", *SMALL["random-mixed"]], env=recorder, capture_output=True, check=False)
     SMALL["replay"] = [f"--trace={trace}"]

@@ -1,7 +1,7 @@
 /* libtslab-record.so: a library to preload that writes down the calls of malloc's family of a program (trace.h).
  *
- *   TSLAB_RECORD=/tmp/%p.trace LD_PRELOAD=libtslab-record.so PROGRAM         %p: the number of the process
- *   TSLAB_RECORD_LIMIT=BYTES     the recording stops there (default: 1 GiB)
+ *   TRACE_RECORD=/tmp/%p.trace LD_PRELOAD=libtslab-record.so PROGRAM         %p: the number of the process
+ *   TRACE_RECORD_LIMIT=BYTES     the recording stops there (default: 1 GiB)
  *
  * glibc's malloc serves the calls, under its own names (__libc_malloc and so on). Each thread has a buffer (writer) and
  * appends it to the file when it is full, at the thread's end and at the program's exit. A table maps each address to
@@ -455,7 +455,7 @@ static bool write_head(bool own) {
 }
 
 static __attribute__((constructor(101))) void start(void) {
-  const char *pattern = getenv("TSLAB_RECORD"), *most = getenv("TSLAB_RECORD_LIMIT");
+  const char *pattern = getenv("TRACE_RECORD"), *most = getenv("TRACE_RECORD_LIMIT");
   bool own;
   void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
   void *symbol = libc ? dlsym(libc, "malloc_usable_size") : NULL;

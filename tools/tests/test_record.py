@@ -61,7 +61,7 @@ def test_a_table_of_allocators(place: Path, program: Path, capfd: pytest.Capture
     words = ["--allocator", "glibc", "--allocator", "tslab", "--budget", "0.01", "--out", str(place / "it.json")]
     assert main(["replay", str(out), *words]) == 0
     table = capfd.readouterr().out
-    for figure in ("cpu_per_op_ns", "op_ns", "heap_peak_bytes", "heap_end_bytes"):
+    for figure in ("cpu_per_op_ns", "op_ns", "heap_peak_bytes", "heap_end_bytes", "heap_rest_bytes"):
         assert f"replay it.trace.gz  {figure}" in table
     assert (place / "it.json").exists()
 

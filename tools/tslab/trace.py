@@ -27,7 +27,7 @@ _HEAD, _CHUNK, _END = struct.Struct("<8sII112s"), struct.Struct("<IIIIQ"), struc
 KINDS = ("malloc", "calloc", "aligned", "realloc", "free", "touched", "time", "thread_end")
 _BIRTHS = 4  # the first kinds
 _NEXT = 16
-VARIABLE, LIMIT_VARIABLE = "TSLAB_RECORD", "TSLAB_RECORD_LIMIT"
+VARIABLE, LIMIT_VARIABLE = "TRACE_RECORD", "TRACE_RECORD_LIMIT"
 LIBRARY = "libtslab-record.so"
 
 

@@ -27,6 +27,7 @@ from tslab.reporters.quantities import bytes_text
 from tslab.result import Result
 
 MINUTES = 1.0
+IDLE_MS = 1500  # allocators that return memory by time do so within a second or so
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -61,11 +62,12 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         _check(found, arguments.partial)
         place = project.find(arguments.preset)
         allocators = bench.chosen(place, arguments.allocator)
+        partial = ("--partial=yes",) if arguments.partial else ()
         case = suite.Case(
             "replay",
-            (f"--trace={path}", f"--window={arguments.window}", f"--partial={'yes' if arguments.partial else 'no'}"),
+            (f"--trace={path}", f"--window={arguments.window}", f"--idle_ms={IDLE_MS}", *partial),
             ("cpu_per_op_ns", "op_ns"),
-            ("heap_peak_bytes", "heap_end_bytes"),
+            ("heap_peak_bytes", "heap_end_bytes", "heap_rest_bytes"),
             title=arguments.file.name,
         )
         data = bench.with_progress(console, Benchmark(place, [case], allocators, 60 * arguments.budget))
