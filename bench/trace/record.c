@@ -438,7 +438,8 @@ static bool make_path(const char *pattern, bool *own) {
 }
 
 static bool write_head(bool own) {
-  trace_head head = { .magic = TRACE_MAGIC, .version = TRACE_VERSION, .pid = (uint32_t)owner };
+  trace_head head = { .version = TRACE_VERSION, .pid = (uint32_t)owner };
+  memcpy(head.magic, TRACE_MAGIC, sizeof head.magic);
   int said = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
   ssize_t length = said < 0 ? 0 : read(said, head.command, sizeof head.command - 1);
   if (said >= 0)
