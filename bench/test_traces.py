@@ -192,6 +192,11 @@ class Replayer(WithProgram):
         self.refused(whole[:8] + struct.pack("<I", 99) + whole[12:], "version 99")
         self.refused(whole[:128], "has no calls")
 
+    def test_a_name_without_a_recording_is_a_row_that_says_so(self) -> None:
+        done = subprocess.run([FOLDER / "replay", "--trace=nobody"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("there is no recording 'nobody'", json.loads(done.stdout)["missing"])
+
     def test_a_damaged_file_is_refused_or_replayed_but_never_crashes(self) -> None:
         whole = self.record("exit").read_bytes()
         path = self.folder() / "damaged.trace"

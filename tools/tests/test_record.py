@@ -11,6 +11,7 @@ from conftest import REPOSITORY
 
 from tslab import trace
 from tslab.cli import main
+from tslab.project import Project
 
 BUILT = REPOSITORY / "build" / "release" / "bench"
 pytestmark = [
@@ -129,6 +130,22 @@ def test_what_cannot_be_recorded(
         monkeypatch.chdir(place)
     assert main(["record", *words]) == status
     assert said in capfd.readouterr().err
+
+
+def test_the_suite_s_recordings_are_made_where_they_are_missing(place: Path) -> None:
+    """Only the missing ones are asked for, and nothing is where there is no recorder."""
+    suite = Project(place)
+    (place / "bench").mkdir()
+    (suite.workloads / "traces").mkdir(parents=True)
+    (suite.workloads / "traces" / "there.trace").touch()
+    script = "import pathlib, sys; pathlib.Path(__file__).with_name('said').write_text(' '.join(sys.argv[1:]))"
+    (place / "bench" / "traces.py").write_text(script)
+    wanted = ["--trace=there", "--trace=gone", "--trace=lost"]
+    trace.make_missing(suite, wanted)
+    assert not (place / "bench" / "said").exists()
+    (suite.workloads / trace.LIBRARY).touch()
+    trace.make_missing(suite, wanted)
+    assert (place / "bench" / "said").read_text() == f"gone lost --folder={suite.workloads}"
 
 
 def test_a_size_that_is_none(capfd: pytest.CaptureFixture[str]) -> None:

@@ -5,8 +5,10 @@ A trace may be compressed by gzip or xz. Its content tells, not its name.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import lzma
+import mmap
 import os
 import shutil
 import struct
@@ -36,6 +38,7 @@ class Facts:
     """A trace, by the heads of its chunks. `good_bytes` are whole; `finished` says that the program's end is there."""
 
     path: Path
+    name: Path  # as a person knows it
     command: str
     pid: int
     calls: int
@@ -95,11 +98,17 @@ def _to_write(path: Path) -> IO[bytes]:
 
 def facts(path: Path, name: Path | None = None) -> Facts:
     """Reads a trace that is not compressed. Messages call it `name`."""
-    data = path.read_bytes()
-    named = name or path
-    if len(data) < _HEAD.size or not data.startswith(MAGIC):
+    with path.open("rb") as stream:
+        if path.stat().st_size < _HEAD.size:
+            raise LabError(f"{name or path} is not a trace: tslab record makes one")
+        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return _facts(data, name or path, path)
+
+
+def _facts(data: mmap.mmap, named: Path, path: Path) -> Facts:
+    magic, version, pid, command = _HEAD.unpack_from(data)
+    if magic != MAGIC:
         raise LabError(f"{named} is not a trace: tslab record makes one")
-    _, version, pid, command = _HEAD.unpack_from(data)
     if version != VERSION:
         raise LabError(f"{named} is a trace of version {version}, this tslab reads version {VERSION}: record it again")
     calls = lanes = limited = 0
@@ -112,10 +121,10 @@ def facts(path: Path, name: Path | None = None) -> Facts:
             calls += own
             lanes = max(lanes, lane + 1)
     text = command.split(b"\0", 1)[0].decode(errors="replace")
-    return Facts(named, text, pid, calls, lanes, len(data), good, finished, bool(limited))
+    return Facts(path, named, text, pid, calls, lanes, len(data), good, finished, bool(limited))
 
 
-def chunks(data: bytes) -> Iterator[tuple[int, int, int, int, int]]:
+def chunks(data: bytes | mmap.mmap) -> Iterator[tuple[int, int, int, int, int]]:
     """Returns where the bytes of each whole chunk begin, its lane, its length, its calls and its clock."""
     at = _HEAD.size
     while len(data) - at >= _CHUNK.size:
@@ -208,7 +217,10 @@ def make_missing(place: Project, options: Sequence[str]) -> None:
 
 def recordings(folder: Path) -> list[Facts]:
     """Returns the traces of a folder that have calls, the longest first."""
-    found = [facts(path) for path in sorted(folder.glob("*.trace"))]
+    found = []
+    for path in sorted(folder.glob("*.trace")):
+        with contextlib.suppress(LabError):  # its program ended before the head was written
+            found.append(facts(path))
     return sorted((one for one in found if one.calls), key=lambda one: -one.calls)
 
 

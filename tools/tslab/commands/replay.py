@@ -83,9 +83,9 @@ def _stem(path: Path) -> str:
 
 def _check(found: trace.Facts, partial: bool) -> None:
     if not partial and (wrong := trace.how_far(found)):
-        raise Unreadable(f"{found.path} {wrong}; --partial replays these")
+        raise Unreadable(f"{found.name} {wrong}; --partial replays these")
     if not found.calls:
-        raise Unreadable(f"{found.path} has no calls")
+        raise Unreadable(f"{found.name} has no calls")
 
 
 def _print_info(console: Console, found: trace.Facts) -> None:
@@ -93,7 +93,7 @@ def _print_info(console: Console, found: trace.Facts) -> None:
     if found.limited:
         state += "; it stops at the limit on its size"
     lines = [
-        f"{found.path} {state}",
+        f"{found.name} {state}",
         f"  program  {found.command}",
         f"  calls    {found.calls:,}, {found.bytes / max(1, found.calls):.1f} bytes each",
         f"  threads  {found.lanes} at a time, at most",
