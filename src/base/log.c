@@ -115,6 +115,42 @@ int log_write(int descriptor, const char *from, size_t length) {
   return error;
 }
 
+/* ---- standard error ---------------------------------------------------------------------------------------------- */
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434 /* Linux 5.3 */
+#endif
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438 /* Linux 5.6 */
+#endif
+
+static _Atomic uint32_t borrower; /* the id of the thread without the program's descriptors; 0: none */
+
+static uint32_t thread_id(void) { return (uint32_t)kernel_call(SYS_gettid, 0, 0, 0, 0, 0, 0); }
+
+void log_borrow(bool borrows) {
+  atomic_store_explicit(&borrower, borrows ? thread_id() : 0, memory_order_relaxed);
+}
+
+static bool must_borrow(void) {
+  uint32_t who = atomic_load_explicit(&borrower, memory_order_relaxed);
+  return who != 0 && who == thread_id();
+}
+
+/* Returns a descriptor of the program's standard error, or -1. */
+static int begin_errors(void) {
+  if (!must_borrow()) return STDERR_FILENO;
+  long first = kernel_call(SYS_pidfd_open, kernel_call(SYS_getpid, 0, 0, 0, 0, 0, 0), 0, 0, 0, 0, 0);
+  long file = kernel_call(SYS_pidfd_getfd, first, STDERR_FILENO, 0, 0, 0, 0);
+  if (first >= 0) kernel_call(SYS_close, first, 0, 0, 0, 0, 0);
+  return file < 0 ? -1 : (int)file;
+}
+
+/* Closes what was borrowed: the reader of a pipe would wait for its end. */
+static void end_errors(int file) {
+  if (file >= 0 && must_borrow()) kernel_call(SYS_close, file, 0, 0, 0, 0, 0);
+}
+
 /* ---- lines that wait --------------------------------------------------------------------------------------------- */
 
 #define TEXTS      8          /* as many threads at a time may keep lines */
@@ -163,11 +199,13 @@ static void keep_line(const char *line, size_t length) {
 
 /* Writes each line by itself, as it would have been written at once. */
 static void write_lines(const char *at, size_t length, time_t patience) {
+  int to = begin_errors();
   for (const char *end = at + length; at < end;) {
     size_t line = (size_t)((const char *)memchr(at, '\n', (size_t)(end - at)) - at) + 1;
-    if (patience == 0 || look_for_room(STDERR_FILENO, patience) != 0) log_write(STDERR_FILENO, at, line);
+    if (patience == 0 || look_for_room(to, patience) != 0) log_write(to, at, line);
     at += line;
   }
+  end_errors(to);
 }
 
 /* While the thread writes, a signal handler of the program may keep lines in another text. */
@@ -199,6 +237,7 @@ void log_forget(void) {
     atomic_store_explicit(&texts[i].owner, NOBODY, memory_order_relaxed);
   }
   atomic_store_explicit(&left_out, 0, memory_order_relaxed);
+  atomic_store_explicit(&borrower, 0, memory_order_relaxed);
 }
 
 void log_line(const char *format, ...) {
@@ -214,7 +253,7 @@ void log_line(const char *format, ...) {
     if ((unsigned char)line[i] < ' ' || line[i] == 127) line[i] = '?';
   line[length++] = '\n';
   if (log_must_wait()) keep_line(line, length);
-  else log_write(STDERR_FILENO, line, length); /* there is nowhere to report a failure of this */
+  else write_lines(line, length, 0); /* there is nowhere to report a failure of this */
   errno = kept;
 }
 

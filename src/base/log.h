@@ -34,4 +34,8 @@ HIDDEN COLD void log_tell_last(void);
 /* For a fork child, which does not have the threads that kept lines: those are the parent's to write. */
 HIDDEN void log_forget(void);
 
+/* Tells that this thread has a table of descriptors of its own, without the program's, or has it no more. Its messages
+ * then go to the standard error of the process's first thread. One thread at a time has such a table. */
+HIDDEN void log_borrow(bool borrows);
+
 #endif

@@ -86,7 +86,7 @@ struct counters {
   uint32_t bump_used;      /* bytes of the last chunk that was emptied or left */
   uint64_t waited;         /* ticks for locks, in the call under way */
   uint64_t random;
-  const void *caller;      /* with a heap profile: frame of the function that the program called */
+  const void *caller;      /* frame of the public function that runs; NULL: not noted */
   size_t alignment;        /* with a heap profile: the call asks for it; 0: the usual one */
   uint64_t allocations_before, frees_before; /* of its heap, by earlier threads; heaps_lock protects them */
   struct counters *next, *previous;

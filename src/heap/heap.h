@@ -478,6 +478,12 @@ extern HIDDEN __thread struct heap *current_heap __attribute__((tls_model("initi
 /* Returns the running thread's counters. */
 INLINE struct counters *counters_here(void) { return current_heap->counters; }
 
+/* Notes the frame of the public function that runs: its caller is where stacks of the heap profile begin. A thread that
+ * uses shared_counters has no place to note it. */
+INLINE void counters_note_caller(const void *frame) {
+  if (LIKELY(counters_here() != &shared_counters)) counters_here()->caller = frame;
+}
+
 /* The running thread's struct of epoch/scope.h; NULL before it has a heap. It lies on this floor because a fork child
  * compares it with the threads of heaps. */
 extern HIDDEN __thread struct thread *current_thread __attribute__((tls_model("initial-exec")));

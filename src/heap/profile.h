@@ -97,13 +97,7 @@ INLINE bool profile_is_on(void) { return UNLIKELY(profile_interval_now() != 0); 
 /* Starts the profile, or changes its interval. sampled_start calls this after it has begun sampled_heap. */
 HIDDEN bool profile_start(uint32_t interval);
 
-/* Notes the frame of the public function that runs, because stacks begin at its caller. A thread that uses
- * shared_counters has no place to note it. */
-INLINE void profile_note_caller(const void *frame) {
-  if (profile_is_on() && current_heap->counters != &shared_counters) current_heap->counters->caller = frame;
-}
-
-/* The same for the alignment that the call asks for; 0 after the call. */
+/* Notes the alignment that the call asks for; 0 after the call. */
 INLINE void profile_note_alignment(size_t alignment) {
   if (profile_is_on() && current_heap->counters != &shared_counters) current_heap->counters->alignment = alignment;
 }
@@ -166,7 +160,6 @@ HIDDEN bool profile_is_frozen(void);
 
 INLINE uint32_t profile_interval_now(void) { return PROFILE_PAUSED; }
 INLINE bool profile_is_on(void) { return false; }
-INLINE void profile_note_caller(const void *frame) { (void)frame; }
 INLINE void profile_note_alignment(size_t alignment) { (void)alignment; }
 INLINE bool profile_places_of(const void *block, char *out, size_t capacity) {
   return (void)block, (void)out, (void)capacity, false;

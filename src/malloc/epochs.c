@@ -282,7 +282,7 @@ void *tslab_epoch_move(void *p, tslab_epoch to) {
   if (tslab_epoch_of(p) == to) return p;
   struct visit visit;
   size_t size = block_usable_size(run, p), alignment = alignment_of(run, p);
-  profile_note_caller(__builtin_frame_address(0));
+  counters_note_caller(__builtin_frame_address(0));
   if (!visit_begin(&visit, to, "tslab_epoch_move", CALL_SITE)) return NULL;
   void *copy = visit_end(&visit, alignment <= CHUNK_UNIT ? inline_malloc(size) : slow_aligned(alignment, size));
   if (!copy) return NULL;

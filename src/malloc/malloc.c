@@ -213,14 +213,14 @@ static NOINLINE void *malloc_in_scope(size_t size, bool *zero) {
 
 static NOINLINE void *malloc_otherwise(size_t size) {
   bool zero;
-  profile_note_caller(__builtin_frame_address(0));
+  counters_note_caller(__builtin_frame_address(0));
   void *block = UNLIKELY(current_heap->arena) ? malloc_in_scope(size, &zero) : by_size(size, &zero);
   return LIKELY(block != NULL) ? block : no_memory();
 }
 
 static NOINLINE void *calloc_otherwise(size_t size) {
   bool zero = false;
-  profile_note_caller(__builtin_frame_address(0));
+  counters_note_caller(__builtin_frame_address(0));
   void *block = UNLIKELY(current_heap->arena) ? malloc_in_scope(size, &zero) : by_size(size, &zero);
   if (UNLIKELY(!block)) return no_memory();
   return zero ? block : memset(block, 0, size);
@@ -258,7 +258,7 @@ static void *aligned_in_scope(size_t alignment, size_t size) {
 void *slow_aligned(size_t alignment, size_t size) {
   bool zero, is_born = current_heap == &empty_heap;
   if (!thread_own_heap()) return no_memory();
-  profile_note_caller(__builtin_frame_address(0));
+  counters_note_caller(__builtin_frame_address(0));
   profile_note_alignment(alignment);
   void *block = current_heap->arena ? aligned_in_scope(alignment, size) : aligned(alignment, size, &zero);
   profile_note_alignment(0);

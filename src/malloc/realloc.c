@@ -24,7 +24,7 @@ static void *resize(void *p, size_t size) {
   struct run *run = run_of_live_block("realloc", p);
   if (!run || size > PTRDIFF_MAX) return no_memory();
   size_t old = block_usable_size(run, p);
-  profile_note_caller(__builtin_frame_address(0));
+  counters_note_caller(__builtin_frame_address(0));
   if (run->kind == RUN_LARGE && size > SMALL_MAX && size <= pages_most() && run->epoch == 0) {
     if (profile_is_on()) profile_freed(run, p); /* the resized block is drawn anew */
     void *block = large_resize(run, size, &counters_here()->large);

@@ -5,6 +5,7 @@
 #include "base/probe.h"
 #include "os/vdso.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -35,6 +36,12 @@
 #define MREMAP_DONTUNMAP 4 /* Linux 5.7 */
 #endif
 
+#ifndef SYS_close_range
+#define SYS_close_range 436 /* Linux 5.9 */
+#endif
+#ifndef CLOSE_RANGE_UNSHARE
+#define CLOSE_RANGE_UNSHARE 2
+#endif
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102 /* Linux 6.13 */
 #define MADV_GUARD_REMOVE  103
@@ -236,6 +243,17 @@ bool os_draw(void *to, size_t length) {
   return kernel_call(SYS_getrandom, (long)to, (long)length, GRND_NONBLOCK, 0, 0, 0) == (long)length;
 }
 
+/* Under musl the loader and libc are one file, so this is true in all of libc. */
+bool os_is_in_loader(uintptr_t address) {
+  uintptr_t start = getauxval(AT_BASE);
+  const Elf64_Ehdr *head = (const void *)start;
+  if (!head) return false;
+  const Elf64_Phdr *segment = (const void *)(start + head->e_phoff);
+  for (unsigned i = 0; i < head->e_phnum; i++)
+    if (segment[i].p_type == PT_LOAD && address - start - segment[i].p_vaddr < segment[i].p_memsz) return true;
+  return false;
+}
+
 bool os_secure_mode(void) { return getauxval(AT_SECURE) != 0; }
 
 /* The second number of /proc/self/statm is resident pages. */
@@ -258,6 +276,8 @@ static int open_at(const char *path, int flags) {
   long file = kernel_call(SYS_openat, AT_FDCWD, (long)path, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600, 0, 0);
   return file < 0 ? -1 : (int)file;
 }
+
+bool os_leave_files(void) { return kernel_call(SYS_close_range, 0, UINT32_MAX, CLOSE_RANGE_UNSHARE, 0, 0, 0) == 0; }
 
 int os_create(const char *path) { return open_at(path, O_RDWR | O_CREAT | O_EXCL); }
 int os_open(const char *path) { return open_at(path, O_RDONLY); }

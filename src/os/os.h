@@ -122,6 +122,10 @@ HIDDEN size_t os_resident_bytes(void);  /* 0 if /proc does not say */
 /* ---- files ------------------------------------------------------------------------------------------------------
  * Return a descriptor or -1. They follow no link, wait for nothing, and programs that the process executes inherit
  * none. */
+/* Gives this thread an empty table of descriptors of its own, so that a descriptor that it opens takes no number from
+ * the program, and its end closes none. Returns false if the kernel cannot. */
+HIDDEN bool os_leave_files(void);
+
 HIDDEN int os_create(const char *path); /* new and empty, for this user alone */
 HIDDEN int os_open(const char *path);   /* to read */
 HIDDEN void os_close(int file);
@@ -151,6 +155,9 @@ HIDDEN uint32_t os_process_id(void);
 HIDDEN bool os_process_exists(uint32_t process);
 HIDDEN uint64_t os_process_namespace(void); /* in which the process id is valid; 0 if /proc does not say */
 HIDDEN uint32_t os_user(void);
+
+/* Returns true if the address lies in the dynamic loader; false in a static program. */
+HIDDEN bool os_is_in_loader(uintptr_t address);
 
 HIDDEN bool os_secure_mode(void); /* set-user-id and the like: no code may trust the environment */
 

@@ -15,12 +15,12 @@ __thread uint8_t thread_frees_unborn;
 static pthread_key_t key; /* written before KEY_MADE */
 static _Atomic enum { KEY_UNTRIED, KEY_REFUSED, KEY_MADE } key_state;
 
-/* Acquire: pairs with the release in publish_key. */
+/* Acquire: pairs with the release in set_key. */
 static int state_of_key(void) { return atomic_load_explicit(&key_state, memory_order_acquire); }
 static bool has_key(void) { return state_of_key() == KEY_MADE; }
 
 /* Returns false if another thread was first. */
-static bool publish_key(bool is_made, pthread_key_t made) {
+static bool set_key(bool is_made, pthread_key_t made) {
   lock_take(&start_lock);
   bool is_first = state_of_key() == KEY_UNTRIED;
   if (is_first) {
@@ -39,7 +39,7 @@ void birth_make_key(void (*thread_dies)(void *heap)) {
   thread_heap_state = HEAP_ENDED;
   bool is_made = pthread_key_create(&made, thread_dies) == 0;
   if (thread_heap_state == HEAP_ENDED) thread_heap_state = HEAP_IS_KEPT; /* a scope that it entered keeps a heap */
-  if (!publish_key(is_made, made) && is_made) pthread_key_delete(made);
+  if (!set_key(is_made, made) && is_made) pthread_key_delete(made);
 }
 
 /* Without a scavenger this thread folds the dead heap itself. */

@@ -49,6 +49,7 @@
 #include "os/os.h"
 #include "slab/quarter.h"
 #include "process/process.h"
+#include "runtime/birth.h"
 #include "runtime/scavenger.h"
 #include "epoch/scope.h"
 #include <pthread.h>
@@ -76,7 +77,7 @@ static _Atomic uint32_t bare_waiters;  /* forks that take no lock of ours and wa
  * fork may make another. */
 static __thread struct {
   uint8_t are_bare;     /* the handlers took no lock */
-  uint8_t have_streams; /* the handlers took the lock of glibc's list of streams */
+  uint8_t have_more;    /* the handlers took the lock of glibc's list of streams, or blocked signals */
 } forks_of_this_thread;
 
 static void begin_one(uint8_t *bits, bool value) { *bits = (uint8_t)(*bits << 1 | value); }
@@ -214,21 +215,51 @@ static bool has_list_lock(void) { return false; }
 /* Sets the bit before it takes the lock: a fork in a signal handler in between ends its own bit. */
 static void take_streams(bool is_bare) {
   bool has = has_list_lock();
-  begin_one(&forks_of_this_thread.have_streams, has);
+  begin_one(&forks_of_this_thread.have_more, has);
   if (!has) return;
   if (is_bare) atomic_fetch_add(&bare_waiters, 1);
   _IO_list_lock();
   if (is_bare) atomic_fetch_sub(&bare_waiters, 1);
 }
 
-static void release_streams(void) {
-  if (end_one(&forks_of_this_thread.have_streams)) _IO_list_unlock();
+/* ---- signals ----------------------------------------------------------------------------------------------------- */
+
+/* While a fork of a program of one thread blocks signals: that thread's id, and the signals that it blocked before. */
+static uint32_t blocked_by;
+static signal_set blocked_before;
+
+/* In a program of one thread no signal handler runs while the thread holds our locks, because the handler may allocate.
+ * In a program of several threads this blocks nothing: a collector may stop all threads by signals, while one of them
+ * holds a lock that this thread waits for. */
+static void block_signals(bool is_bare) {
+  bool blocks = !is_bare && blocked_by == 0;
+  signal_set before = blocks ? os_block_signals() : 0;
+  begin_one(&forks_of_this_thread.have_more, blocks);
+  if (!blocks) return;
+  blocked_before = before;
+  blocked_by = os_thread_id();
+}
+
+static void restore_signals(void) {
+  blocked_by = 0;
+  os_restore_signals(blocked_before);
+}
+
+static void block_signals_or_take_streams(bool is_bare) {
+  if (birth_may_have_had_threads()) take_streams(is_bare);
+  else block_signals(is_bare);
+}
+
+static void restore_signals_or_release_streams(void) {
+  if (!end_one(&forks_of_this_thread.have_more)) return;
+  if (blocked_by == os_thread_id()) restore_signals();
+  else _IO_list_unlock();
 }
 
 /* glibc resets the lock only in children of a process that it believes to have several threads. */
 static void reset_streams(void) {
-  if (forks_of_this_thread.have_streams) _IO_list_resetlock();
-  forks_of_this_thread.have_streams = 0;
+  if (forks_of_this_thread.have_more && blocked_by == 0) _IO_list_resetlock();
+  forks_of_this_thread.have_more = 0;
 }
 
 /* ---- the hold ---------------------------------------------------------------------------------------------------- */
@@ -341,7 +372,7 @@ static void before_fork(void) {
   lock_look(); /* from here on only a child sets is_repaired */
   atomic_store_explicit(&is_repaired, false, memory_order_relaxed);
   bool is_bare = locks_held != 0;
-  take_streams(is_bare); /* before libc's other locks, or two forks would wait for each other */
+  block_signals_or_take_streams(is_bare); /* before libc's other locks, or two forks would wait for each other */
   if (!is_bare) is_bare = !publish_before_fork();
   if (!is_bare) {
     is_bare = !hold_all();
@@ -355,7 +386,7 @@ static void after_fork_parent(void) {
     end_hold(1); /* publication's lock, which each_lock does not visit */
     publish_after_fork_parent();
   }
-  release_streams();
+  restore_signals_or_release_streams();
 }
 
 /* Handlers that ran before this one may have taken locks, or started threads that did. Then the child is repaired
@@ -366,6 +397,7 @@ static void after_fork_child(void) {
   repair_once(os_thread_id(), true);
   if (!atomic_load_explicit(&is_repaired, memory_order_relaxed)) repair_by_locks(true);
   scavenger_may_start();
+  if (blocked_by != 0) restore_signals();
 }
 
 void fork_start(void) {

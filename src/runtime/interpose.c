@@ -1,10 +1,11 @@
 /* interpose: replaces functions of libc, so that programs run with this library as without it.      floor: runtime
  *
  *   pthread_create, dlopen, __cxa_atexit    allocate in epoch 0, inside a scope too
- *   fork                                    blocks signals in a program of one thread
+ *   fork                                    takes no lock of libc's in a program of one thread
  *   fork, pthread_create                    end the scavenger where it has the last process that a limit allows
  *   setrlimit, prlimit, mlockall            give back the unused reservation before they limit or lock addresses
- *   capset, unshare, setns                  end the scavenger in a program of one thread
+ *   unshare, setns                          end the scavenger in a program of one thread
+ *   setuid and all of its family            end the scavenger, which may have other capabilities
  *
  * The first three allocate memory that outlives every scope: libc keeps a thread's stack and its thread-local storage
  * for later threads, and a loaded library and a list of exit handlers for the process. In a request's epoch this memory
@@ -20,6 +21,7 @@
 #include "runtime/scavenger.h"
 #include <dlfcn.h>
 #include <errno.h>
+#include <grp.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -34,12 +36,12 @@ typedef void *open_function(const char *, int);
 typedef int exit_function(void (*)(void *), void *, void *);
 typedef pid_t fork_function(void);
 exit_function __cxa_atexit; /* no header of libc declares it */
-int capset(void *header, const void *data); /* libcap's header declares it */
 
 static create_function *_Atomic next_create;
 static open_function *_Atomic next_open;
 static exit_function *_Atomic next_exit;
 static fork_function *_Atomic next_fork;
+static volatile char *libc_is_single; /* libc's own __libc_single_threaded, of which the program may have a copy */
 
 /* Libc's definition: the next one after ours. dlsym waits for a thread that is loading a library. That thread may
  * itself wait for this one, if a constructor in the library joins it. So find_next looks names up before there are
@@ -58,6 +60,7 @@ __attribute__((constructor(101))) static void find_next(void) {
   scavenger_use(&libc_threads);
   (void)NEXT(next_exit, "__cxa_atexit");
   (void)NEXT(next_fork, "fork"); /* a signal handler may be the first to fork */
+  libc_is_single = dlsym(RTLD_NEXT, "__libc_single_threaded");
   birth_expect_notes();
 }
 
@@ -75,11 +78,6 @@ static void leave_default(bool entered) {
 static COLD bool make_room(void) {
   return process_has_started() && os_address_space_limit() != SIZE_MAX && pages_trim_reservation() != 0;
 }
-
-/* While a program of one thread is in fork and its signals wait: the signals that were blocked before. NULL
- * otherwise. */
-static const signal_set *_Atomic before_lone_fork;
-static pthread_t lone_thread; /* written before before_lone_fork */
 
 /* Ends the scavenger; a later slow path makes a new one. A vfork child has no scavenger, and a signal handler that
  * interrupted malloc must not wait for one. */
@@ -100,25 +98,10 @@ static int create_in_its_place(pthread_t *thread, const pthread_attr_t *attribut
   return UNLIKELY(error == EAGAIN) && end_scavenger() ? create(thread, attributes, start, argument) : error;
 }
 
-/* A handler of fork may start a thread, which inherits the caller's signal mask. This gives it the mask from before the
- * fork, unless the handler itself blocked all signals for the thread. */
-static COLD int create_in_fork(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
-                               void *argument, const signal_set *signals) {
-  signal_set here = signals_blocked(), of_fault = signal_set_of(SIGSEGV);
-  if ((here & of_fault) != (*signals & of_fault)) return create(thread, attributes, start, argument);
-  signals_change(SIG_SETMASK, *signals);
-  int error = create(thread, attributes, start, argument);
-  signals_change(SIG_SETMASK, here);
-  return error;
-}
-
 static int create_for_program(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
                               void *argument) {
   birth_note_thread();
-  const signal_set *signals = atomic_load_explicit(&before_lone_fork, memory_order_relaxed);
-  bool is_in_fork = UNLIKELY(signals != NULL) && pthread_equal(lone_thread, pthread_self());
-  return is_in_fork ? create_in_fork(thread, attributes, start, argument, signals)
-                    : create_in_its_place(thread, attributes, start, argument);
+  return create_in_its_place(thread, attributes, start, argument);
 }
 
 SHOWN int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
@@ -148,29 +131,20 @@ SHOWN void *dlopen(const char *file, int mode) {
   return library;
 }
 
-/* A signal handler may call fork, and so interrupt a fork. In a process of several threads glibc's fork takes locks for
- * which the inner fork would wait for ever, and the scavenger is a second thread. So in a program of one thread signals
- * wait until fork is done. A program of several threads gets libc's own fork. One of its threads may wait for a signal
- * handler in this one, as a collector that stops threads by signals does, while a handler of fork waits for that
- * collector's lock. */
 static pid_t fork_in_its_place(void) {
   fork_function *next = NEXT(next_fork, "fork");
   pid_t child = next();
   return UNLIKELY(child < 0) && errno == EAGAIN && end_scavenger() ? next() : child; /* see create_in_its_place */
 }
 
+/* A signal handler may call fork, and so interrupt a fork, fflush(NULL) or getpwnam. In a process of several threads
+ * glibc's fork takes locks that the interrupted call may hold, and the scavenger is a second thread. So in a program of
+ * one thread glibc believes during the fork that the process has one thread, as in the child it has. */
 SHOWN pid_t fork(void) {
-  if (birth_had_threads()) return fork_in_its_place();
-  signal_set before = os_block_signals();
-  /* Not NULL in the handler of a fault in fork. */
-  const signal_set *outer = atomic_load_explicit(&before_lone_fork, memory_order_relaxed);
-  lone_thread = pthread_self();
-  atomic_store_explicit(&before_lone_fork, &before, memory_order_relaxed);
+  if (birth_had_threads() || !libc_is_single || *libc_is_single) return fork_in_its_place();
+  *libc_is_single = true;
   pid_t child = fork_in_its_place();
-  int kept = errno;
-  atomic_store_explicit(&before_lone_fork, outer, memory_order_relaxed);
-  os_restore_signals(before);
-  errno = kept;
+  if (child != 0) *libc_is_single = false;
   return child;
 }
 
@@ -230,17 +204,32 @@ SHOWN int mlockall(int flags) {
   return (int)syscall(SYS_mlockall, flags);
 }
 
-/* ---- calls for a process of one thread --------------------------------------------------------------------------- */
+/* ---- users and capabilities -------------------------------------------------------------------------------------- */
 
-/* Each thread has capabilities of its own. glibc's setuid and similar calls ask the kernel for each thread, and abort
- * if the kernel allows one thread and refuses another. So in a program of one thread capset ends the scavenger, and the
- * next scavenger inherits the capabilities of the thread that makes it. A program of several threads takes care of its
- * own threads, and may call capset often. A program that had several threads may have one again: after it joined them,
- * or in a fork child. */
-SHOWN int capset(void *header, const void *data) {
-  if (!birth_had_threads() || process_threads() == 2) end_scavenger();
-  return (int)syscall(SYS_capset, header, data);
-}
+/* Each thread has a user and capabilities of its own. libc's setuid and similar calls ask the kernel for each thread,
+ * and abort if the kernel allows one thread and refuses another. The program takes care of its own threads, for
+ * instance by prctl or capset, and knows nothing of the scavenger. So these calls end it, and the next scavenger
+ * inherits what the thread that makes it has. It also counts no more for a user with a limit of processes. */
+#define FOR_EACH_THREAD(name, parameters, arguments)                               \
+  typedef int name##_function parameters;                                          \
+  SHOWN int name parameters {                                                      \
+    name##_function *const next = (name##_function *)dlsym(RTLD_NEXT, #name);      \
+    end_scavenger();                                                               \
+    return next arguments;                                                         \
+  }
+
+FOR_EACH_THREAD(setuid, (uid_t user), (user))
+FOR_EACH_THREAD(seteuid, (uid_t user), (user))
+FOR_EACH_THREAD(setreuid, (uid_t real, uid_t effective), (real, effective))
+FOR_EACH_THREAD(setresuid, (uid_t real, uid_t effective, uid_t saved), (real, effective, saved))
+FOR_EACH_THREAD(setgid, (gid_t group), (group))
+FOR_EACH_THREAD(setegid, (gid_t group), (group))
+FOR_EACH_THREAD(setregid, (gid_t real, gid_t effective), (real, effective))
+FOR_EACH_THREAD(setresgid, (gid_t real, gid_t effective, gid_t saved), (real, effective, saved))
+FOR_EACH_THREAD(setgroups, (size_t count, const gid_t *groups), (count, groups))
+FOR_EACH_THREAD(initgroups, (const char *user, gid_t group), (user, group))
+
+/* ---- calls for a process of one thread --------------------------------------------------------------------------- */
 
 /* The kernel lets a process into some namespaces only while it has a single thread. If the kernel refuses, the
  * scavenger may be the cause. So these calls end it and ask again. */

@@ -22,6 +22,7 @@
  * touched. */
 #include "runtime/scavenger.h"
 
+#include "base/log.h"
 #include "base/options.h"
 #include "epoch/cache.h"
 #include "epoch/finish.h"
@@ -366,6 +367,7 @@ static void leave(void) {
   thread_calls()->detach(scavenger);
   publish_end();
   atomic_store(&state, UNBORN);
+  os_wake(&state, 1);
 }
 
 static void *run(void *unused) {
@@ -374,6 +376,7 @@ static void *run(void *unused) {
     give_up();
     return unused;
   }
+  log_borrow(os_leave_files());
   atomic_store_explicit(&scavenger_id, os_thread_id(), memory_order_relaxed);
   birth_keep_no_heap(); /* a heap here would hide the end of the program's last */
   if (atomic_load_explicit(&live_heaps, memory_order_relaxed) == 0) scavenger_stop(); /* it has ended */
@@ -389,6 +392,7 @@ static void *run(void *unused) {
     sleep_until_woken();
     idle = 0;
   }
+  log_borrow(false);
   if (atomic_load(&state) == DISMISSED) leave();
   return unused;
 }
@@ -558,7 +562,15 @@ static bool holds_much(void) {
 
 enum caller { BY_FREE, BY_MALLOC };
 
-static void notice(size_t magazine_bytes, enum caller caller) {
+/* glibc's loader calls malloc while its lists of thread-local storage are half changed, and ends the process if a
+ * thread is made then. A later slow path makes the scavenger. */
+static bool is_malloc_of_loader(const struct heap *heap) {
+  const uintptr_t *frame = heap->counters->caller; /* the word above it is the return address */
+  return frame && os_is_in_loader(frame[1]);
+}
+
+/* `heap` is that of a malloc, or NULL. */
+static void notice(size_t magazine_bytes, enum caller caller, const struct heap *heap) {
   if (UNLIKELY(pages_is_pressed()) && caller == BY_MALLOC) press();
   uint32_t seen = atomic_load_explicit(&state, memory_order_relaxed);
   if (LIKELY(seen == BUSY) && caller == BY_MALLOC && UNLIKELY(pages_growth_is_foreseen())) ask();
@@ -570,6 +582,7 @@ static void notice(size_t magazine_bytes, enum caller caller) {
   bool enough = magazine_bytes > MAGAZINE_NOTICE || pages_is_pressed() ||
                 pages_free_dirty() + large_cache_total() + reserve_bytes() > NOTICE;
   if (!publishes && !enough && !(is_locked && holds_much())) return;
+  if (seen == UNBORN && heap && is_malloc_of_loader(heap)) return;
   if (process_is_ready()) start_or_wake(seen);
 }
 
@@ -577,25 +590,25 @@ static size_t magazine_bytes_of(const struct heap *heap) {
   return __atomic_load_n(&heap->magazine_bytes, __ATOMIC_RELAXED);
 }
 
-void scavenger_notice(const struct heap *heap) { notice(magazine_bytes_of(heap), BY_FREE); }
+void scavenger_notice(const struct heap *heap) { notice(magazine_bytes_of(heap), BY_FREE, NULL); }
 
-void scavenger_notice_malloc(const struct heap *heap) { notice(magazine_bytes_of(heap), BY_MALLOC); }
+void scavenger_notice_malloc(const struct heap *heap) { notice(magazine_bytes_of(heap), BY_MALLOC, heap); }
 
 /* Does nothing for a small heap, whose second begins with its first slow path. */
 void scavenger_notice_start(void) {
   if (options.scavenger) had_sequences = os_has_sequences();
-  if (has_grown()) notice(0, BY_MALLOC);
+  if (has_grown()) notice(0, BY_MALLOC, NULL);
 }
 
 void scavenger_notice_death(const struct heap *heap) {
   size_t slabs = slab_bytes_of(heap);
   unsigned waiting = atomic_load_explicit(&unfolded_heaps, memory_order_relaxed);
   bool much = waiting >= DEAD_NOTICE || slabs > SLABS_NOTICE;
-  notice(much ? SIZE_MAX : heap->granted_bytes + magazine_bytes_of(heap), BY_MALLOC);
+  notice(much ? SIZE_MAX : heap->granted_bytes + magazine_bytes_of(heap), BY_MALLOC, NULL);
 }
 
 void scavenger_notice_thread(void) {
-  if (atomic_load_explicit(&state, memory_order_relaxed) == UNBORN && holds_much()) notice(SIZE_MAX, BY_MALLOC);
+  if (atomic_load_explicit(&state, memory_order_relaxed) == UNBORN && holds_much()) notice(SIZE_MAX, BY_MALLOC, NULL);
 }
 
 static void stop(void) {
@@ -644,14 +657,15 @@ static bool dismiss(void) {
 }
 
 #define LEAVE_TRIES 10000 /* a millisecond each */
-#define GONE_TRIES  100
+#define GONE_YIELDS 100 /* most times it is gone by then */
+#define GONE_TRIES  100 /* a millisecond each */
 
 static bool has_gone(void) { return !os_process_exists(atomic_load_explicit(&scavenger_id, memory_order_relaxed)); }
 
 /* A seccomp filter may have ended the scavenger's thread alone. Then this process has no scavenger any more. */
 static void wait_while_dismissed(void) {
   uint32_t dismissed = DISMISSED;
-  for (int i = 0; i < LEAVE_TRIES && atomic_load(&state) == DISMISSED; i++, os_rest())
+  for (int i = 0; i < LEAVE_TRIES && atomic_load(&state) == DISMISSED; i++, os_wait(&state, DISMISSED, 1))
     if (has_gone()) atomic_compare_exchange_strong(&state, &dismissed, IMPOSSIBLE);
 }
 
@@ -659,6 +673,7 @@ bool scavenger_dismiss(void) {
   signal_set before = os_block_signals();
   bool done = dismiss();
   if (done) wait_while_dismissed();
+  for (int i = 0; done && i < GONE_YIELDS && !has_gone(); i++) kernel_call(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
   for (int i = 0; done && i < GONE_TRIES && !has_gone(); i++) os_rest();
   os_restore_signals(before);
   return done;

@@ -96,6 +96,8 @@ void os_wake(_Atomic uint32_t *word, int waiters) { explore_wake(word, waiters);
 void os_rest(void) { explore_yield(); }
 signal_set os_block_signals(void) { return 0; } /* no signals here */
 void os_restore_signals(signal_set before) { (void)before; }
+bool os_leave_files(void) { return true; }
+bool os_is_in_loader(uintptr_t address) { return (void)address, false; }
 bool os_barrier_everywhere(void) {
   if (kernel_has_barrier) explore_barrier();
   return kernel_has_barrier;

@@ -1,38 +1,19 @@
-/* capabilities: a program that has one thread, or had more before, gives up capabilities while the library has a
- * thread. glibc's calls that change the user then get the same answer for every thread. */
-#include "../check.h"
-#include "memory.h"
+/* capabilities: the threads of a program get the same capabilities by any calls, of which the library's thread knows
+ * nothing. glibc's calls that change the user then get the same answer for every thread. And the library's thread does
+ * not count for the new user when the program executes another one. */
+#include "scavenger.h"
 
 #include <linux/capability.h>
+#include <linux/securebits.h>
 #include <pthread.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 
-#define MIB ((size_t)1 << 20)
 #define BIT(number) (1u << (number))
 
 int capset(void *header, const void *data); /* as in libcap's header */
-
-static bool has_scavenger(void) {
-  char text[2048];
-  const int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-  CHECK(file >= 0);
-  const ssize_t length = read(file, text, sizeof text - 1);
-  CHECK(length > 0 && close(file) == 0);
-  text[length] = 0;
-  return strstr(text, "\nThreads:\t2\n") != NULL;
-}
-
-static void make_scavenger(void) {
-  void *list = NULL;
-  for (int i = 0; i < 100 && !has_scavenger(); i++) {
-    CHECK_COUNT(fill_list(&list, 100000, 8 * MIB), >=, 8 * MIB);
-    free_list(&list);
-    clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = 20000000}, NULL);
-  }
-  CHECK(has_scavenger());
-}
 
 static void keep_only(unsigned bits) {
   struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
@@ -69,6 +50,57 @@ static void have_less_after_threads(void) {
   have_less();
 }
 
+/* This thread alone keeps its capabilities when its user changes. */
+static void keep_all(void) {
+  make_scavenger();
+  if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) != 0) _exit(SKIPPED);
+  CHECK_COUNT(setresuid(1000, 1000, 1000), ==, 0);
+  CHECK_COUNT(setresuid(1001, 1001, 1001), ==, 0);
+}
+
+static pthread_barrier_t have_dropped;
+
+static void *drop(void *unused) {
+  keep_only(0);
+  pthread_barrier_wait(&have_dropped);
+  pause();
+  return unused;
+}
+
+static void all_threads_have_less(void) {
+  pthread_t thread;
+  make_scavenger();
+  CHECK(pthread_barrier_init(&have_dropped, NULL, 2) == 0);
+  CHECK(pthread_create(&thread, NULL, drop, NULL) == 0);
+  keep_only(0);
+  pthread_barrier_wait(&have_dropped);
+  CHECK(setuid(65534) == -1 && errno == EPERM);
+}
+
+/* A thread that makes the library's thread while it acts for another user. */
+static void *act_for_another(void *unused) {
+  void *list = NULL;
+  if (syscall(SYS_setresuid, -1, 1000, -1) != 0) _exit(SKIPPED);
+  CHECK_COUNT(fill_list(&list, 100000, 8 * MIB), >=, 8 * MIB);
+  free_list(&list);
+  CHECK_COUNT(syscall(SYS_setresuid, -1, 0, -1), ==, 0);
+  return unused;
+}
+
+static void acted_for_another(void) {
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, act_for_another, NULL) == 0 && pthread_join(thread, NULL) == 0);
+  CHECK_COUNT(seteuid(1001), ==, 0);
+}
+
+static void execute_at_the_limit(void) {
+  make_scavenger();
+  CHECK(setrlimit(RLIMIT_NPROC, &(struct rlimit){0, 0}) == 0);
+  if (setgid(54321) != 0 || setuid(54321) != 0) _exit(SKIPPED);
+  execl("/bin/true", "true", NULL);
+  CHECK(!"executed");
+}
+
 static void run(void (*use)(void)) {
   int status;
   const pid_t child = fork();
@@ -94,6 +126,10 @@ int main(void) {
   run(have_more);
   run(have_less);
   run(have_less_after_threads);
+  run(keep_all);
+  run(all_threads_have_less);
+  run(acted_for_another);
+  run(execute_at_the_limit);
   have_one_thread_again();
   run(have_less); /* a child of a program that had several */
   return 0;

@@ -4,7 +4,10 @@
 
 #include "../stress/filter.h"
 #include "base/log.h"
+#include <fcntl.h>
+#include <pthread.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 
 #define SHIFTED(bits) (unsigned long)(r >> (bits))
 #define ALL_FORMATS \
@@ -44,6 +47,21 @@ static void say_nowhere(void) {
   log_line("nobody hears this");
 }
 
+/* A thread that left the program's descriptors finds standard error in the first thread's table. */
+static void *say_without_files(void *unused) {
+  const long own = syscall(SYS_close_range, 0, ~0u, 2 /* CLOSE_RANGE_UNSHARE */);
+  if (own == 0) CHECK(fcntl(2, F_GETFD) == -1);
+  log_borrow(own == 0);
+  log_line("from afar");
+  log_borrow(false);
+  return unused;
+}
+
+static void say_from_thread(void) {
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, say_without_files, NULL) == 0 && pthread_join(thread, NULL) == 0);
+}
+
 static void lines(void) {
   char heard[4096];
   memset(endless, 'x', sizeof endless - 1);
@@ -57,6 +75,8 @@ static void lines(void) {
   CHECK(heard[length - 1] == '\n' && heard[length - 2] == 'x');
   CHECK_COUNT(hear(say_controls, heard, sizeof heard), ==, 1);
   CHECK(strcmp(heard, "tslab: a?b?[2J??c \xc3\xa9\n") == 0);
+  CHECK_COUNT(hear(say_from_thread, heard, sizeof heard), ==, 1);
+  CHECK(strcmp(heard, "tslab: from afar\n") == 0);
   CHECK_COUNT(hear(say_nowhere, heard, sizeof heard), ==, 0);
   CHECK(errno == 4711);
 }
