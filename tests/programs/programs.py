@@ -612,7 +612,7 @@ def repository(run: Pass) -> None:
 
 
 def git(run: Pass) -> None:
-    run.run("git", "clone", "--no-local", run.input / "origin", "copy")
+    run.run("git", "clone", "-q", "--no-local", run.input / "origin", "copy")
     for words in (
         "config pack.threads 2", "log --stat --all --format=%H%n%s", "checkout -q -b work HEAD~40",
         "merge-tree HEAD main",
