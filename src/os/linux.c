@@ -8,6 +8,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <signal.h>
@@ -243,9 +244,11 @@ bool os_draw(void *to, size_t length) {
   return kernel_call(SYS_getrandom, (long)to, (long)length, GRND_NONBLOCK, 0, 0, 0) == (long)length;
 }
 
-/* Under musl the loader and libc are one file, so this is true in all of libc. */
+extern struct r_debug _r_debug WEAK; /* of glibc's loader */
+
+/* The kernel tells no base of a loader that the user started as the program. */
 bool os_is_in_loader(uintptr_t address) {
-  uintptr_t start = getauxval(AT_BASE);
+  uintptr_t start = &_r_debug ? _r_debug.r_ldbase : 0;
   const Elf64_Ehdr *head = (const void *)start;
   if (!head) return false;
   const Elf64_Phdr *segment = (const void *)(start + head->e_phoff);

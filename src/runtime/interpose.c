@@ -79,10 +79,16 @@ static COLD bool make_room(void) {
   return process_has_started() && os_address_space_limit() != SIZE_MAX && pages_trim_reservation() != 0;
 }
 
-/* Ends the scavenger; a later slow path makes a new one. A vfork child has no scavenger, and a signal handler that
- * interrupted malloc must not wait for one. */
+/* Returns true in a signal handler that interrupted this thread in the middle of a change, for whose end the scavenger
+ * may wait. */
+static bool is_in_change(void) {
+  const struct heap *plain = current_thread ? current_thread->plain : current_heap;
+  return locks_held != 0 || current_heap->sampling.sequence % 2 != 0 || plain->sampling.sequence % 2 != 0;
+}
+
+/* Ends the scavenger; a later slow path makes a new one. A vfork child has no scavenger. */
 static COLD bool end_scavenger(void) {
-  return locks_held == 0 && scavenger_is_there() && !process_is_visitor() && scavenger_dismiss();
+  return !is_in_change() && scavenger_is_there() && !process_is_visitor() && scavenger_dismiss();
 }
 
 static int create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
@@ -137,14 +143,25 @@ static pid_t fork_in_its_place(void) {
   return UNLIKELY(child < 0) && errno == EAGAIN && end_scavenger() ? next() : child; /* see create_in_its_place */
 }
 
+/* Returns true if the process is known to have no thread but this one and the scavenger. libc makes some threads by
+ * names of its own, for instance for timers. */
+static bool is_alone(bool *with_scavenger) {
+  unsigned threads = birth_had_threads() ? 0 : process_threads();
+  *with_scavenger = threads == 2 && scavenger_is_there();
+  return threads == 1 || *with_scavenger;
+}
+
 /* A signal handler may call fork, and so interrupt a fork, fflush(NULL) or getpwnam. In a process of several threads
  * glibc's fork takes locks that the interrupted call may hold, and the scavenger is a second thread. So in a program of
- * one thread glibc believes during the fork that the process has one thread, as in the child it has. */
+ * one thread glibc believes during the fork that the process has one thread, as in the child it has. But in the child
+ * glibc then still counts the scavenger. */
 SHOWN pid_t fork(void) {
-  if (birth_had_threads() || !libc_is_single || *libc_is_single) return fork_in_its_place();
+  bool with_scavenger;
+  if (!libc_is_single || *libc_is_single || !is_alone(&with_scavenger)) return fork_in_its_place();
   *libc_is_single = true;
   pid_t child = fork_in_its_place();
   if (child != 0) *libc_is_single = false;
+  else if (with_scavenger) birth_last_must_exit = true;
   return child;
 }
 
@@ -209,25 +226,45 @@ SHOWN int mlockall(int flags) {
 /* Each thread has a user and capabilities of its own. libc's setuid and similar calls ask the kernel for each thread,
  * and abort if the kernel allows one thread and refuses another. The program takes care of its own threads, for
  * instance by prctl or capset, and knows nothing of the scavenger. So these calls end it, and the next scavenger
- * inherits what the thread that makes it has. It also counts no more for a user with a limit of processes. */
-#define FOR_EACH_THREAD(name, parameters, arguments)                               \
-  typedef int name##_function parameters;                                          \
-  SHOWN int name parameters {                                                      \
-    name##_function *const next = (name##_function *)dlsym(RTLD_NEXT, #name);      \
-    end_scavenger();                                                               \
-    return next arguments;                                                         \
+ * inherits what the thread that makes it has. It also counts no more for a user with a limit of processes.
+ *
+ * A process of one thread makes the system call: these functions may run in a signal handler, which may have
+ * interrupted another one of them, and libc's take a lock once a process has had two threads. */
+#define FOR_EACH_THREAD(name, parameters, arguments, is_simple, ...)                                      \
+  typedef int name##_function parameters;                                                                 \
+  static name##_function *next_##name;                                                                    \
+  SHOWN int name parameters {                                                                             \
+    end_scavenger();                                                                                      \
+    return (is_simple) && process_threads() == 1 ? (int)syscall(__VA_ARGS__) : next_##name arguments;     \
   }
 
-FOR_EACH_THREAD(setuid, (uid_t user), (user))
-FOR_EACH_THREAD(seteuid, (uid_t user), (user))
-FOR_EACH_THREAD(setreuid, (uid_t real, uid_t effective), (real, effective))
-FOR_EACH_THREAD(setresuid, (uid_t real, uid_t effective, uid_t saved), (real, effective, saved))
-FOR_EACH_THREAD(setgid, (gid_t group), (group))
-FOR_EACH_THREAD(setegid, (gid_t group), (group))
-FOR_EACH_THREAD(setregid, (gid_t real, gid_t effective), (real, effective))
-FOR_EACH_THREAD(setresgid, (gid_t real, gid_t effective, gid_t saved), (real, effective, saved))
-FOR_EACH_THREAD(setgroups, (size_t count, const gid_t *groups), (count, groups))
-FOR_EACH_THREAD(initgroups, (const char *user, gid_t group), (user, group))
+
+FOR_EACH_THREAD(setuid, (uid_t user), (user), true, SYS_setuid, user)
+FOR_EACH_THREAD(seteuid, (uid_t user), (user), user != (uid_t)-1, SYS_setresuid, -1, user, -1)
+FOR_EACH_THREAD(setreuid, (uid_t real, uid_t effective), (real, effective), true, SYS_setreuid, real, effective)
+FOR_EACH_THREAD(setresuid, (uid_t real, uid_t effective, uid_t saved), (real, effective, saved), true, SYS_setresuid,
+                real, effective, saved)
+FOR_EACH_THREAD(setgid, (gid_t group), (group), true, SYS_setgid, group)
+FOR_EACH_THREAD(setegid, (gid_t group), (group), group != (gid_t)-1, SYS_setresgid, -1, group, -1)
+FOR_EACH_THREAD(setregid, (gid_t real, gid_t effective), (real, effective), true, SYS_setregid, real, effective)
+FOR_EACH_THREAD(setresgid, (gid_t real, gid_t effective, gid_t saved), (real, effective, saved), true, SYS_setresgid,
+                real, effective, saved)
+FOR_EACH_THREAD(setgroups, (size_t count, const gid_t *groups), (count, groups), true, SYS_setgroups, count, groups)
+FOR_EACH_THREAD(initgroups, (const char *user, gid_t group), (user, group), false, 0)
+
+/* Before there are threads: see NEXT. */
+__attribute__((constructor(101))) static void find_next_of_users(void) {
+  next_setuid = (setuid_function *)dlsym(RTLD_NEXT, "setuid");
+  next_seteuid = (seteuid_function *)dlsym(RTLD_NEXT, "seteuid");
+  next_setreuid = (setreuid_function *)dlsym(RTLD_NEXT, "setreuid");
+  next_setresuid = (setresuid_function *)dlsym(RTLD_NEXT, "setresuid");
+  next_setgid = (setgid_function *)dlsym(RTLD_NEXT, "setgid");
+  next_setegid = (setegid_function *)dlsym(RTLD_NEXT, "setegid");
+  next_setregid = (setregid_function *)dlsym(RTLD_NEXT, "setregid");
+  next_setresgid = (setresgid_function *)dlsym(RTLD_NEXT, "setresgid");
+  next_setgroups = (setgroups_function *)dlsym(RTLD_NEXT, "setgroups");
+  next_initgroups = (initgroups_function *)dlsym(RTLD_NEXT, "initgroups");
+}
 
 /* ---- calls for a process of one thread --------------------------------------------------------------------------- */
 

@@ -42,6 +42,7 @@
 #include "process/process.h"
 #include "runtime/birth.h"
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
@@ -367,7 +368,7 @@ static void leave(void) {
   thread_calls()->detach(scavenger);
   publish_end();
   atomic_store(&state, UNBORN);
-  os_wake(&state, 1);
+  os_wake(&state, INT_MAX);
 }
 
 static void *run(void *unused) {
