@@ -238,7 +238,6 @@ SHOWN int mlockall(int flags) {
     return (is_simple) && process_threads() == 1 ? (int)syscall(__VA_ARGS__) : next_##name arguments;     \
   }
 
-
 FOR_EACH_THREAD(setuid, (uid_t user), (user), true, SYS_setuid, user)
 FOR_EACH_THREAD(seteuid, (uid_t user), (user), user != (uid_t)-1, SYS_setresuid, -1, user, -1)
 FOR_EACH_THREAD(setreuid, (uid_t real, uid_t effective), (real, effective), true, SYS_setreuid, real, effective)

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 DOCUMENT = "docs/platforms.md"
-SECTION = "## What the library takes from libc\n"
+SECTION = "## Functions that the library imports from libc\n"
 
 
 def imported(library: str) -> set[str]:

@@ -1,13 +1,13 @@
 /* fork_interrupts: a program of one thread, whose signal handler forks, calls functions of libc that hold locks of
  * libc's. fork is async-signal-safe, and in a process of one thread glibc's fork takes none of these locks. The library
  * has a thread of its own, which must not change that. */
+#include "beat.h"
 #include "scavenger.h"
 
 #include <dlfcn.h>
 #include <pty.h>
 #include <pwd.h>
 #include <signal.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 
 enum { FORKS = 150, HANG_S = 60, PERIOD_US = 700 };
@@ -58,11 +58,6 @@ static void load_library(void) {
   void *const loaded = dlopen(library, RTLD_NOW);
   CHECK(loaded != NULL);
   dlclose(loaded);
-}
-
-static void beat(long microseconds) {
-  const struct timeval period = {0, microseconds};
-  CHECK(setitimer(ITIMER_REAL, &(struct itimerval){period, period}, NULL) == 0);
 }
 
 int main(int argc, char **argv) {

@@ -1,37 +1,10 @@
 /* namespaces: the kernel lets only a process of one thread into some namespaces. A program that made no thread enters
  * them although the library has one, and the library gives memory back again afterwards. */
-#include "../check.h"
-#include "memory.h"
+#include "scavenger.h"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/wait.h>
-#include <time.h>
-
-#define MIB ((size_t)1 << 20)
-
-static void rest(void) { clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = 20000000}, NULL); }
-
-static int threads(void) {
-  int count = -2; /* "." and ".." */
-  DIR *const directory = opendir("/proc/self/task");
-  CHECK(directory != NULL);
-  while (readdir(directory)) count++;
-  closedir(directory);
-  return count;
-}
-
-static void make_scavenger(void) {
-  void *list = NULL;
-  for (int i = 0; i < 100 && threads() == 1; i++) {
-    CHECK_COUNT(fill_list(&list, 100000, 8 * MIB), >=, 8 * MIB);
-    free_list(&list);
-    rest();
-  }
-  CHECK_COUNT(threads(), ==, 2);
-}
 
 static void enter_user_namespace(void) {
   make_scavenger();

@@ -1,11 +1,11 @@
 /* users: setgid in a signal handler that interrupts setgid, malloc or free, and in a thread for which the constructor
  * of a library waits. setgid is async-signal-safe, and waits for no lock of the loader.
  *  users LIBRARY */
+#include "beat.h"
 #include "scavenger.h"
 
 #include <dlfcn.h>
 #include <signal.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 
 enum { SIGNALS = 400, HANG_S = 60, PERIOD_US = 900 };
@@ -16,11 +16,6 @@ static void set_again(int number) {
   (void)number;
   if (setgid(getgid()) != 0) _exit(3);
   signals++;
-}
-
-static void beat(long microseconds) {
-  const struct timeval period = {0, microseconds};
-  CHECK(setitimer(ITIMER_REAL, &(struct itimerval){period, period}, NULL) == 0);
 }
 
 static void use_memory(void) {
