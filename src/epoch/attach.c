@@ -9,7 +9,6 @@
 #include <string.h>
 
 struct lock threads_lock;
-struct thread *_Atomic all_threads;
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
 

@@ -18,6 +18,7 @@
 #define TSLAB_EPOCH_ATTACH_H
 
 #include "epoch/epoch.h"
+#include "heap/registry.h"
 
 struct attachment {
   struct heap *heap;
@@ -47,26 +48,31 @@ struct named {
 #define NAMED 4 /* places, by the id's low bits */
 #define NAMED_NONE(place) ((struct named){(place) == 0, NULL, NULL, UINT32_MAX}) /* no id of this place */
 
+/* Lies in the body of the thread's heap of epoch 0, whose pages go back to the kernel after the thread has ended. */
 struct thread {
   struct heap *plain; /* of epoch 0 */
   _Atomic uint64_t looking; /* the epoch that the thread may be inside, whatever `entered` says; 0: none */
   unsigned depth;
-  bool visiting;     /* current_heap is not a scope's: a call that names its epoch set it */
-  uint64_t advanced; /* the epoch that tslab_epoch_advance opened last; 0: none */
+  bool visiting;        /* current_heap is not a scope's: a call that names its epoch set it */
+  uint8_t cached_age;   /* how many looks of the scavenger ago the cached epoch had the id `cached_seen` first */
+  uint64_t advanced;    /* the epoch that tslab_epoch_advance opened last; 0: none */
   struct epoch *_Atomic cached_epoch;
-  uint64_t cached_seen; /* the cached epoch's id at the scavenger's last look, and */
-  uint8_t cached_age;   /* how many looks ago it had this id first */
-  struct thread *next_free;
-  struct thread *next; /* every thread ever made */
+  uint64_t cached_seen; /* the cached epoch's id at the scavenger's last look */
   struct label *exempt; /* the innermost scope is exempt and counts for this label (epoch/exempt.h); NULL: it is not */
   uint64_t exempt_from; /* the bytes that `plain` had handed out then */
   struct named named[NAMED];
   struct scope scopes[TSLAB_SCOPES + 1]; /* [0]: outside all scopes */
   struct attachments attached;
 };
+_Static_assert(sizeof(struct thread) <= THREAD_ROOM, "it has room in the body of a heap");
+
+/* Returns the struct thread of all threads that this heap of epoch 0 serves, one after the other, or NULL for a folded
+ * heap, which serves none. Thread: any. */
+INLINE struct thread *thread_of_plain(struct heap *plain) {
+  return LOAD_RACING(plain->folded) ? NULL : heap_room_for_thread(plain);
+}
 
 HIDDEN extern struct lock threads_lock;
-HIDDEN extern struct thread *_Atomic all_threads;
 
 HIDDEN void attach_start(struct attachments *table); /* makes an empty table */
 HIDDEN void attach_end(struct attachments *table);   /* gives the table's memory up */

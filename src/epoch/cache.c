@@ -143,16 +143,19 @@ static void give_up_unused(struct thread *thread) {
 static void age(struct thread *thread, bool now) {
   const struct epoch *e = atomic_load_explicit(&thread->cached_epoch, memory_order_relaxed);
   uint64_t id = e ? epoch_id(e) : 0;
-  if (!now && (id == 0 || id != thread->cached_seen)) {
+  if (!now && id != thread->cached_seen) {
     thread->cached_seen = id;
     thread->cached_age = 0;
-  } else if (now || ++thread->cached_age == EPOCH_CACHE_TICKS) {
+  } else if (id != 0 && (now || ++thread->cached_age == EPOCH_CACHE_TICKS)) {
     give_up_unused(thread);
   }
 }
 
 void epoch_caches_age(bool now) {
-  for (struct thread *t = atomic_load_explicit(&all_threads, memory_order_acquire); t; t = t->next) age(t, now);
+  for (struct heap *p = atomic_load_explicit(&all_heaps, memory_order_acquire); p; p = p->next_heap) {
+    struct thread *t = thread_of_plain(p);
+    if (t) age(t, now);
+  }
 }
 
 /* ---- what all threads keep --------------------------------------------------------------------------------------- */
@@ -172,9 +175,10 @@ void epoch_cache_update_claim(struct heap *plain) {
 
 size_t epoch_caches_reserve_bytes(void) {
   size_t granules = 0, most = reserve_bytes();
-  for (const struct heap *p = atomic_load_explicit(&all_heaps, memory_order_acquire); p; p = p->next_heap)
-    if (!LOAD_RACING(p->folded)) granules += chunk_cache_granules(&p->store->chunks);
-  for (const struct thread *t = atomic_load_explicit(&all_threads, memory_order_acquire); t; t = t->next) {
+  for (struct heap *p = atomic_load_explicit(&all_heaps, memory_order_acquire); p; p = p->next_heap) {
+    const struct thread *t = thread_of_plain(p);
+    if (!t) continue;
+    granules += chunk_cache_granules(&p->store->chunks);
     const struct epoch *e = atomic_load_explicit(&t->cached_epoch, memory_order_relaxed);
     if (e) granules += LOAD_RACING(e->kept_granules);
   }

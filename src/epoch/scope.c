@@ -13,35 +13,8 @@
 
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
 
-
-static struct {
-  struct thread *free;
-  struct cuttings cuttings;
-  bool first_is_taken;
-} state;
-static struct thread first; /* most processes have only one */
-
-static struct thread *cut_thread(void) {
-  if (state.first_is_taken) return pages_cut(&state.cuttings, round_up(sizeof(struct thread), CACHE_LINE));
-  state.first_is_taken = true;
-  return &first;
-}
-
-static struct thread *make_thread(void) {
-  struct thread *thread = cut_thread();
-  if (!thread) return NULL;
-  thread->next = atomic_load_explicit(&all_threads, memory_order_relaxed);
-  atomic_store_explicit(&all_threads, thread, memory_order_release); /* pairs with every walk of the list */
-  return thread;
-}
-
 struct thread *thread_acquire(struct heap *heap) {
-  lock_take(&threads_lock);
-  struct thread *thread = state.free;
-  if (thread) state.free = thread->next_free;
-  else thread = make_thread();
-  lock_release(&threads_lock);
-  if (!thread) return NULL;
+  struct thread *thread = heap_room_for_thread(heap);
   thread->plain = heap;
   atomic_store_explicit(&heap->store->chunks.attached, 0, memory_order_relaxed);
   thread->depth = 0;
@@ -96,10 +69,6 @@ void thread_release(struct thread *thread) {
   forget_all_attached(thread);
   attach_end(&thread->attached);
   chunk_cache_end(thread->plain);
-  lock_take(&threads_lock);
-  thread->next_free = state.free;
-  state.free = thread;
-  lock_release(&threads_lock);
 }
 
 /* ---- inside ------------------------------------------------------------------------------------------------------ */
@@ -221,11 +190,6 @@ int scope_switch(struct thread *thread, uint64_t id) {
 
 /* ---- in a fork child --------------------------------------------------------------------------------------------- */
 
-static void free_thread(struct thread *thread) {
-  thread->next_free = state.free;
-  state.free = thread;
-}
-
 /* Detaches the heaps of threads that do not exist in the child. Such a thread is not inside, but may have been filling
  * a chunk. */
 static void retire_heaps(struct epoch *e) {
@@ -267,12 +231,11 @@ static void keep_one_empty(struct thread *thread) {
 }
 
 void scopes_retire_others(void) {
-  state.free = NULL;
-  for (struct thread *t = atomic_load_explicit(&all_threads, memory_order_acquire); t; t = t->next) {
-    if (t == current_thread) continue;
+  for (struct heap *p = atomic_load_explicit(&all_heaps, memory_order_acquire); p; p = p->next_heap) {
+    struct thread *t = thread_of_plain(p);
+    if (!t || t == current_thread) continue;
     epoch_cache_give_up(t, true); /* does nothing if the epoch was in use at the fork */
     retire_thread(t);
-    free_thread(t);
   }
   for (uint32_t i = 1; i <= arenas_made(); i++) retire_heaps(epoch_at(i));
   keep_one_empty(current_thread);
@@ -288,10 +251,10 @@ static void forget_cached_epochs(void) {
 }
 
 void scopes_freeze(bool knows_its_thread) {
-  state.free = NULL;
-  state.cuttings = (struct cuttings){NULL, NULL};
   attach_freeze();
-  for (struct thread *t = atomic_load_explicit(&all_threads, memory_order_acquire); t; t = t->next) {
+  for (struct heap *p = atomic_load_explicit(&all_heaps, memory_order_acquire); p; p = p->next_heap) {
+    struct thread *t = thread_of_plain(p);
+    if (!t) continue;
     atomic_store_explicit(&t->cached_epoch, NULL, memory_order_relaxed);
     if (knows_its_thread && t != current_thread) retire_thread(t);
   }

@@ -16,7 +16,7 @@
 
 #include "epoch/inside.h"
 
-/* thread_acquire begins a thread, at its first slow path, and returns NULL without memory; thread_release ends it. */
+/* thread_acquire begins a thread, at its first slow path; thread_release ends it. */
 HIDDEN struct thread *thread_acquire(struct heap *heap); /* of epoch 0 */
 HIDDEN void thread_release(struct thread *thread);
 

@@ -36,9 +36,11 @@ static void unlink_active(struct heap *heap) {
 struct body {
   struct heap_store store;
   struct counters counters;
+  char of_thread[THREAD_ROOM] ALIGNED(16);
 };
 #define BODY_BYTES (sizeof(struct body) + (TSLAB_HARDENED ? sizeof(struct quarantine) : 0))
 _Static_assert(BODY_BYTES <= GRANULE, "cut from one");
+_Static_assert(sizeof(struct body) <= GRANULE / 2, "two of them are cut from one, but for the hardened build");
 
 /* Where pages are large, bodies share them and stay. */
 static bool has_own_pages(void) { return os_page_size <= GRANULE / 4; }
@@ -170,6 +172,10 @@ static void begin_counters(struct heap *heap) {
   heap->counters->allocations_before = allocations;
   heap->counters->frees_before = frees;
   counters_begin(heap->counters);
+}
+
+void *heap_room_for_thread(const struct heap *heap) {
+  return ((const struct lasting_heap *)(const void *)heap)->body->of_thread;
 }
 
 struct heap *heap_acquire(void) {

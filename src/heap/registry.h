@@ -17,6 +17,11 @@ HIDDEN void heap_begin_sampled(void);
 /* Returns a dead thread's heap or a new one, or NULL without memory. */
 HIDDEN struct heap *heap_acquire(void);
 
+/* Returns room for the struct thread of epoch/attach.h, of THREAD_ROOM bytes: zeros, or what the heap's last thread
+ * left. `heap` is a thread's. */
+#define THREAD_ROOM 1760
+HIDDEN void *heap_room_for_thread(const struct heap *heap);
+
 /* Puts the heap, with its lists, into the pool. Thread: the heap's own, at its end. It then calls heaps_fold_dead if
  * there is no scavenger. */
 HIDDEN void heap_release(struct heap *heap);

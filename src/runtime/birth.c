@@ -84,10 +84,6 @@ struct heap *birth_give_heap(void) {
   struct heap *heap = heap_acquire();
   if (!heap) return NULL;
   struct thread *thread = thread_acquire(heap);
-  if (!thread) {
-    give_up(heap);
-    return NULL;
-  }
   heap->thread = thread;
   bool is_second = atomic_load_explicit(&live_heaps, memory_order_relaxed) > 1 && thread_heap_state != HEAP_ENDED;
   if (is_second) atomic_store_explicit(&has_had_two_heaps, true, memory_order_relaxed);

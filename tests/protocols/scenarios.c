@@ -148,9 +148,8 @@ static void check_claims(void) {
     size_t granules = chunk_cache_granules(&p->store->chunks);
     EXPECT(granules <= p->store->chunks.claimed);
     kept += granules * GRANULE;
-  }
-  for (struct thread *t = atomic_load_explicit(&all_threads, memory_order_relaxed); t; t = t->next) {
-    const struct epoch *e = atomic_load_explicit(&t->cached_epoch, memory_order_relaxed);
+    const struct thread *t = thread_of_plain(p);
+    const struct epoch *e = t ? atomic_load_explicit(&t->cached_epoch, memory_order_relaxed) : NULL;
     if (!e) continue;
     EXPECT(e->kept_granules == 0 || chunk_cache_has_claimed(t->plain, e->arena.index, e->kept_granules));
     kept += e->kept_granules * GRANULE;
