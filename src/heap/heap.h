@@ -39,9 +39,9 @@
 /* The cap of a list is how many blocks it may hold. The cap doubles, from FIRST to FULL, while its thread both
  * allocates and frees in the class, or wants blocks back for which the list was too short. All caps of the heap
  * together stay within options.list_bytes, the most that an idle thread can hide. While a thread only frees, each visit
- * halves the cap down to DRAIN, because each block that stays on the list pins a page; a refill ends that. One class of
- * the heap may keep DRAIN_ALONE meanwhile. Blocks beyond the cap go to the magazines, or to the slabs if the thread
- * goes on freeing: docs/decisions/0018, 0020, 0057. */
+ * halves the cap down to DRAIN, or to DRAIN_MOST while many blocks are in use, because each block that stays on the
+ * list pins a page; a refill ends that. Blocks beyond the cap go to the magazines, or to the slabs if the thread goes
+ * on freeing: docs/decisions/0018, 0020, 0074. */
 #define LIST_FIRST_BYTES (4 * KiB)
 #define LIST_FIRST       32
 #define LIST_FULL_BYTES (192 * KiB)
@@ -49,7 +49,8 @@
 #define LIST_MOST        1500 /* then fewer than one free in a thousand visits, so p99.9 is the fast path's */
 #define LIST_DRAIN_BYTES (16 * KiB)
 #define LIST_DRAIN       12
-#define LIST_DRAIN_ALONE 36 /* of the one class that the thread freed in at its last visits */
+#define LIST_DRAIN_MOST  36  /* one for each LIST_DRAIN_EACH blocks in use, */
+#define LIST_DRAIN_EACH  256
 #define LIST_DRAIN_SHARE 4  /* of the blocks in use, a quarter and one are the most that such a list holds */
 #define IDLE_VISITS      1024 /* a class that did not visit during so many visits of others may have to give up a part
                                * of its cap */
@@ -294,8 +295,6 @@ struct heap {
   bool live;              /* a thread has it */
   bool closing;           /* its epoch is closing: it keeps no empty slab */
   uint8_t victim;         /* class whose cap shrinks next for another one */
-  uint8_t drained;        /* class of the last visit by a thread that only frees, plus 1; 0: none yet */
-  uint8_t drains_alone;   /* that class, if the visit before was of the same one, plus 1; 0: none */
   uint16_t free_magazine;    /* chain of unused magazines through `older` */
   uint16_t unused_magazine;  /* magazines from this index on were never used */
   bool pooled;            /* it waits for another thread; heaps_lock protects this */
@@ -318,9 +317,12 @@ _Static_assert(sizeof(struct heap) <= 1280, "one block's data page, its heap and
 _Static_assert(CLASSES <= 64, "a bit for each");
 _Static_assert(CLASSES <= HEAP_ALIGNMENT, "a class fits into a part's low address bits");
 
-/* Returns how many blocks of the class a list should hold that its thread only frees into. */
-INLINE unsigned tcache_drained_cap(const struct heap *heap, unsigned class) {
-  return blocks_in(class, LIST_DRAIN_BYTES, heap->drains_alone == class + 1 ? LIST_DRAIN_ALONE : LIST_DRAIN);
+/* Returns how many blocks of the class a list should hold that its thread only frees into: more while many are in use.
+ * `used` is below 0 if the thread freed other threads' blocks. */
+INLINE unsigned tcache_drained_cap(unsigned class, int64_t used) {
+  int64_t most = used / LIST_DRAIN_EACH;
+  most = most < LIST_DRAIN ? LIST_DRAIN : most > LIST_DRAIN_MOST ? LIST_DRAIN_MOST : most;
+  return blocks_in(class, LIST_DRAIN_BYTES, (unsigned)most);
 }
 
 /* Returns how many blocks the list should hold at most now. A thread that frees the last blocks of a class keeps fewer
@@ -328,9 +330,9 @@ INLINE unsigned tcache_drained_cap(const struct heap *heap, unsigned class) {
 INLINE unsigned tcache_cap(const struct heap *heap, unsigned class) {
   const struct bin *bin = &heap->bins[class];
   if (LIKELY(bin->halvings == 0)) return bin->cap;
-  unsigned drained = tcache_drained_cap(heap, class), halved = (unsigned)bin->cap >> bin->halvings;
-  if (halved > drained) return halved;
   uint64_t used = bin->allocations - bin->frees; /* huge if the thread freed other threads' blocks */
+  unsigned drained = tcache_drained_cap(class, (int64_t)used), halved = (unsigned)bin->cap >> bin->halvings;
+  if (halved > drained) return halved;
   return (unsigned)min_size(min_size(bin->cap, drained), used / LIST_DRAIN_SHARE + 1);
 }
 

@@ -70,12 +70,6 @@ static struct chain take_from_slabs(struct heap *heap, unsigned class) {
   return bins_take(heap, class, tcache_cap(heap, class) / 4u);
 }
 
-/* Ends the draining of a class: the thread allocates in it again. */
-INLINE void end_drain(struct heap *heap, unsigned class) {
-  heap->bins[class].drained = 0;
-  if (heap->drains_alone == class + 1) heap->drains_alone = heap->drained = 0;
-}
-
 void *heap_refill(struct heap *heap, unsigned class) {
   if (UNLIKELY(!heap_has_store(heap)) && !heap_make_store(heap)) return NULL;
   struct bin *bin = &heap->bins[class];
@@ -83,7 +77,7 @@ void *heap_refill(struct heap *heap, unsigned class) {
   count_lock(heap, class, lock_take(&heap->lock));
   tcache_fold(heap, class);
   counter_add_release(&bin->refills, 1);
-  end_drain(heap, class);
+  bin->drained = 0; /* the thread allocates in the class again */
   if (bin->cap == 0) tcache_open(heap, class);
   if (LIKELY(heap->list[class] == CHAIN_END)) { /* otherwise the fold brought a detached list back */
     struct chain chain = magazine_take(heap, class);
@@ -136,7 +130,7 @@ static struct chain list_to_magazines(struct heap *heap, unsigned class, bool dr
     return chain;
   }
   count_lock(heap, class, lock_take(&heap->lock));
-  if (!draining) end_drain(heap, class);
+  if (!draining) bin->drained = 0;
   if (bin->cap == 0) tcache_open(heap, class);
   else if (draining) tcache_shrink(heap, class);
   else tcache_grow(heap, class, true);
@@ -162,29 +156,9 @@ static struct chain with_some_of_magazines(struct heap *heap, unsigned class, st
   return chain;
 }
 
-/* Returns a list to its slabs if it is too long now that another class drains. */
-static NOINLINE void shorten(struct heap *heap, unsigned class) {
-  bool is_long = heap->bins[class].halvings && tcache_length(heap, class) > tcache_drained_cap(heap, class);
-  if (is_long) bins_return(&heap->lock, tcache_take(heap, class));
-}
-
-/* Notes a visit by a thread that only frees in this class, whose magazines are empty. After a second visit in a row the
- * class may keep a longer list. Only one class of the heap may at a time, so that the memory that a thread at rest
- * hides does not grow with the classes that it freed. */
-static void note_drain(struct heap *heap, unsigned class) {
-  unsigned alone = heap->drains_alone;
-  if (LIKELY(alone == class + 1)) return;
-  bool is_second = heap->drained == class + 1 && passes_magazines(&heap->bins[class]);
-  bool has_magazines = LOAD_RACING(heap->bins[class].magazine_blocks) > 0;
-  heap->drains_alone = is_second && !has_magazines ? heap->drained : 0;
-  heap->drained = (uint8_t)(class + 1);
-  if (alone) shorten(heap, alone - 1);
-}
-
 /* A function of its own, so that the usual visit, which only counts, saves fewer registers. */
 static NOINLINE void empty_list(struct heap *heap, unsigned class, bool draining) {
   struct bin *bin = &heap->bins[class];
-  if (draining) note_drain(heap, class);
   struct chain to_slabs = list_to_magazines(heap, class, draining);
   if (draining) bin->drained += to_slabs.count;
   if (draining && passes_magazines(bin) && LOAD_RACING(bin->magazine_blocks) > 0)

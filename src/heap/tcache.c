@@ -327,5 +327,7 @@ void tcache_grow(struct heap *heap, unsigned class, bool locked) {
 }
 
 void tcache_shrink(struct heap *heap, unsigned class) {
-  if (tcache_cap(heap, class) > tcache_drained_cap(heap, class)) heap->bins[class].halvings++;
+  struct bin *bin = &heap->bins[class];
+  unsigned drained = tcache_drained_cap(class, (int64_t)(bin->allocations - bin->frees));
+  if ((unsigned)bin->cap >> bin->halvings > drained) bin->halvings++;
 }

@@ -80,7 +80,7 @@ static void long_drains_empty_the_magazines(void) {
   be(0);
   options.cache_bytes = 2 * FEW * class_size(CLASS);
   for (int i = 0; i < BLOCKS; i++) blocks[i] = allocate(CLASS);
-  CHECK_COUNT(bin->slabs, >, 2 * LIST_DRAIN_ALONE);
+  CHECK_COUNT(bin->slabs, >, 2 * LIST_DRAIN_MOST);
   for (unsigned left = BLOCKS; left > FEW; left--) {
     if (!TSLAB_HARDENED && left == BLOCKS - 4 * FEW) CHECK_COUNT(bin->magazine_blocks, >, FEW); /* the heap is new */
     const unsigned which = (unsigned)(check_random(&random) % left), before = bin->magazine_blocks;
@@ -96,7 +96,7 @@ static void long_drains_empty_the_magazines(void) {
   options.cache_bytes = cache_bytes;
   heap_check(heaps[0]);
   if (TSLAB_HARDENED) return; /* blocks that left quarantine are still on the list, and later ones would wait there */
-  CHECK_COUNT(bin->slabs, <=, LIST_DRAIN_ALONE + 1);
+  CHECK_COUNT(bin->slabs, <=, LIST_DRAIN_MOST + 1);
 
   for (int i = 0; i < FEW; i++) blocks[i] = allocate(CLASS);
   for (int i = 0; i < FEW; i++) release(blocks[i], CLASS);
