@@ -334,7 +334,8 @@ typedef struct tslab_stats_global {
   uint64_t limit_held;         /* bytes that it holds, as the limits count them: docs/limits.md */
   uint64_t limit_refusals;     /* allocations that the hard limit refused */
   uint64_t limit_purged_bytes; /* bytes that threads gave back because they took memory at a limit */
-  uint64_t reserved[1];
+  uint64_t huge_moved_bytes;   /* bytes of dense memory that the library moved to huge pages (TSLAB_HUGE) */
+  uint64_t reserved[16];
 } tslab_stats_global;
 
 /* One size class, in all epochs. Blocks in chunks, where an epoch's small blocks lie at first, have no class.

@@ -10,6 +10,7 @@ struct options options = {
     .on_misuse = MISUSE_ABORT,
     .scavenger = 1,
     .ahead = 1,
+    .huge = 1,
     .publish = 1,
     .policy = RETURN_BALANCED,
     .tick_ms = 250,
@@ -60,6 +61,7 @@ static const struct row {
     {"SCAVENGER", SWITCH, AT(scavenger), 0, "0 or 1"},
     {"RETURN", RETURN, AT(policy), 0, "lean, balanced or fast"},
     {"AHEAD", SWITCH, AT(ahead), 0, "0 or 1"},
+    {"HUGE", SWITCH, AT(huge), 0, "0 or 1"},
     {"PUBLISH", SWITCH, AT(publish), 0, "0 or 1"},
     {"CACHE", BYTES, AT(cache_bytes), 64 * MiB, "bytes up to 64M, with K or M after the number"},
 #if TSLAB_HARDENED

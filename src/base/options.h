@@ -22,6 +22,7 @@ struct options {
   size_t tick_ms;            /* of the scavenger; only the policy sets it */
   size_t list_bytes;         /* most bytes that one thread's lists hold; only the policy sets it */
   size_t ahead;              /* the scavenger makes memory resident ahead of need */
+  size_t huge;               /* the scavenger moves dense memory to huge pages */
   size_t publish;            /* the scavenger publishes the statistics in shared memory */
   size_t cache_bytes;        /* free blocks one thread may keep in its magazines */
   size_t quarantine_bytes;   /* hardened: freed blocks of a thread that wait before they are used again */

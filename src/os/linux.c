@@ -1,6 +1,7 @@
 /* os: Linux. See os.h for the contracts.                                                            floor: os */
 #include "os/os.h"
 
+#include "base/bits.h"
 #include "base/kernel.h"
 #include "base/probe.h"
 #include "os/vdso.h"
@@ -32,6 +33,9 @@
 #endif
 #ifndef MADV_COLD
 #define MADV_COLD 20 /* Linux 5.4 */
+#endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* Linux 6.1 */
 #endif
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4 /* Linux 5.7 */
@@ -128,7 +132,31 @@ static bool try_purge(volatile uint64_t *at, size_t length) {
   return false;
 }
 
+/* ---- huge pages -------------------------------------------------------------------------------------------------- */
+
+#define HUGE_PAGE (2 * MiB)
+
+static _Atomic bool has_huge; /* some memory may be on huge pages */
+static _Atomic uint64_t divisions;
+
+uint64_t os_divisions(void) { return atomic_load_explicit(&divisions, memory_order_relaxed); }
+
+/* Divides the huge page, if it is one, that `page` lies in. MADV_COLD does that for a part of a huge page, and to the
+ * part itself nothing that matters before a purge. */
+static void divide(char *page) {
+  advise(page, os_page_size, MADV_COLD);
+  atomic_fetch_add_explicit(&divisions, 1, memory_order_relaxed);
+}
+
+static void divide_ends(char *at, size_t length) {
+  char *last = at + length - os_page_size;
+  bool from_middle = (uintptr_t)at % HUGE_PAGE != 0, to_middle = (uintptr_t)(at + length) % HUGE_PAGE != 0;
+  if (from_middle) divide(at);
+  if (to_middle && !(from_middle && (uintptr_t)at / HUGE_PAGE == (uintptr_t)last / HUGE_PAGE)) divide(last);
+}
+
 bool os_purge(void *at, size_t length) {
+  if (UNLIKELY(atomic_load_explicit(&has_huge, memory_order_relaxed))) divide_ends(at, length);
   bool done = LIKELY(purges == PURGES_WORK) ? drop(at, length)
                                             : purges == PURGES_UNTRIED && try_purge(at, length);
   PROBE3("tslab", "purge", (uintptr_t)at, length, done);
@@ -178,9 +206,50 @@ bool os_populate(void *at, size_t length) { return advise(at, length, MADV_POPUL
 /* Takes the advice back at once, so that the pages stay one mapping with their neighbours. Also, the next fault beside
  * some purged pages then does not make these resident again. */
 bool os_populate_huge(void *at, size_t length) {
+  atomic_store_explicit(&has_huge, true, memory_order_relaxed);
   advise(at, length, MADV_HUGEPAGE);
   bool done = os_populate(at, length);
   advise(at, length, MADV_NOHUGEPAGE);
+  return done;
+}
+
+/* Reads "always [madvise] never". */
+bool os_allows_huge(void) {
+  char text[64] = "";
+  int file = os_open("/sys/kernel/mm/transparent_hugepage/enabled");
+  if (file < 0 || os_page_size != 4 * KiB) return false;
+  os_read_at(file, text, sizeof text - 1, 0);
+  os_close(file);
+  return strstr(text, "[always]") || strstr(text, "[madvise]");
+}
+
+/* Bits of a word of /proc/self/pagemap. */
+#define PAGE_IS_HERE ((uint64_t)1 << 63)
+#define PAGE_IS_OURS ((uint64_t)1 << 56) /* no other process maps it */
+
+static int page_table = -1;
+
+/* The process's first thread may have ended, and with it what /proc/self names. */
+bool os_open_page_table(void) {
+  page_table = os_open("/proc/thread-self/pagemap");
+  return page_table >= 0;
+}
+
+bool os_is_all_here(void *at, size_t length) {
+  static uint64_t words[OS_HERE_MOST / (4 * KiB)];
+  size_t pages = length / os_page_size, bytes = pages * sizeof *words;
+  size_t got = os_read_at(page_table, words, bytes, (uintptr_t)at / os_page_size * sizeof *words);
+  const uint64_t wanted = PAGE_IS_HERE | PAGE_IS_OURS;
+  uint64_t all = got == bytes ? wanted : 0;
+  for (size_t i = 0; i < pages; i++) all &= words[i];
+  return all == wanted;
+}
+
+bool os_collapse(void *at, size_t length) {
+  advise(at, length, MADV_HUGEPAGE);
+  bool done = advise(at, length, MADV_COLLAPSE);
+  advise(at, length, MADV_NOHUGEPAGE);
+  if (done) atomic_store_explicit(&has_huge, true, memory_order_relaxed);
   return done;
 }
 

@@ -28,8 +28,9 @@ HIDDEN bool os_can_reserve(size_t length);
  * limits). */
 HIDDEN bool os_commit(void *at, size_t length);
 
-/* Gives committed pages back to the kernel; they stay writable and read as zero. Returns false if the kernel refuses,
- * or does nothing in spite of its answer; then contents and residence are unchanged. */
+/* Gives committed pages back to the kernel; they stay writable and read as zero. It divides a huge page of which only a
+ * part goes back, because the kernel would keep all its memory until that runs short. Returns false if the kernel
+ * refuses, or does nothing in spite of its answer; then contents and residence are unchanged. */
 HIDDEN bool os_purge(void *at, size_t length);
 
 /* Moves pages to other committed pages, whose old contents are lost. The source then reads as zero, and the destination
@@ -91,6 +92,23 @@ HIDDEN bool os_populate(void *at, size_t length);
 /* Makes committed pages resident on huge pages, as far as the range holds any and the system allows them. After a purge
  * the memory comes back on small pages. */
 HIDDEN bool os_populate_huge(void *at, size_t length);
+
+/* Returns true if the system has huge pages for programs that ask for them. */
+HIDDEN bool os_allows_huge(void);
+
+/* os_is_all_here returns true if all pages of the range are resident, belong to this process alone, and the kernel says
+ * so. os_open_page_table comes first, in each thread that calls it, and leaves a descriptor open. It returns false if
+ * the kernel cannot say. */
+#define OS_HERE_MOST (2 * MiB)
+HIDDEN bool os_open_page_table(void);
+HIDDEN bool os_is_all_here(void *at, size_t length); /* at most OS_HERE_MOST */
+
+/* Moves resident pages to huge pages; `at` and `length` are multiples of a huge page's size. Threads that fault
+ * meanwhile wait, some hundred microseconds for each. Returns false if the kernel cannot, or has no huge page now. */
+HIDDEN bool os_collapse(void *at, size_t length);
+
+/* Returns how often os_purge has divided what may have been a huge page. */
+HIDDEN uint64_t os_divisions(void);
 
 /* Gives the memory of these pages back and makes each touch of them fault. Returns false if the kernel refuses. */
 HIDDEN bool os_forbid(void *at, size_t length);

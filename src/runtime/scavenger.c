@@ -38,6 +38,7 @@
 #include "heap/store.h"
 #include "os/os.h"
 #include "os/ticks.h"
+#include "pages/huge.h"
 #include "slab/quarter.h"
 #include "process/process.h"
 #include "runtime/birth.h"
@@ -371,13 +372,23 @@ static void leave(void) {
   os_wake(&state, INT_MAX);
 }
 
+/* Under round_lock, so that no other thread's round gives a page back between the look at a window and its move. */
+static bool move_dense(void) {
+  lock_take(&round_lock);
+  bool comes_back = huge_look(visited);
+  lock_release(&round_lock);
+  return comes_back;
+}
+
 static void *run(void *unused) {
   while (atomic_load(&state) == STARTING) os_rest();
   if (!has_stack()) {
     give_up();
     return unused;
   }
-  log_borrow(os_leave_files());
+  bool has_own_files = os_leave_files();
+  log_borrow(has_own_files);
+  huge_start(has_own_files);
   atomic_store_explicit(&scavenger_id, os_thread_id(), memory_order_relaxed);
   birth_keep_no_heap(); /* a heap here would hide the end of the program's last */
   if (atomic_load_explicit(&live_heaps, memory_order_relaxed) == 0) scavenger_stop(); /* it has ended */
@@ -385,9 +396,9 @@ static void *run(void *unused) {
     wait_for_tick();
     limits_tick(tick);
     if (pages_is_pressed()) relieve();
-    bool freed = tick_once() != 0, seen = publish();
+    bool freed = tick_once() != 0, seen = publish(), moves = move_dense();
     bool waits = pages_free_dirty() + large_cache_total() + reserve_bytes() != 0;
-    if (freed || seen) idle = 0;
+    if (freed || seen || moves) idle = 0;
     else idle++;
     if (idle < (waits ? WAITING_TICKS : IDLE_TICKS)) continue;
     sleep_until_woken();

@@ -17,6 +17,7 @@
 #include "heap/timing.h"
 #include "heap/totals.h"
 #include "os/os.h"
+#include "pages/huge.h"
 #include "process/limits.h"
 #include "process/process.h"
 #include "slab/quarter.h"
@@ -325,6 +326,7 @@ void collect_global(tslab_stats_global *out) {
   out->limit_held = totals.held;
   out->limit_refusals = limits_refusals();
   out->limit_purged_bytes = totals.limit_purged;
+  out->huge_moved_bytes = huge_moved_bytes();
   out->reserve_bytes = epoch_caches_reserve_bytes();
   add_paths(out);
   add_epochs(out);

@@ -62,6 +62,7 @@ static const struct statistic process[] = {
     P(limit_held, GAUGE, BYTES, "what it holds, as these limits count: docs/limits.md"),
     P(limit_refusals, COUNTER, NONE, "allocations that failed for the hard limit"),
     P(limit_purged_bytes, COUNTER, BYTES, "given back by threads that asked for memory at a limit"),
+    P(huge_moved_bytes, COUNTER, BYTES, "of dense memory, moved to huge pages (TSLAB_HUGE)"),
 };
 
 #define C(name, kind, unit, help) FIELD(tslab_class_stats, name, kind, unit, help)

@@ -26,6 +26,7 @@ static const struct setting {
     {"TSLAB_SCAVENGER", &options.scavenger, {"0", "1"}, 0},
     {"TSLAB_RETURN", &options.policy, {"lean", "balanced", "fast"}, 0},
     {"TSLAB_AHEAD", &options.ahead, {"0", "1"}, 0},
+    {"TSLAB_HUGE", &options.huge, {"0", "1"}, 0},
     {"TSLAB_PUBLISH", &options.publish, {"0", "1"}, 0},
     {"TSLAB_CACHE", &options.cache_bytes, {NULL}, 64 << 20},
     {"TSLAB_ON_DESTROY", &options.on_destroy, {"destroy", "check", "trap"}, 0},

@@ -34,6 +34,11 @@ bool os_draw(void *to, size_t length) { return (void)to, (void)length, false; }
 _Atomic uint32_t *os_fork_witness(void) { return NULL; }
 bool os_populate(void *at, size_t length) { return (void)at, (void)length, true; }
 bool os_populate_huge(void *at, size_t length) { return (void)at, (void)length, true; }
+bool os_allows_huge(void) { return false; }
+bool os_open_page_table(void) { return false; }
+bool os_is_all_here(void *at, size_t length) { return (void)at, (void)length, false; }
+bool os_collapse(void *at, size_t length) { return (void)at, (void)length, false; }
+uint64_t os_divisions(void) { return 0; }
 bool os_forbid(void *at, size_t length) { return (void)at, (void)length, false; }
 bool os_guard(void *at, size_t length) { return (void)at, (void)length, false; }
 bool os_unguard(void *at, size_t length) { return (void)at, (void)length, true; }

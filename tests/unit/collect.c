@@ -29,6 +29,7 @@ static const struct excuse {
   const char *table, *field, *why;
   enum { ANYWHERE, WITHOUT_REFUSALS, EMULATED, HARDENED } where;
 } excuses[] = {
+    {"process", "huge_moved_bytes", "takes seconds of a heap of 32 MiB: see huge.c", ANYWHERE},
     {"process", "reserved_bytes", "one reservation of address space lasts a process of this size", ANYWHERE},
     {"class", "object_size", "says which class the row is of", ANYWHERE},
     {"process", "purge_failures", "a sanitizer's runtime needs what the filter forbids", WITHOUT_REFUSALS},

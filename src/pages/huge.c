@@ -1,0 +1,100 @@
+/* huge: see huge.h.                                                                                 floor: pages */
+#include "pages/huge.h"
+
+#include "base/options.h"
+#include "os/os.h"
+
+#define LOOKS_A_TICK 32 /* windows whose pages are looked at */
+#define MOVES_A_TICK 2  /* each takes some hundred microseconds */
+#define ROUND_TICKS  8  /* from the start of a round to that of the next one, at least */
+#define FAILURES     4  /* in a row: then the kernel has no huge pages for a while */
+#define REST_TICKS   240
+
+enum { UNKNOWN, DENSE, HUGE };
+
+static struct {
+  bool may_look;        /* neither the setting nor the system refuses, and the kernel has not failed from the start */
+  uint8_t *states;      /* one for each window that the heap may ever have */
+  size_t windows, next; /* of this round: how many there are, and which one comes next */
+  unsigned since;       /* ticks since the round began */
+  unsigned rest;        /* ticks to wait after failures */
+  unsigned failures;
+  unsigned waiting;     /* windows that this round found dense and did not move */
+  uint64_t divisions;   /* os_divisions() when the round began */
+  bool looks_at_huge;   /* the round looks at moved windows, too: some huge page was divided */
+} state;
+static _Atomic size_t moved; /* windows */
+
+size_t huge_moved_bytes(void) { return atomic_load_explicit(&moved, memory_order_relaxed) * HUGE_PAGE; }
+
+static char *window_start(size_t window) {
+  return (char *)round_up((uintptr_t)pages.base, HUGE_PAGE) + window * HUGE_PAGE;
+}
+
+static size_t windows_before(const char *end) { return (size_t)(end - window_start(0)) / HUGE_PAGE; }
+
+void huge_start(bool may_open) {
+  state.may_look = may_open && options.huge && os_allows_huge() && os_open_page_table();
+}
+
+static bool begin_round(void) {
+  state.since = 0;
+  const struct run *first = pages_first_run();
+  if (!first || pages_totals().held < HUGE_LEAST_HEAP) return false;
+  if (!state.states) state.states = pages_keep(pages_most() / HUGE_PAGE);
+  if (!state.states) return false;
+  state.next = windows_before(run_start(first) + HUGE_PAGE); /* tables lie below */
+  state.windows = windows_before(pages.base + (__atomic_load_n(&pages.count, __ATOMIC_RELAXED) << GRANULE_SHIFT));
+  uint64_t divisions = os_divisions();
+  state.looks_at_huge = divisions != state.divisions;
+  state.divisions = divisions;
+  state.waiting = 0;
+  return true;
+}
+
+/* Moves a dense window. */
+static void move(size_t window) {
+  if (os_collapse(window_start(window), HUGE_PAGE)) {
+    state.states[window] = HUGE;
+    state.failures = 0;
+    atomic_fetch_add_explicit(&moved, 1, memory_order_relaxed);
+  } else if (++state.failures == FAILURES) {
+    state.failures = 0;
+    state.rest = REST_TICKS;
+    state.may_look = huge_moved_bytes() != 0;
+  }
+}
+
+/* Looks at a window. Returns true if it should be moved. */
+static bool look(size_t window) {
+  uint8_t before = state.states[window];
+  bool is_dense = os_is_all_here(window_start(window), HUGE_PAGE);
+  if (before != HUGE || !is_dense) state.states[window] = is_dense ? DENSE : UNKNOWN;
+  return is_dense && before == DENSE;
+}
+
+static void look_on(void) {
+  unsigned looks = 0, moves = 0;
+  for (; state.next < state.windows && looks < LOOKS_A_TICK && state.rest == 0; state.next++) {
+    if (state.states[state.next] == HUGE && !state.looks_at_huge) continue;
+    looks++;
+    bool is_to_move = look(state.next);
+    if (is_to_move && ++moves > MOVES_A_TICK) return;
+    if (is_to_move) move(state.next);
+    state.waiting += state.states[state.next] == DENSE;
+  }
+}
+
+bool huge_look(bool is_active) {
+  if (!state.may_look || pages_is_pressed()) return false;
+  if (state.rest) {
+    state.rest--;
+    return false;
+  }
+  state.since++;
+  bool is_over = state.next >= state.windows;
+  if (is_over && state.since < ROUND_TICKS) return is_active && state.waiting != 0;
+  if (!is_active || (is_over && !begin_round())) return false;
+  look_on();
+  return state.next < state.windows || state.waiting != 0;
+}
