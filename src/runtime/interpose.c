@@ -45,7 +45,7 @@ static volatile char *libc_is_single; /* libc's own __libc_single_threaded, of w
 
 /* Libc's definition: the next one after ours. dlsym waits for a thread that is loading a library. That thread may
  * itself wait for this one, if a constructor in the library joins it. So find_next looks names up before there are
- * threads. */
+ * threads, and find_next_of_users before the program makes a thread or loads a library. */
 #define NEXT(place, name) \
   (atomic_load_explicit(&(place), memory_order_relaxed) ? atomic_load_explicit(&(place), memory_order_relaxed) \
                                                         : (place = (__typeof__(place))dlsym(RTLD_NEXT, name)))
@@ -62,6 +62,12 @@ __attribute__((constructor(101))) static void find_next(void) {
   (void)NEXT(next_fork, "fork"); /* a signal handler may be the first to fork */
   libc_is_single = dlsym(RTLD_NEXT, "__libc_single_threaded");
   birth_expect_notes();
+}
+
+static _Atomic bool knows_next_of_users;
+static COLD void find_next_of_users(void);
+static void expect_threads(void) {
+  if (UNLIKELY(!atomic_load_explicit(&knows_next_of_users, memory_order_acquire))) find_next_of_users();
 }
 
 static bool is_in_scope(void) { return current_heap->arena != NULL; }
@@ -86,9 +92,10 @@ static bool is_in_change(void) {
   return locks_held != 0 || current_heap->sampling.sequence % 2 != 0 || plain->sampling.sequence % 2 != 0;
 }
 
-/* Ends the scavenger; a later slow path makes a new one. A vfork child has no scavenger. */
+/* Ends the scavenger; a later slow path makes a new one. Returns false if there is none, or if it only ends soon. A
+ * vfork child has no scavenger. */
 static COLD bool end_scavenger(void) {
-  return !is_in_change() && scavenger_is_there() && !process_is_visitor() && scavenger_dismiss();
+  return scavenger_is_there() && !process_is_visitor() && scavenger_dismiss(!is_in_change());
 }
 
 static int create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
@@ -107,6 +114,7 @@ static int create_in_its_place(pthread_t *thread, const pthread_attr_t *attribut
 static int create_for_program(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
                               void *argument) {
   birth_note_thread();
+  expect_threads();
   return create_in_its_place(thread, attributes, start, argument);
 }
 
@@ -130,6 +138,7 @@ enum { UNSAFE_MODES = 0 };
 
 SHOWN void *dlopen(const char *file, int mode) {
   mode &= ~UNSAFE_MODES;
+  expect_threads();
   if (LIKELY(!is_in_scope())) return NEXT(next_open, "dlopen")(file, mode);
   bool entered = enter_default();
   void *library = NEXT(next_open, "dlopen")(file, mode);
@@ -229,13 +238,22 @@ SHOWN int mlockall(int flags) {
  * inherits what the thread that makes it has. It also counts no more for a user with a limit of processes.
  *
  * A process of one thread makes the system call: these functions may run in a signal handler, which may have
- * interrupted another one of them, and libc's take a lock once a process has had two threads. */
+ * interrupted another one of them, and libc's take a lock once a process has had two threads. Such a process also needs
+ * none of libc's functions, so most programs never look them up. A scavenger that ends soon counts for nothing. */
+static bool has_one_thread(void) {
+  if (libc_is_single && *libc_is_single) return true;
+  unsigned threads = process_threads();
+  return threads == 1 || (threads == 2 && scavenger_is_there() && !birth_had_threads());
+}
+
 #define FOR_EACH_THREAD(name, parameters, arguments, is_simple, ...)                                      \
   typedef int name##_function parameters;                                                                 \
   static name##_function *next_##name;                                                                    \
   SHOWN int name parameters {                                                                             \
     end_scavenger();                                                                                      \
-    return (is_simple) && process_threads() == 1 ? (int)syscall(__VA_ARGS__) : next_##name arguments;     \
+    if ((is_simple) && has_one_thread()) return (int)syscall(__VA_ARGS__);                                \
+    expect_threads();                                                                                     \
+    return next_##name arguments;                                                                         \
   }
 
 FOR_EACH_THREAD(setuid, (uid_t user), (user), true, SYS_setuid, user)
@@ -251,8 +269,8 @@ FOR_EACH_THREAD(setresgid, (gid_t real, gid_t effective, gid_t saved), (real, ef
 FOR_EACH_THREAD(setgroups, (size_t count, const gid_t *groups), (count, groups), true, SYS_setgroups, count, groups)
 FOR_EACH_THREAD(initgroups, (const char *user, gid_t group), (user, group), false, 0)
 
-/* Before there are threads: see NEXT. */
-__attribute__((constructor(101))) static void find_next_of_users(void) {
+/* Several threads may do this at the same time, because they find the same. */
+static void find_next_of_users(void) {
   next_setuid = (setuid_function *)dlsym(RTLD_NEXT, "setuid");
   next_seteuid = (seteuid_function *)dlsym(RTLD_NEXT, "seteuid");
   next_setreuid = (setreuid_function *)dlsym(RTLD_NEXT, "setreuid");
@@ -263,6 +281,7 @@ __attribute__((constructor(101))) static void find_next_of_users(void) {
   next_setresgid = (setresgid_function *)dlsym(RTLD_NEXT, "setresgid");
   next_setgroups = (setgroups_function *)dlsym(RTLD_NEXT, "setgroups");
   next_initgroups = (initgroups_function *)dlsym(RTLD_NEXT, "initgroups");
+  atomic_store_explicit(&knows_next_of_users, true, memory_order_release); /* pairs with expect_threads */
 }
 
 /* ---- calls for a process of one thread --------------------------------------------------------------------------- */

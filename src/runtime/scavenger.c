@@ -623,6 +623,25 @@ void scavenger_notice_thread(void) {
   if (atomic_load_explicit(&state, memory_order_relaxed) == UNBORN && holds_much()) notice(SIZE_MAX, BY_MALLOC, NULL);
 }
 
+#define LEAVE_TRIES 10000 /* a millisecond each */
+#define GONE_YIELDS 100 /* most times it is gone by then */
+#define GONE_TRIES  100 /* a millisecond each */
+
+static bool has_gone(void) { return !os_process_exists(atomic_load_explicit(&scavenger_id, memory_order_relaxed)); }
+
+/* A seccomp filter may have ended the scavenger's thread alone. Then this process has no scavenger any more. */
+static void wait_while_dismissed(void) {
+  uint32_t dismissed = DISMISSED;
+  for (int i = 0; i < LEAVE_TRIES && atomic_load(&state) == DISMISSED; i++, os_wait(&state, DISMISSED, 1))
+    if (has_gone()) atomic_compare_exchange_strong(&state, &dismissed, IMPOSSIBLE);
+}
+
+static void wait_until_gone(void) {
+  wait_while_dismissed();
+  for (int i = 0; i < GONE_YIELDS && !has_gone(); i++) kernel_call(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+  for (int i = 0; i < GONE_TRIES && !has_gone(); i++) os_rest();
+}
+
 static void stop(void) {
   uint32_t seen = atomic_load(&state);
   do {
@@ -630,6 +649,8 @@ static void stop(void) {
       os_rest();
       seen = atomic_load(&state);
     }
+    if (seen == DISMISSED && atomic_load_explicit(&scavenger_id, memory_order_relaxed) != os_thread_id())
+      wait_until_gone(); /* it has no descriptors, with which the last thread's exit could write */
     if (seen != BUSY && seen != ASKED && seen != ASLEEP) return;
   } while (!atomic_compare_exchange_weak(&state, &seen, LEAVING));
   if (pthread_equal(scavenger, pthread_self())) { /* its own heap was the last */
@@ -668,25 +689,10 @@ static bool dismiss(void) {
   return seen == DISMISSED;
 }
 
-#define LEAVE_TRIES 10000 /* a millisecond each */
-#define GONE_YIELDS 100 /* most times it is gone by then */
-#define GONE_TRIES  100 /* a millisecond each */
-
-static bool has_gone(void) { return !os_process_exists(atomic_load_explicit(&scavenger_id, memory_order_relaxed)); }
-
-/* A seccomp filter may have ended the scavenger's thread alone. Then this process has no scavenger any more. */
-static void wait_while_dismissed(void) {
-  uint32_t dismissed = DISMISSED;
-  for (int i = 0; i < LEAVE_TRIES && atomic_load(&state) == DISMISSED; i++, os_wait(&state, DISMISSED, 1))
-    if (has_gone()) atomic_compare_exchange_strong(&state, &dismissed, IMPOSSIBLE);
-}
-
-bool scavenger_dismiss(void) {
+bool scavenger_dismiss(bool waits) {
   signal_set before = os_block_signals();
-  bool done = dismiss();
-  if (done) wait_while_dismissed();
-  for (int i = 0; done && i < GONE_YIELDS && !has_gone(); i++) kernel_call(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
-  for (int i = 0; done && i < GONE_TRIES && !has_gone(); i++) os_rest();
+  bool done = dismiss() && waits;
+  if (done) wait_until_gone();
   os_restore_signals(before);
   return done;
 }
