@@ -476,8 +476,16 @@ static signal_set raised_by_instructions(void) {
          signal_set_of(SIGTRAP) | signal_set_of(SIGSYS);
 }
 
-/* libc cancels a thread, and changes the user of all threads, by signals that no program may block. */
-static signal_set used_by_libc(void) { return signal_set_of(32) | signal_set_of(33) | signal_set_of(34); }
+/* libc cancels a thread, and changes the user of all threads, by signals that no program may block. glibc has two of
+ * these, and its SIGRTMIN is the program's. musl has three. */
+#if defined(__GLIBC__)
+enum { LAST_OF_LIBC = 33 };
+#else
+enum { LAST_OF_LIBC = 34 };
+#endif
+static signal_set used_by_libc(void) {
+  return signal_set_of(32) | signal_set_of(33) | signal_set_of(LAST_OF_LIBC);
+}
 
 signal_set os_block_signals(void) {
   return signals_change(SIG_BLOCK, ~(raised_by_instructions() | used_by_libc()));
