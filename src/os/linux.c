@@ -20,6 +20,7 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <time.h>
@@ -349,7 +350,24 @@ static int open_at(const char *path, int flags) {
   return file < 0 ? -1 : (int)file;
 }
 
-bool os_leave_files(void) { return kernel_call(SYS_close_range, 0, UINT32_MAX, CLOSE_RANGE_UNSHARE, 0, 0, 0) == 0; }
+/* The kernel copies the descriptors below this to the new table, and closes them there. */
+#define COPIED_FILES 64
+#ifndef MQUEUE_MAGIC
+#define MQUEUE_MAGIC 0x19800202
+#endif
+
+/* When any thread of a process closes a descriptor of a message queue, the kernel forgets that the process wants to be
+ * notified of a message (mq_notify). The kernel's struct statfs is libc's on 64-bit machines. */
+static bool has_queue(void) {
+  struct statfs status;
+  for (int file = 0; file < COPIED_FILES; file++)
+    if (kernel_call(SYS_fstatfs, file, (long)&status, 0, 0, 0, 0) == 0 && status.f_type == MQUEUE_MAGIC) return true;
+  return false;
+}
+
+bool os_leave_files(void) {
+  return !has_queue() && kernel_call(SYS_close_range, 0, UINT32_MAX, CLOSE_RANGE_UNSHARE, 0, 0, 0) == 0;
+}
 
 int os_create(const char *path) { return open_at(path, O_RDWR | O_CREAT | O_EXCL); }
 int os_open(const char *path) { return open_at(path, O_RDONLY); }

@@ -141,7 +141,8 @@ HIDDEN size_t os_resident_bytes(void);  /* 0 if /proc does not say */
  * Return a descriptor or -1. They follow no link, wait for nothing, and programs that the process executes inherit
  * none. */
 /* Gives this thread an empty table of descriptors of its own, so that a descriptor that it opens takes no number from
- * the program, and its end closes none. Returns false if the kernel cannot. */
+ * the program, and its end closes none. Returns false, and changes nothing, if the kernel cannot, or if the program has
+ * a message queue open. */
 HIDDEN bool os_leave_files(void);
 
 HIDDEN int os_create(const char *path); /* new and empty, for this user alone */
