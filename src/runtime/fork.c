@@ -400,11 +400,18 @@ static void after_fork_child(void) {
   if (blocked_by != 0) restore_signals();
 }
 
-void fork_start(void) {
+void fork_watch(void) {
+  static bool watches; /* set before there are threads */
+  if (LIKELY(watches)) return;
+  watches = true;
   process_is_this();
-  _Atomic uint32_t *witness = os_fork_witness();
-  if (witness) lock_witness = witness;
   lock_on_copy = repair_unseen;
   lock_on_stall = break_hold;
+  _Atomic uint32_t *witness = os_fork_witness();
+  if (witness) lock_witness = witness;
+}
+
+void fork_start(void) {
+  fork_watch();
   pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }

@@ -78,6 +78,7 @@ struct heap *thread_own_heap(void) {
   struct heap *heap = current_heap;
   if (LIKELY(heap != &empty_heap)) return heap;
   if (!process_start()) return NULL;
+  fork_watch();
   birth_make_key(thread_dies);
   birth_expect_no_end();
   if (UNLIKELY(current_heap != &empty_heap)) return current_heap; /* the program's pthread_key_create entered a scope */
