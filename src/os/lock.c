@@ -23,8 +23,28 @@ static uint64_t ns_after(unsigned ms) { return os_now_coarse_ns() + ms * UINT64_
 
 /* Returns false at `end`, which is `ms` milliseconds from now or less. It looks at the clock as well, because signals
  * may end each wait early, again and again. */
-static bool wait_until(struct lock *lock, uint64_t end, unsigned ms) {
-  return os_wait(&lock->word, 2, ms) && os_now_coarse_ns() < end;
+static bool wait_until(struct lock *lock, uint32_t seen, uint64_t end, unsigned ms) {
+  return os_wait(&lock->word, seen, ms) && os_now_coarse_ns() < end;
+}
+
+/* Takes the lock for a thread that may not be the only one that slept, and returns 0. If the lock is held, says in its
+ * word that this thread sleeps, and returns the word. */
+static uint32_t take_or_tell(struct lock *lock) {
+  uint32_t seen = atomic_load_explicit(&lock->word, memory_order_relaxed);
+  while (seen % 2 == 0) {
+    uint32_t wanted = seen ? seen | 1 : lock_mark() | 1;
+    if (!atomic_compare_exchange_weak_explicit(&lock->word, &seen, wanted, memory_order_acquire, memory_order_relaxed))
+      continue;
+    return seen ? wanted : 0;
+  }
+  return seen;
+}
+
+/* Returns true in a signal handler that interrupted this thread while it holds the lock. */
+static bool take_again(struct lock *lock) {
+  if ((atomic_load_explicit(&lock->word, memory_order_relaxed) & ~1u) != lock_mark()) return false;
+  lock->again++;
+  return true;
 }
 
 static void wait_for(struct lock *lock) {
@@ -32,10 +52,11 @@ static void wait_for(struct lock *lock) {
     if (atomic_load_explicit(&lock->word, memory_order_relaxed) == 0 && lock_word_try(lock)) return;
     SPIN_HINT();
   }
-  if (locks_held > 1) lock_on_stall(); /* this thread may hold it itself */
+  if (locks_held > 1) lock_on_stall(); /* this thread may hold it itself, in a fork */
+  if (take_again(lock)) return;
   uint64_t end = ns_after(LOCK_PATIENCE_MS);
-  while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0) {
-    if (wait_until(lock, end, LOCK_PATIENCE_MS)) continue;
+  for (uint32_t seen; (seen = take_or_tell(lock)) != 0;) {
+    if (wait_until(lock, seen, end, LOCK_PATIENCE_MS)) continue;
     lock_on_stall();
     end = ns_after(LOCK_PATIENCE_MS);
   }
@@ -80,8 +101,8 @@ uint64_t lock_take_slow(struct lock *lock) {
 
 static bool wait_within(struct lock *lock, unsigned ms) {
   uint64_t end = ns_after(ms);
-  while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0)
-    if (!wait_until(lock, end, ms)) return false;
+  for (uint32_t seen; (seen = take_or_tell(lock)) != 0;)
+    if (!wait_until(lock, seen, end, ms)) return false;
   return true;
 }
 

@@ -1,7 +1,11 @@
 /* lock: a mutex of one word that sleeps in the kernel only when it must wait.                       floor: os
  *
- * The word: 0 free, 1 held, 2 held and a thread may sleep. docs/invariants.md gives the order of locks. The holder of a
- * lock writes its counts, and any thread reads them. */
+ * The word: 0 free, otherwise the mark of the thread that holds it, which is even, plus 1 if a thread may sleep.
+ * docs/invariants.md gives the order of locks. The holder of a lock writes its counts, and any thread reads them.
+ *
+ * A signal handler may interrupt a thread that holds a lock, and take that lock again. Most such handlers call exit,
+ * which frees memory. They go on with what the thread left half changed, as they do in libc's malloc, which takes no
+ * lock in a process of one thread. */
 #ifndef TSLAB_OS_LOCK_H
 #define TSLAB_OS_LOCK_H
 
@@ -10,6 +14,7 @@
 
 struct lock {
   _Atomic uint32_t word;
+  uint32_t again;            /* how often its holder took it again; only the holder uses this */
   uint64_t taken, contended; /* in all; and those not at the first try */
   uint64_t waited;           /* nanoseconds in all; not ticks, whose length becomes better known with time */
   uint64_t held, since;      /* counted if lock_times: nanoseconds in all; ticks at which the lock was taken */
@@ -73,9 +78,15 @@ INLINE void lock_count(uint64_t *counter, uint64_t by) {
   __atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + by, __ATOMIC_RELAXED);
 }
 
+/* Names this thread by its storage: another one's lies hundreds of bytes away, and not a multiple of 128 GiB. */
+#ifndef LOCK_THREAD
+#define LOCK_THREAD ((uintptr_t)&locks_held)
+#endif
+INLINE uint32_t lock_mark(void) { return ((uint32_t)(LOCK_THREAD >> 5) | 2) & ~1u; }
+
 static inline bool lock_word_try(struct lock *lock) {
   uint32_t free_word = 0;
-  return atomic_compare_exchange_strong_explicit(&lock->word, &free_word, 1, memory_order_acquire,
+  return atomic_compare_exchange_strong_explicit(&lock->word, &free_word, lock_mark(), memory_order_acquire,
                                                  memory_order_relaxed);
 }
 
@@ -111,7 +122,8 @@ HIDDEN COLD bool lock_take_within(struct lock *lock, unsigned ms);
 /* Releases a lock that another thread took. That thread stands still and does not release the lock itself. */
 static inline void lock_release_for(struct lock *lock) {
   if (UNLIKELY(lock_times)) lock_count_hold(lock);
-  if (UNLIKELY(atomic_exchange_explicit(&lock->word, 0, memory_order_release) == 2)) lock_release_slow(lock);
+  if (UNLIKELY(lock->again != 0)) lock->again--;
+  else if (UNLIKELY(atomic_exchange_explicit(&lock->word, 0, memory_order_release) & 1)) lock_release_slow(lock);
 }
 
 static inline void lock_release(struct lock *lock) {
@@ -120,7 +132,10 @@ static inline void lock_release(struct lock *lock) {
 }
 
 /* For a fork child, in which the holder may not exist. */
-INLINE void lock_reset(struct lock *lock) { atomic_store_explicit(&lock->word, 0, memory_order_relaxed); }
+INLINE void lock_reset(struct lock *lock) {
+  lock->again = 0;
+  atomic_store_explicit(&lock->word, 0, memory_order_relaxed);
+}
 
 /* Some walks grow with what the program holds, and other threads may want their lock. This is the most steps that any
  * of these walks took under one hold. Such a walk calls lock_count_steps before each release. Tests bound it. */

@@ -84,8 +84,7 @@ BUGS = [
     Bug("attached_meanwhile", "thread-leaves", "src/epoch/scope.c",
         "bool is_mine = attach_is_valid(heap, thread, e);", "bool is_mine = true;"),
     Bug("lock_sleeps_unseen", "lock", "src/os/lock.c",
-        "while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0) {",
-        "while (atomic_exchange_explicit(&lock->word, 1, memory_order_acquire) != 0) {"),
+        "uint32_t wanted = seen ? seen | 1 : lock_mark() | 1;", "uint32_t wanted = seen ? seen | 1 : lock_mark();"),
     Bug("claim_ends_unlocked", "cached-claim", "src/epoch/cache.c",
         "  if (is_kept) plain->store->chunks.cached_seen = 0;\n"
         "  else if (id == plain->store->chunks.cached_seen) chunk_cache_drop_epoch(plain, index);\n"

@@ -1045,7 +1045,7 @@ static void locked(void) {
   if (!lock_word_try(&lock)) shipped_lock_take_slow(&lock);
   EXPECT(inside++ == 0);
   inside--;
-  if (atomic_exchange_explicit(&lock.word, 0, memory_order_release) == 2) shipped_lock_release_slow(&lock);
+  if (atomic_exchange_explicit(&lock.word, 0, memory_order_release) & 1) shipped_lock_release_slow(&lock);
 }
 static void lock_finish(void) {
   EXPECT(atomic_load_explicit(&lock.word, memory_order_relaxed) == 0);

@@ -151,7 +151,7 @@ static void *hold(void *unused) {
     lock_take(lock);
     holds = true;
     wanted = NULL;
-    while (atomic_load(&lock->word) != 2 && !has_returned) sched_yield();
+    while (atomic_load(&lock->word) % 2 == 0 && !has_returned) sched_yield();
     has_waited = !has_returned;
     nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
     lock_release(lock);

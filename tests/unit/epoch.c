@@ -126,7 +126,7 @@ static void owners(void) {
 
   atomic_store(&e->arena.spilled, 3 * GRANULE);
   gate = epoch_take(e);
-  CHECK(gate != NULL && gate->word == 1 && epoch_is_owned(e) && epoch_lock_of(e)->word == 0);
+  CHECK(gate != NULL && gate->word != 0 && epoch_is_owned(e) && epoch_lock_of(e)->word == 0);
   CHECK(pthread_create(&thread, NULL, wait_for_it, NULL) == 0);
   while (atomic_load(&e->arena.owned) != 2) os_rest();
   for (int i = 0; i < EPOCH_LOCKS; i++) others[i] = open_under(0, "another", 0); /* one of the threads has its lock */

@@ -28,7 +28,7 @@ static tslab_epoch open_plain(void) {
 
 static bool waits_for_gate(void) {
   for (int i = 0; i < EPOCH_GATES; i++)
-    if (atomic_load(&epoch_gates[i].lock.word) == 2) return true;
+    if (atomic_load(&epoch_gates[i].lock.word) % 2 == 1) return true;
   return false;
 }
 
