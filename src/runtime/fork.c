@@ -401,7 +401,7 @@ static void after_fork_child(void) {
 }
 
 void fork_watch(void) {
-  static bool watches; /* set before there are threads */
+  static bool watches; /* if two threads come here first, both watch, and that does no harm */
   if (LIKELY(watches)) return;
   watches = true;
   process_is_this();

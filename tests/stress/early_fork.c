@@ -38,6 +38,7 @@ static void fork_once(void) {
 __attribute__((unused)) static void begin_early(void) {
   pthread_t threads[THREADS];
   gid_t group = getgid();
+  use_heap();
   for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, use_heap_until_stopped, NULL) == 0);
   for (; children < CHILDREN / TEST_SCALE; children++) fork_once();
   CHECK(setgroups(1, &group) == 0 || errno == EPERM);
