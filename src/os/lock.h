@@ -78,11 +78,12 @@ INLINE void lock_count(uint64_t *counter, uint64_t by) {
   __atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + by, __ATOMIC_RELAXED);
 }
 
-/* Names this thread by its storage: another one's lies hundreds of bytes away, and not a multiple of 128 GiB. */
+/* Names this thread by its storage. That of another thread lies at least a page away, because a stack has more than
+ * one, and no multiple of 4 TiB. */
 #ifndef LOCK_THREAD
 #define LOCK_THREAD ((uintptr_t)&locks_held)
 #endif
-INLINE uint32_t lock_mark(void) { return ((uint32_t)(LOCK_THREAD >> 5) | 2) & ~1u; }
+INLINE uint32_t lock_mark(void) { return ((uint32_t)(LOCK_THREAD >> 10) | 2) & ~1u; }
 
 static inline bool lock_word_try(struct lock *lock) {
   uint32_t free_word = 0;

@@ -5,7 +5,7 @@
 #include "os/os.h"
 
 #define LOOKS_A_TICK 32 /* windows whose pages are looked at */
-#define MOVES_A_TICK 2  /* each takes some hundred microseconds */
+#define MOVES_A_TICK 2  /* each takes some hundred microseconds; while no thread takes slow paths, only one */
 #define ROUND_TICKS  8  /* from the start of a round to that of the next one, at least */
 #define FAILURES     4  /* in a row: then the kernel has no huge pages for a while */
 #define REST_TICKS   240
@@ -16,7 +16,8 @@ static struct {
   bool may_look;        /* neither the setting nor the system refuses, and the kernel has not failed from the start */
   uint8_t *states;      /* one for each window that the heap may ever have */
   size_t windows, next; /* of this round: how many there are, and which one comes next */
-  unsigned since;       /* ticks since the round began */
+  unsigned since;       /* ticks since the round began, and */
+  size_t held;          /* the bytes that the heap held then, or the fewest since */
   unsigned rest;        /* ticks to wait after failures */
   unsigned failures;
   unsigned waiting;     /* windows that this round found dense and did not move */
@@ -37,10 +38,18 @@ void huge_start(bool may_open) {
   state.may_look = may_open && options.huge && os_allows_huge() && os_open_page_table();
 }
 
+/* Returns true if the heap is large and has grown since the last round began. */
+static bool has_grown(void) {
+  size_t held = pages_totals().held;
+  if (held < state.held) state.held = held;
+  return held >= HUGE_LEAST_HEAP && held >= state.held + HUGE_PAGE;
+}
+
 static bool begin_round(void) {
   state.since = 0;
   const struct run *first = pages_first_run();
-  if (!first || pages_totals().held < HUGE_LEAST_HEAP) return false;
+  state.held = pages_totals().held;
+  if (!first || state.held < HUGE_LEAST_HEAP) return false;
   if (!state.states) state.states = pages_keep(pages_most() / HUGE_PAGE);
   if (!state.states) return false;
   state.next = windows_before(run_start(first) + HUGE_PAGE); /* tables lie below */
@@ -73,13 +82,13 @@ static bool look(size_t window) {
   return is_dense && before == DENSE;
 }
 
-static void look_on(void) {
+static void look_on(unsigned most) {
   unsigned looks = 0, moves = 0;
   for (; state.next < state.windows && looks < LOOKS_A_TICK && state.rest == 0; state.next++) {
     if (state.states[state.next] == HUGE && !state.looks_at_huge) continue;
     looks++;
     bool is_to_move = look(state.next);
-    if (is_to_move && ++moves > MOVES_A_TICK) return;
+    if (is_to_move && ++moves > most) return;
     if (is_to_move) move(state.next);
     state.waiting += state.states[state.next] == DENSE;
   }
@@ -92,9 +101,9 @@ bool huge_look(bool is_active) {
     return false;
   }
   state.since++;
-  bool is_over = state.next >= state.windows;
-  if (is_over && state.since < ROUND_TICKS) return is_active && state.waiting != 0;
-  if (!is_active || (is_over && !begin_round())) return false;
-  look_on();
+  bool is_over = state.next >= state.windows, grew = has_grown();
+  if (is_over && state.since < ROUND_TICKS) return state.waiting != 0 || grew;
+  if (is_over && !begin_round()) return false;
+  look_on(is_active ? MOVES_A_TICK : 1);
   return state.next < state.windows || state.waiting != 0;
 }

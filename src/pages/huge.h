@@ -22,8 +22,8 @@
 HIDDEN void huge_start(bool may_open);
 
 /* Looks at the next windows and moves some. Called once a tick. `is_active`: threads took slow paths since the last
- * tick; a process at rest gains nothing by moves. Returns true if the scavenger must come back at the next tick even if
- * it has nothing else to do. */
+ * tick; otherwise it moves fewer. Returns true if the scavenger must come back at the next tick even if it has nothing
+ * else to do. */
 HIDDEN bool huge_look(bool is_active);
 
 /* Returns the bytes that huge_look has moved to huge pages. Thread: any. */

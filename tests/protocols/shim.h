@@ -52,6 +52,6 @@ int explored_thread_create(pthread_t *thread, const pthread_attr_t *how, void *(
 
 /* All threads are contexts in one thread of the system. */
 int explore_self(void);
-#define LOCK_THREAD ((uintptr_t)(explore_self() + 2) * 128)
+#define LOCK_THREAD ((uintptr_t)(explore_self() + 2) * 4096)
 
 #endif
