@@ -139,16 +139,20 @@ static void give_up_unused(struct thread *thread) {
   if (e) end(e, false, RELEASE_UNUSED_TO_KERNEL);
 }
 
-/* A cached epoch that was not used since the last look has the same id. */
+/* A cached epoch that was not used since the last look has the same id. Without a scavenger another thread may fold the
+ * heap just now, and the record's page goes back: then this reads zeros. */
 static void age(struct thread *thread, bool now) {
   const struct epoch *e = atomic_load_explicit(&thread->cached_epoch, memory_order_relaxed);
   uint64_t id = e ? epoch_id(e) : 0;
-  if (!now && id != thread->cached_seen) {
-    thread->cached_seen = id;
-    thread->cached_age = 0;
-  } else if (id != 0 && (now || ++thread->cached_age == EPOCH_CACHE_TICKS)) {
-    give_up_unused(thread);
+  uint8_t looks = LOAD_RACING(thread->cached_age);
+  if (!now && id != LOAD_RACING(thread->cached_seen)) {
+    STORE_RACING(thread->cached_seen, id);
+    STORE_RACING(thread->cached_age, 0);
+    return;
   }
+  if (id == 0) return;
+  STORE_RACING(thread->cached_age, looks + 1);
+  if (now || looks + 1 == EPOCH_CACHE_TICKS) give_up_unused(thread);
 }
 
 void epoch_caches_age(bool now) {

@@ -25,8 +25,8 @@ int main(void) {
   }
   CHECK(pipe(ends) == 0);
   const pid_t thread = make_scavenger();
-  for (int i = 0; i < 100 && count_files(thread) != 0; i++) usleep(20000); /* it opens files of its own */
-  CHECK_COUNT(count_files(thread), ==, 0);
+  for (int i = 0; i < 100 && count_files(thread) > 1; i++) usleep(20000); /* it opens files of its own */
+  CHECK_COUNT(count_files(thread), <=, 1);                                  /* and keeps its /proc/self/pagemap */
   CHECK_COUNT(count_files(getpid()), >=, 5);
   CHECK(close(ends[1]) == 0 && read(ends[0], &byte, 1) == 0);
   return 0;
