@@ -156,10 +156,35 @@ static void divide_ends(char *at, size_t length) {
   if (to_middle && !(from_middle && (uintptr_t)at / HUGE_PAGE == (uintptr_t)last / HUGE_PAGE)) divide(last);
 }
 
+/* A move to a huge page fills whatever is missing with zeros that are resident. So nothing may take pages out of the
+ * range from the look at its pages to the end of the move. os_collapse names the range first, and then gives up if a
+ * thread takes pages anywhere. Such a thread counts itself first, and then waits while its pages are in the range. It
+ * waits for a bounded time, because in a fork child the mover may not exist. */
+#define MOVE_RESTS 100 /* a millisecond each */
+static _Atomic uintptr_t moving; /* the start of the range that moves; 0: none */
+static _Atomic uint32_t takers;
+
+static bool is_moving(const char *at, size_t length) {
+  uintptr_t start = atomic_load(&moving), from = (uintptr_t)at;
+  return start != 0 && start < from + length && from < start + HUGE_PAGE;
+}
+
+static void begin_taking(const char *at, size_t length) {
+  atomic_fetch_add(&takers, 1);
+  for (unsigned rests = 0; UNLIKELY(is_moving(at, length)) && rests < MOVE_RESTS; rests++) {
+    atomic_fetch_sub(&takers, 1);
+    os_rest();
+    atomic_fetch_add(&takers, 1);
+  }
+}
+static void end_taking(void) { atomic_fetch_sub(&takers, 1); }
+
 bool os_purge(void *at, size_t length) {
+  begin_taking(at, length);
   if (UNLIKELY(atomic_load_explicit(&has_huge, memory_order_relaxed))) divide_ends(at, length);
   bool done = LIKELY(purges == PURGES_WORK) ? drop(at, length)
                                             : purges == PURGES_UNTRIED && try_purge(at, length);
+  end_taking();
   PROBE3("tslab", "purge", (uintptr_t)at, length, done);
   return done;
 }
@@ -180,7 +205,7 @@ static void try_source(volatile char *at, size_t length) {
   if (moves != MOVES_FAIL || !os_heal((void *)at, length)) *at = 0;
 }
 
-enum os_moved os_move(void *from, void *to, size_t length) {
+static enum os_moved move_or_heal(void *from, void *to, size_t length) {
   if (moves != MOVES_FAIL && move(from, to, length)) {
     if (UNLIKELY(moves == MOVES_UNTRIED)) try_source(from, length);
     return MOVED;
@@ -190,8 +215,17 @@ enum os_moved os_move(void *from, void *to, size_t length) {
   return os_heal(to, length) ? NOT_MOVED : LOST;
 }
 
+enum os_moved os_move(void *from, void *to, size_t length) {
+  begin_taking(NULL, UINTPTR_MAX);
+  enum os_moved done = move_or_heal(from, to, length);
+  end_taking();
+  return done;
+}
+
 bool os_heal(void *at, size_t length) {
+  begin_taking(at, length);
   void *got = map(at, length, PROT_READ | PROT_WRITE, MAP_FIXED);
+  end_taking();
   if (got != at) return false;
   advise(at, length, MADV_NOHUGEPAGE);
   advise(at, length, MADV_DONTNEED_LOCKED); /* mlockall makes new mappings resident; most times this drops nothing */
@@ -246,12 +280,25 @@ bool os_is_all_here(void *at, size_t length) {
   return all == wanted;
 }
 
-bool os_collapse(void *at, size_t length) {
-  advise(at, length, MADV_HUGEPAGE);
-  bool done = advise(at, length, MADV_COLLAPSE);
-  advise(at, length, MADV_NOHUGEPAGE);
+static bool collapse(void *at) {
+  advise(at, HUGE_PAGE, MADV_HUGEPAGE);
+  bool done = advise(at, HUGE_PAGE, MADV_COLLAPSE);
+  advise(at, HUGE_PAGE, MADV_NOHUGEPAGE);
   if (done) atomic_store_explicit(&has_huge, true, memory_order_relaxed);
   return done;
+}
+
+enum os_collapsed os_collapse(void *at) {
+  enum os_collapsed done = OS_CHANGES;
+  atomic_store(&moving, (uintptr_t)at);
+  if (atomic_load(&takers) == 0 && os_is_all_here(at, HUGE_PAGE)) done = collapse(at) ? OS_COLLAPSED : OS_REFUSED;
+  atomic_store(&moving, 0);
+  return done;
+}
+
+void os_forget_moves(void) {
+  atomic_store(&moving, 0);
+  atomic_store(&takers, 0);
 }
 
 _Atomic uint32_t *os_fork_witness(void) {
@@ -265,14 +312,18 @@ _Atomic uint32_t *os_fork_witness(void) {
 }
 
 bool os_forbid(void *at, size_t length) {
+  begin_taking(at, length);
   bool done = protect(at, length, PROT_NONE);
   if (done) advise(at, length, MADV_DONTNEED);
+  end_taking();
   return done;
 }
 
 /* Guards all pages or none: the kernel stops at the first locked page, and leaves guards before it. */
 bool os_guard(void *at, size_t length) {
+  begin_taking(at, length);
   bool done = advise(at, length, MADV_GUARD_INSTALL);
+  end_taking();
   if (!done) os_unguard(at, length);
   return done;
 }

@@ -103,9 +103,12 @@ HIDDEN bool os_allows_huge(void);
 HIDDEN bool os_open_page_table(void);
 HIDDEN bool os_is_all_here(void *at, size_t length); /* at most OS_HERE_MOST */
 
-/* Moves resident pages to huge pages; `at` and `length` are multiples of a huge page's size. Threads that fault
- * meanwhile wait, some hundred microseconds for each. Returns false if the kernel cannot, or has no huge page now. */
-HIDDEN bool os_collapse(void *at, size_t length);
+/* Moves the pages of the 2 MiB at `at`, a multiple of that, to a huge page. Threads that fault meanwhile wait, some
+ * hundred microseconds. OS_CHANGES: not all pages are here, or a thread takes pages away just now. OS_REFUSED: the
+ * kernel cannot, or has no huge page. os_forget_moves is for a fork child. */
+enum os_collapsed { OS_COLLAPSED, OS_CHANGES, OS_REFUSED };
+HIDDEN enum os_collapsed os_collapse(void *at);
+HIDDEN void os_forget_moves(void);
 
 /* Returns how often os_purge has divided what may have been a huge page. */
 HIDDEN uint64_t os_divisions(void);

@@ -10,11 +10,16 @@
 #define FAILURES     4  /* in a row: then the kernel has no huge pages for a while */
 #define REST_TICKS   240
 
+/* The states of windows lie in pieces of a page, one for each 8 GiB. Windows beyond the last piece stay. */
+#define PIECE  4096
+#define PIECES 1024
+
 enum { UNKNOWN, DENSE, HUGE };
 
 static struct {
   bool may_look;        /* neither the setting nor the system refuses, and the kernel has not failed from the start */
-  uint8_t *states;      /* one for each window that the heap may ever have */
+  uint8_t *pieces[PIECES];
+  struct cuttings cuttings;
   size_t windows, next; /* of this round: how many there are, and which one comes next */
   unsigned since;       /* ticks since the round began, and */
   size_t held;          /* the bytes that the heap held then, or the fewest since */
@@ -30,6 +35,18 @@ size_t huge_moved_bytes(void) { return atomic_load_explicit(&moved, memory_order
 
 static char *window_start(size_t window) {
   return (char *)round_up((uintptr_t)pages.base, HUGE_PAGE) + window * HUGE_PAGE;
+}
+
+static uint8_t *state_of(size_t window) { return &state.pieces[window / PIECE][window % PIECE]; }
+
+/* Makes room for the states of so many windows. Returns of how many there is room. */
+static size_t make_room(size_t windows) {
+  size_t piece = 0;
+  for (; piece < PIECES && piece * PIECE < windows; piece++) {
+    if (!state.pieces[piece]) state.pieces[piece] = pages_cut(&state.cuttings, PIECE);
+    if (!state.pieces[piece]) break;
+  }
+  return min_size(windows, piece * PIECE);
 }
 
 static size_t windows_before(const char *end) { return (size_t)(end - window_start(0)) / HUGE_PAGE; }
@@ -50,10 +67,9 @@ static bool begin_round(void) {
   const struct run *first = pages_first_run();
   state.held = pages_totals().held;
   if (!first || state.held < HUGE_LEAST_HEAP) return false;
-  if (!state.states) state.states = pages_keep(pages_most() / HUGE_PAGE);
-  if (!state.states) return false;
   state.next = windows_before(run_start(first) + HUGE_PAGE); /* tables lie below */
-  state.windows = windows_before(pages.base + (__atomic_load_n(&pages.count, __ATOMIC_RELAXED) << GRANULE_SHIFT));
+  char *end = pages.base + (__atomic_load_n(&pages.count, __ATOMIC_RELAXED) << GRANULE_SHIFT);
+  state.windows = make_room(windows_before(end));
   uint64_t divisions = os_divisions();
   state.looks_at_huge = divisions != state.divisions;
   state.divisions = divisions;
@@ -63,11 +79,12 @@ static bool begin_round(void) {
 
 /* Moves a dense window. */
 static void move(size_t window) {
-  if (os_collapse(window_start(window), HUGE_PAGE)) {
-    state.states[window] = HUGE;
+  enum os_collapsed done = os_collapse(window_start(window));
+  if (done == OS_COLLAPSED) {
+    *state_of(window) = HUGE;
     state.failures = 0;
     atomic_fetch_add_explicit(&moved, 1, memory_order_relaxed);
-  } else if (++state.failures == FAILURES) {
+  } else if (done == OS_REFUSED && ++state.failures == FAILURES) {
     state.failures = 0;
     state.rest = REST_TICKS;
     state.may_look = huge_moved_bytes() != 0;
@@ -76,21 +93,21 @@ static void move(size_t window) {
 
 /* Looks at a window. Returns true if it should be moved. */
 static bool look(size_t window) {
-  uint8_t before = state.states[window];
+  uint8_t before = *state_of(window);
   bool is_dense = os_is_all_here(window_start(window), HUGE_PAGE);
-  if (before != HUGE || !is_dense) state.states[window] = is_dense ? DENSE : UNKNOWN;
+  if (before != HUGE || !is_dense) *state_of(window) = is_dense ? DENSE : UNKNOWN;
   return is_dense && before == DENSE;
 }
 
 static void look_on(unsigned most) {
   unsigned looks = 0, moves = 0;
   for (; state.next < state.windows && looks < LOOKS_A_TICK && state.rest == 0; state.next++) {
-    if (state.states[state.next] == HUGE && !state.looks_at_huge) continue;
+    if (*state_of(state.next) == HUGE && !state.looks_at_huge) continue;
     looks++;
     bool is_to_move = look(state.next);
     if (is_to_move && ++moves > most) return;
     if (is_to_move) move(state.next);
-    state.waiting += state.states[state.next] == DENSE;
+    state.waiting += *state_of(state.next) == DENSE;
   }
 }
 

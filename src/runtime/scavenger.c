@@ -700,6 +700,7 @@ bool scavenger_dismiss(bool waits) {
 void scavenger_after_fork_child(void) {
   lock_reset(&round_lock);
   limits_after_fork_child();
+  os_forget_moves();
   atomic_store_explicit(&maker, 0, memory_order_relaxed);
   atomic_store(&due, 0);
   atomic_store(&try_again_ns, 0);

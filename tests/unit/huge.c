@@ -94,7 +94,7 @@ static bool kernel_collapses(void) {
   CHECK(room != MAP_FAILED);
   char *const at = (char *)round_up((uintptr_t)room, HUGE_PAGE);
   memset(at, 1, HUGE_PAGE);
-  return os_allows_huge() && os_open_page_table() && os_is_all_here(at, HUGE_PAGE) && os_collapse(at, HUGE_PAGE);
+  return os_allows_huge() && os_open_page_table() && os_is_all_here(at, HUGE_PAGE) && os_collapse(at) == OS_COLLAPSED;
 }
 
 int main(void) {
