@@ -14,7 +14,7 @@
 #define PIECE  4096
 #define PIECES 1024
 
-enum { UNKNOWN, DENSE, HUGE };
+enum { UNKNOWN, DENSE, SETTLED }; /* SETTLED: moved, or the kernel refused */
 
 static struct {
   bool may_look;        /* neither the setting nor the system refuses, and the kernel has not failed from the start */
@@ -27,7 +27,7 @@ static struct {
   unsigned failures;
   unsigned waiting;     /* windows that this round found dense and did not move */
   uint64_t divisions;   /* os_divisions() when the round began */
-  bool looks_at_huge;   /* the round looks at moved windows, too: some huge page was divided */
+  bool looks_at_settled; /* the round looks at all windows: some huge page was divided */
 } state;
 static _Atomic size_t moved; /* windows */
 
@@ -71,7 +71,7 @@ static bool begin_round(void) {
   char *end = pages.base + (__atomic_load_n(&pages.count, __ATOMIC_RELAXED) << GRANULE_SHIFT);
   state.windows = make_room(windows_before(end));
   uint64_t divisions = os_divisions();
-  state.looks_at_huge = divisions != state.divisions;
+  state.looks_at_settled = divisions != state.divisions;
   state.divisions = divisions;
   state.waiting = 0;
   return true;
@@ -80,8 +80,8 @@ static bool begin_round(void) {
 /* Moves a dense window. */
 static void move(size_t window) {
   enum os_collapsed done = os_collapse(window_start(window));
+  if (done != OS_CHANGES) *state_of(window) = SETTLED;
   if (done == OS_COLLAPSED) {
-    *state_of(window) = HUGE;
     state.failures = 0;
     atomic_fetch_add_explicit(&moved, 1, memory_order_relaxed);
   } else if (done == OS_REFUSED && ++state.failures == FAILURES) {
@@ -95,14 +95,14 @@ static void move(size_t window) {
 static bool look(size_t window) {
   uint8_t before = *state_of(window);
   bool is_dense = os_is_all_here(window_start(window), HUGE_PAGE);
-  if (before != HUGE || !is_dense) *state_of(window) = is_dense ? DENSE : UNKNOWN;
+  if (before != SETTLED || !is_dense) *state_of(window) = is_dense ? DENSE : UNKNOWN;
   return is_dense && before == DENSE;
 }
 
 static void look_on(unsigned most) {
   unsigned looks = 0, moves = 0;
   for (; state.next < state.windows && looks < LOOKS_A_TICK && state.rest == 0; state.next++) {
-    if (*state_of(state.next) == HUGE && !state.looks_at_huge) continue;
+    if (*state_of(state.next) == SETTLED && !state.looks_at_settled) continue;
     looks++;
     bool is_to_move = look(state.next);
     if (is_to_move && ++moves > most) return;
