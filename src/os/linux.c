@@ -271,12 +271,15 @@ bool os_open_page_table(void) {
 }
 
 bool os_is_all_here(void *at, size_t length) {
-  static uint64_t words[OS_HERE_MOST / (4 * KiB)];
-  size_t pages = length / os_page_size, bytes = pages * sizeof *words;
-  size_t got = os_read_at(page_table, words, bytes, (uintptr_t)at / os_page_size * sizeof *words);
   const uint64_t wanted = PAGE_IS_HERE | PAGE_IS_OURS;
-  uint64_t all = got == bytes ? wanted : 0;
-  for (size_t i = 0; i < pages; i++) all &= words[i];
+  uint64_t words[128], all = wanted; /* few, for the stack is small */
+  size_t page = (uintptr_t)at / os_page_size, end = page + length / os_page_size;
+  for (size_t count; page < end && all == wanted; page += count) {
+    count = min_size(end - page, sizeof words / sizeof *words);
+    size_t bytes = count * sizeof *words;
+    if (os_read_at(page_table, words, bytes, page * sizeof *words) != bytes) return false;
+    for (size_t i = 0; i < count; i++) all &= words[i];
+  }
   return all == wanted;
 }
 

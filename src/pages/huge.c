@@ -18,7 +18,7 @@ enum { UNKNOWN, DENSE, SETTLED }; /* SETTLED: moved, or the kernel refused */
 
 static struct {
   bool may_look;        /* neither the setting nor the system refuses, and the kernel has not failed from the start */
-  uint8_t *pieces[PIECES];
+  uint8_t **pieces;
   struct cuttings cuttings;
   size_t windows, next; /* of this round: how many there are, and which one comes next */
   unsigned since;       /* ticks since the round began, and */
@@ -42,6 +42,8 @@ static uint8_t *state_of(size_t window) { return &state.pieces[window / PIECE][w
 /* Makes room for the states of so many windows. Returns of how many there is room. */
 static size_t make_room(size_t windows) {
   size_t piece = 0;
+  if (!state.pieces) state.pieces = pages_cut(&state.cuttings, PIECES * sizeof *state.pieces);
+  if (!state.pieces) return 0;
   for (; piece < PIECES && piece * PIECE < windows; piece++) {
     if (!state.pieces[piece]) state.pieces[piece] = pages_cut(&state.cuttings, PIECE);
     if (!state.pieces[piece]) break;
