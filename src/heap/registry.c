@@ -34,9 +34,9 @@ static void unlink_active(struct heap *heap) {
 /* The greater part of a thread's heap. It has pages of its own, which go back to the kernel while the heap is folded
  * and owns no slab. The heap's quarantine, if it has one, lies behind. */
 struct body {
+  char of_thread[THREAD_ROOM] ALIGNED(CACHE_LINE); /* beside the bins, whose pages every process touches */
   struct heap_store store;
   struct counters counters;
-  char of_thread[THREAD_ROOM] ALIGNED(16);
 };
 #define BODY_BYTES (sizeof(struct body) + (TSLAB_HARDENED ? sizeof(struct quarantine) : 0))
 _Static_assert(BODY_BYTES <= GRANULE, "cut from one");
