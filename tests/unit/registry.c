@@ -90,12 +90,13 @@ static void settling(void) {
 
 /* ---- what a dead thread leaves ----------------------------------------------------------------------------------- */
 
-/* Returns how many bytes of the heap's store and counters are resident, in whole pages from the store's start. */
+/* Returns how many bytes of the heap's body are resident, in whole pages from its start, the thread's record. */
 static size_t resident_bytes(const struct heap *heap) {
-  const size_t bytes = round_up(sizeof(struct heap_store) + sizeof(struct counters), os_page_size);
+  const size_t parts = THREAD_ROOM + sizeof(struct heap_store) + sizeof(struct counters);
+  const size_t bytes = round_up(parts, os_page_size);
   unsigned char in_core[GRANULE / 4096];
   size_t resident = 0;
-  CHECK(mincore(heap->store, bytes, in_core) == 0);
+  CHECK(mincore(heap_room_for_thread(heap), bytes, in_core) == 0);
   for (size_t page = 0; page < bytes / os_page_size; page++) resident += in_core[page] & 1 ? os_page_size : 0;
   return resident;
 }
