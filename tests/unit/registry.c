@@ -128,7 +128,7 @@ static void dead_heap_gives_its_pages_back(void) {
   if (os_page_size > GRANULE / 4) return; /* heaps share such pages */
   for (unsigned class = 0; class < CLASSES; class++) heap->counters->classes[class].samples = 1;
   const unsigned taken = take_slab(heap, blocks);
-  CHECK_COUNT(resident_bytes(heap), >=, 4 * os_page_size);
+  CHECK_COUNT(resident_bytes(heap), >=, 16 * KiB);
   dies(heap);
   CHECK_COUNT(heap->bins[CLASS].slabs, ==, 1);
   CHECK_COUNT(resident_bytes(heap), >, 0);
