@@ -97,7 +97,7 @@ struct magazine {
   uint16_t count, newer, older;
   uint16_t class;
 };
-#define MAGAZINES 252
+#define MAGAZINES 252 /* as many as leave a thread's heap eight pages: heap/registry.c */
 
 struct bin {
   uint64_t allocations, frees; /* until the last visit */

@@ -135,8 +135,6 @@ static bool try_purge(volatile uint64_t *at, size_t length) {
 
 /* ---- huge pages -------------------------------------------------------------------------------------------------- */
 
-#define HUGE_PAGE (2 * MiB)
-
 static _Atomic bool has_huge; /* some memory may be on huge pages */
 static _Atomic uint64_t divisions;
 
@@ -216,8 +214,10 @@ static enum os_moved move_or_heal(void *from, void *to, size_t length) {
 }
 
 enum os_moved os_move(void *from, void *to, size_t length) {
-  begin_taking(NULL, UINTPTR_MAX);
+  begin_taking(from, length);
+  begin_taking(to, length);
   enum os_moved done = move_or_heal(from, to, length);
+  end_taking();
   end_taking();
   return done;
 }
@@ -251,8 +251,8 @@ bool os_populate_huge(void *at, size_t length) {
 /* Reads "always [madvise] never". */
 bool os_allows_huge(void) {
   char text[64] = "";
-  int file = os_open("/sys/kernel/mm/transparent_hugepage/enabled");
-  if (file < 0 || os_page_size != 4 * KiB) return false;
+  int file = os_page_size == 4 * KiB ? os_open("/sys/kernel/mm/transparent_hugepage/enabled") : -1;
+  if (file < 0) return false;
   os_read_at(file, text, sizeof text - 1, 0);
   os_close(file);
   return strstr(text, "[always]") || strstr(text, "[madvise]");
@@ -270,10 +270,10 @@ bool os_open_page_table(void) {
   return page_table >= 0;
 }
 
-bool os_is_all_here(void *at, size_t length) {
+bool os_is_all_here(void *at) {
   const uint64_t wanted = PAGE_IS_HERE | PAGE_IS_OURS;
   uint64_t words[128], all = wanted; /* few, for the stack is small */
-  size_t page = (uintptr_t)at / os_page_size, end = page + length / os_page_size;
+  size_t page = (uintptr_t)at / os_page_size, end = page + HUGE_PAGE / os_page_size;
   for (size_t count; page < end && all == wanted; page += count) {
     count = min_size(end - page, sizeof words / sizeof *words);
     size_t bytes = count * sizeof *words;
@@ -294,7 +294,7 @@ static bool collapse(void *at) {
 enum os_collapsed os_collapse(void *at) {
   enum os_collapsed done = OS_CHANGES;
   atomic_store(&moving, (uintptr_t)at);
-  if (atomic_load(&takers) == 0 && os_is_all_here(at, HUGE_PAGE)) done = collapse(at) ? OS_COLLAPSED : OS_REFUSED;
+  if (atomic_load(&takers) == 0 && os_is_all_here(at)) done = collapse(at) ? OS_COLLAPSED : OS_REFUSED;
   atomic_store(&moving, 0);
   return done;
 }

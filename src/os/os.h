@@ -96,11 +96,12 @@ HIDDEN bool os_populate_huge(void *at, size_t length);
 /* Returns true if the system has huge pages for programs that ask for them. */
 HIDDEN bool os_allows_huge(void);
 
-/* os_is_all_here returns true if all pages of the range are resident, belong to this process alone, and the kernel says
- * so. os_open_page_table comes first, in each thread that calls it, and leaves a descriptor open. It returns false if
- * the kernel cannot say. */
+/* os_is_all_here returns true if all pages of the HUGE_PAGE bytes at `at` are resident, belong to this process alone,
+ * and the kernel says so. os_open_page_table comes first, in each thread that calls it, and leaves a descriptor open.
+ * It returns false if the kernel cannot say. */
+#define HUGE_PAGE (2 * MiB)
 HIDDEN bool os_open_page_table(void);
-HIDDEN bool os_is_all_here(void *at, size_t length);
+HIDDEN bool os_is_all_here(void *at);
 
 /* Moves the pages of the 2 MiB at `at`, a multiple of that, to a huge page. Threads that fault meanwhile wait, some
  * hundred microseconds. OS_CHANGES: not all pages are here, or a thread takes pages away just now. OS_REFUSED: the

@@ -96,7 +96,7 @@ static void move(size_t window) {
 /* Looks at a window. Returns true if it should be moved. */
 static bool look(size_t window) {
   uint8_t before = *state_of(window);
-  bool is_dense = os_is_all_here(window_start(window), HUGE_PAGE);
+  bool is_dense = os_is_all_here(window_start(window));
   if (before != SETTLED || !is_dense) *state_of(window) = is_dense ? DENSE : UNKNOWN;
   return is_dense && before == DENSE;
 }

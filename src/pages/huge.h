@@ -14,8 +14,7 @@
 
 #include "pages/pages.h"
 
-#define HUGE_PAGE        (2 * MiB)
-#define HUGE_LEAST_HEAP  (32 * MiB) /* smaller heaps fit into the TLB well enough */
+#define HUGE_LEAST_HEAP (32 * MiB) /* smaller heaps fit into the TLB well enough */
 
 /* Opens the file that huge_look reads, for good, because a sandbox may forbid that later. `may_open`: the thread has a
  * table of descriptors of its own; otherwise huge_look does nothing. */

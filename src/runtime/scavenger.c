@@ -372,14 +372,6 @@ static void leave(void) {
   os_wake(&state, INT_MAX);
 }
 
-/* Under round_lock, so that no other thread's round gives a page back between the look at a window and its move. */
-static bool move_dense(void) {
-  lock_take(&round_lock);
-  bool comes_back = huge_look(visited);
-  lock_release(&round_lock);
-  return comes_back;
-}
-
 static void *run(void *unused) {
   while (atomic_load(&state) == STARTING) os_rest();
   if (!has_stack()) {
@@ -396,7 +388,7 @@ static void *run(void *unused) {
     wait_for_tick();
     limits_tick(tick);
     if (pages_is_pressed()) relieve();
-    bool freed = tick_once() != 0, seen = publish(), moves = move_dense();
+    bool freed = tick_once() != 0, seen = publish(), moves = huge_look(visited);
     bool waits = pages_free_dirty() + large_cache_total() + reserve_bytes() != 0;
     if (freed || seen || moves) idle = 0;
     else idle++;

@@ -36,7 +36,7 @@ bool os_populate(void *at, size_t length) { return (void)at, (void)length, true;
 bool os_populate_huge(void *at, size_t length) { return (void)at, (void)length, true; }
 bool os_allows_huge(void) { return false; }
 bool os_open_page_table(void) { return false; }
-bool os_is_all_here(void *at, size_t length) { return (void)at, (void)length, false; }
+bool os_is_all_here(void *at) { return (void)at, false; }
 enum os_collapsed os_collapse(void *at) { return (void)at, OS_REFUSED; }
 void os_forget_moves(void) {}
 uint64_t os_divisions(void) { return 0; }

@@ -78,6 +78,9 @@ static void dense_memory_moves(void) {
   look();
   CHECK_COUNT(huge_moved_bytes(), >=, (size_t)BLOCKS * SIZE * 3 / 4);
   CHECK_COUNT(on_huge_pages(), >=, huge_moved_bytes() * 3 / 4);
+  tslab_stats_global stats;
+  CHECK(tslab_stats(&stats, sizeof stats) == 0);
+  CHECK_COUNT(stats.huge_moved_bytes, ==, huge_moved_bytes());
   CHECK_COUNT(resident(), <=, before + MiB);
   for (unsigned i = 0; i < BLOCKS; i++) CHECK(*(char *)blocks[i] == 1);
   const size_t divisions = divided(), huge = on_huge_pages();
@@ -94,7 +97,7 @@ static bool kernel_collapses(void) {
   CHECK(room != MAP_FAILED);
   char *const at = (char *)round_up((uintptr_t)room, HUGE_PAGE);
   memset(at, 1, HUGE_PAGE);
-  return os_allows_huge() && os_open_page_table() && os_is_all_here(at, HUGE_PAGE) && os_collapse(at) == OS_COLLAPSED;
+  return os_allows_huge() && os_open_page_table() && os_is_all_here(at) && os_collapse(at) == OS_COLLAPSED;
 }
 
 int main(void) {
