@@ -122,7 +122,7 @@ static bool passes_magazines(const struct bin *bin) {
  * list and not an older one, because its blocks are still in the processor's cache. */
 static struct chain list_to_magazines(struct heap *heap, unsigned class, bool draining) {
   struct bin *bin = &heap->bins[class];
-  struct chain chain = tcache_chain(heap, class);
+  struct chain chain = tcache_lift(heap, class);
   pages_note_freed(chain.count * (class_size(class) + os_page_size));
   if (draining && (passes_magazines(bin) || magazines_are_full(heap, class, chain.count))) { /* this needs no lock */
     tcache_shrink(heap, class);

@@ -61,20 +61,21 @@ unsigned tcache_lose(struct heap *heap, unsigned class, unsigned lost) { return 
  * marks each block that it meets. Such a block and all behind it are lost. This reports it only after it has added up
  * the calls, for which the lengths must be whole. */
 unsigned tcache_rejoin(struct heap *heap) {
-  unsigned class = heap->sampling.class, length = tcache_length(heap, class), whole = 0, mallocs = 0;
-  void *last = NULL, *block = heap->list[class];
-  for (; block != CHAIN_END && whole < length && block_is_intact(block); whole++, block = block_next(block)) {
+  unsigned class = heap->sampling.class, whole = 0, mallocs = 0;
+  struct chain chain = tcache_lift(heap, class);
+  void *last = NULL, *block = chain.head;
+  for (; block != CHAIN_END && whole < chain.count && block_is_intact(block); whole++, block = block_next(block)) {
     block_mark_met(block);
     last = block;
   }
   void *bad = block == CHAIN_END ? NULL : block;
-  block = heap->list[class];
+  block = chain.head;
   for (unsigned i = 0; i < whole; i++, block = block_next(block)) block_mark_free(block);
   void *detached = tcache_attach(heap);
   heap->bins[class].due++; /* the list must be detached again */
   if (last) block_link(last, detached);
-  else heap->list[class] = detached;
-  if (whole < length) mallocs = tcache_lose(heap, class, length - whole);
+  heap->list[class] = last ? chain.head : detached;
+  if (whole < chain.count) mallocs = tcache_lose(heap, class, chain.count - whole);
   if (bad) misuse_freed(bad);
   return mallocs;
 }
@@ -105,10 +106,9 @@ void tcache_detach(struct heap *heap, unsigned class, unsigned held) {
   __atomic_store_n(&sampling->gone, gone, __ATOMIC_RELEASE);
   __atomic_store_n(&sampling->class, (uint8_t)class, __ATOMIC_RELEASE);
   heap_end_change(heap);
-  sampling->detached = heap->list[class];
   heap->bins[class].due--;
   sampling->urgent = heap->bins[class].due > 0 || heap->arena;
-  heap->list[class] = CHAIN_END;
+  sampling->detached = tcache_lift(heap, class).head;
 }
 
 /* ---- folding ----------------------------------------------------------------------------------------------------- */
@@ -144,7 +144,7 @@ void tcache_set(struct heap *heap, unsigned class, struct chain chain) {
 
 struct chain tcache_take(struct heap *heap, unsigned class) {
   tcache_fold(heap, class);
-  struct chain chain = tcache_chain(heap, class);
+  struct chain chain = tcache_lift(heap, class);
   tcache_set(heap, class, EMPTY_CHAIN);
   if (profile_is_on()) cut_list(heap, class);
   return chain;
@@ -300,13 +300,11 @@ static void take_back(struct heap *heap, unsigned victim) {
   unsigned cap = heap->bins[victim].cap / 2u;
   if (heap->visits - heap->bins[victim].last_visit < IDLE_VISITS || cap == 0) return;
   tcache_fold(heap, victim);
-  struct chain chain = tcache_chain(heap, victim);
+  struct chain chain = tcache_lift(heap, victim);
   bool goes = chain.count > cap && magazine_put(heap, victim, chain);
   if (goes) chain = EMPTY_CHAIN;
-  if (chain.count <= cap) {
-    set_cap(heap, victim, cap);
-    tcache_set(heap, victim, chain);
-  }
+  if (chain.count <= cap) set_cap(heap, victim, cap);
+  tcache_set(heap, victim, chain);
   if (profile_is_on()) cut_list(heap, victim); /* folding made the list whole */
 }
 

@@ -16,6 +16,15 @@ INLINE struct chain tcache_chain(const struct heap *heap, unsigned class) {
   return (struct chain){heap->list[class], tcache_length(heap, class)};
 }
 
+/* Takes the list off the class; only the count still has its blocks. The caller then marks or moves them, and calls
+ * tcache_set. A signal handler that calls exit in between frees onto a new list, so it meets none of these blocks. */
+INLINE struct chain tcache_lift(struct heap *heap, unsigned class) {
+  struct chain chain = tcache_chain(heap, class);
+  heap->list[class] = CHAIN_END;
+  FENCE_ALL();
+  return chain;
+}
+
 /* Removes `lost` missing blocks from the count. Returns the mallocs since the last visit, which it adds up as
  * tcache_fold does. */
 HIDDEN unsigned tcache_lose(struct heap *heap, unsigned class, unsigned lost);

@@ -6,7 +6,7 @@
 #include <sys/time.h>
 #include <sys/wait.h>
 
-enum { CHILDREN = 300, TABLE = 2000, BLOCKS = 200, HANG_S = 60, STATUS = 3 };
+enum { CHILDREN = 300, LONG = 30000, TABLE = 2000, BLOCKS = 200, HANG_S = 60, STATUS = 3 };
 
 static void *table[TABLE];
 
@@ -37,9 +37,10 @@ _Noreturn static void use_heap(size_t largest, suseconds_t until) {
   }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+  const int children = argc > 1 && strcmp(argv[1], "long") == 0 ? LONG : CHILDREN;
   static const size_t largest[] = {500, 8000, 200000};
-  for (int i = 0; i < CHILDREN; i++) {
+  for (int i = 0; i < children; i++) {
     int status;
     const pid_t child = fork();
     CHECK(child >= 0);
