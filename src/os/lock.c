@@ -115,6 +115,14 @@ bool lock_take_within(struct lock *lock, unsigned ms) {
   return done;
 }
 
+void lock_take_over(struct lock *lock) {
+  uint32_t seen = atomic_load_explicit(&lock->word, memory_order_relaxed);
+  lock_hold_begins();
+  /* Threads may say meanwhile that they sleep. */
+  while (!atomic_compare_exchange_weak_explicit(&lock->word, &seen, lock_mark() | (seen & 1), memory_order_acquire,
+                                                memory_order_relaxed)) {}
+}
+
 void lock_release_slow(struct lock *lock) { os_wake(&lock->word, 1); }
 
 void lock_count_hold(struct lock *lock) { lock_count(&lock->held, ticks_to_ns(ticks_now() - lock->since)); }

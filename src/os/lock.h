@@ -120,17 +120,16 @@ static inline uint64_t lock_take(struct lock *lock) {
 /* For a caller that can do without the lock: returns false after `ms` milliseconds, on the coarse clock. */
 HIDDEN COLD bool lock_take_within(struct lock *lock, unsigned ms);
 
-/* Releases a lock that another thread took. That thread stands still and does not release the lock itself. */
-static inline void lock_release_for(struct lock *lock) {
+static inline void lock_release(struct lock *lock) {
   if (UNLIKELY(lock_times)) lock_count_hold(lock);
   if (UNLIKELY(lock->again != 0)) lock->again--;
   else if (UNLIKELY(atomic_exchange_explicit(&lock->word, 0, memory_order_release) & 1)) lock_release_slow(lock);
-}
-
-static inline void lock_release(struct lock *lock) {
-  lock_release_for(lock);
   lock_hold_ends();
 }
+
+/* Makes this thread the holder of a lock that another thread holds. That thread stands still and does not release the
+ * lock itself. */
+HIDDEN COLD void lock_take_over(struct lock *lock);
 
 /* For a fork child, in which the holder may not exist. */
 INLINE void lock_reset(struct lock *lock) {

@@ -66,7 +66,8 @@
 
 enum { WIPED, REPAIRED, REPAIRING /* or more: REPAIRING plus the id of the thread that repairs */ };
 
-/* HELD: a thread that forks holds every lock. BREAKING, BROKEN: a waiter releases, or has released, all of them. */
+/* HELD: a thread that forks holds every lock. BREAKING, BROKEN: a waiter takes all of them over and releases them, or
+ * has done so. */
 enum { NOT_HELD, HELD, BREAKING, BROKEN };
 static _Atomic uint32_t hold;
 static _Atomic uint64_t held_since_ns; /* on the coarse clock */
@@ -269,8 +270,9 @@ static void release_one(struct lock *lock) {
   if (lock != &heaps_lock) lock_release(lock);
 }
 
-static void release_one_for(struct lock *lock) {
-  if (lock != &heaps_lock) lock_release_for(lock);
+static void release_all(void) {
+  each_lock(release_one);
+  lock_release(&heaps_lock);
 }
 
 /* The number of locks that the forking thread has, and true once it could not take one. Publication's lock protects
@@ -297,19 +299,28 @@ static void take_one(struct lock *lock) {
 static void release_taken(struct lock *lock) {
   if (taken == 0) return;
   taken--;
-  if (lock == &heaps_lock) has_given_up = false; /* hold_all releases it last */
+  if (lock == &heaps_lock) has_given_up = false; /* release_some releases it last */
   else lock_release(lock);
+}
+
+/* Takes every lock, up to one that stays taken. Returns false then. */
+static bool take_all(void) {
+  taken = 0;
+  has_given_up = false;
+  each_lock(take_one);
+  return !has_given_up;
+}
+
+static void release_some(void) {
+  each_lock(release_taken);
+  if (!has_given_up) lock_release(&heaps_lock);
 }
 
 /* Takes every lock. Returns false, and holds none, if one stays taken: its holder may wait for glibc's list of streams,
  * in a signal handler that forks. */
 static bool hold_all(void) {
-  taken = 0;
-  has_given_up = false;
-  each_lock(take_one);
-  if (has_given_up) {
-    each_lock(release_taken);
-    if (!has_given_up) lock_release(&heaps_lock);
+  if (!take_all()) {
+    release_some();
     return false;
   }
   atomic_store_explicit(&held_since_ns, os_now_coarse_ns(), memory_order_relaxed);
@@ -322,8 +333,7 @@ static bool hold_all(void) {
 static void end_hold(unsigned held_before) {
   uint32_t seen = HELD;
   if (atomic_compare_exchange_strong(&hold, &seen, NOT_HELD)) {
-    each_lock(release_one);
-    lock_release(&heaps_lock);
+    release_all();
     return;
   }
   while (atomic_load_explicit(&hold, memory_order_acquire) == BREAKING) os_wait(&hold, BREAKING, 1);
@@ -344,14 +354,16 @@ static bool is_stuck(void) {
   return now >= since + COPY_MOST_MS * NS_OF_MS || is_asleep(atomic_load_explicit(&held_by, memory_order_relaxed));
 }
 
-/* Releases every lock for the forking thread. Blocks signals meanwhile: the forking thread waits for the end of this,
- * and a handler that forks would wait for the forking thread. */
-static void release_all_for_it(void) {
+static void take_over_all(void) { each_lock(lock_take_over); }
+
+/* Takes every lock over from the forking thread and releases it. Blocks signals meanwhile: the forking thread waits for
+ * the end of this, and a handler that forks would wait for the forking thread. */
+static void take_over_hold(void) {
   uint32_t held = HELD;
   signal_set before = os_block_signals();
   if (atomic_compare_exchange_strong(&hold, &held, BREAKING)) {
-    each_lock(release_one_for);
-    lock_release_for(&heaps_lock);
+    take_over_all();
+    release_all();
     atomic_store_explicit(&hold, BROKEN, memory_order_release); /* pairs with end_hold */
   }
   os_restore_signals(before);
@@ -363,7 +375,7 @@ static bool is_own(void) { return atomic_load_explicit(&held_by, memory_order_re
  * lock calls this. */
 static void break_hold(void) {
   if (atomic_load_explicit(&hold, memory_order_acquire) != HELD) return;
-  if (is_own() || is_stuck()) release_all_for_it();
+  if (is_own() || is_stuck()) take_over_hold();
 }
 
 /* ---- handlers ---------------------------------------------------------------------------------------------------- */

@@ -227,7 +227,6 @@ def relative_subjects(root: Path) -> Iterator[str]:
 # caller took; no other function may.
 RELEASES = {
     "lock_release": {"lock_take", "lock_try", "lock_take_within", "take_gate", "heap_lock", "lock_heap_of"},
-    "lock_release_for": set(),
     "arena_unlock": {"arena_lock"},
     "epoch_unlock": {"epoch_lock", "handle_lock_quiet"},
     "epoch_release": {"epoch_take", "epoch_own", "handle_take_quiet"},
@@ -235,18 +234,17 @@ RELEASES = {
     "arena_walk_on": {"arena_walk"},  # without the lock once there is no next run
     "arena_walk_end": {"arena_walk"},
     "publish_after_fork_parent": {"publish_before_fork"},
+    "release_one": {"take_one", "lock_take_over"},  # each_lock calls these, and the next with its taker
+    "release_taken": {"take_one"},
+    "release_some": {"take_all"},
+    "release_all": {"take_all", "take_over_all"},
     "end_hold": {"hold_all"},
-    **{name: {"take_one"} for name in ("release_one", "release_taken", "release_one_for")},  # each_lock calls these
-}
-
-# Functions that release a lock although no caller took it, each with its reason.
-MAY_RELEASE = {
-    "runtime/fork: hold_all": "gives up after a part of the locks, of which each_lock took this one for it",
-    "runtime/fork: after_fork_parent": "libc calls before_fork, which takes the locks, and then this",
-    "runtime/fork: release_all_for_it": "releases the locks of a thread that forks and waits for the caller",
+    "after_fork_parent": {"before_fork"},  # libc's fork calls both
 }
 
 CALL = re.compile(r"\b(\w+)\(")
+# A function that releases a lock, as an argument of another call.
+PASSED = re.compile(rf"\b({'|'.join(RELEASES)})\b(?!\()")
 
 
 def argument(text: str, at: int) -> str:
@@ -262,11 +260,10 @@ def argument(text: str, at: int) -> str:
 def locks(root: Path) -> Iterator[str]:
     """A function releases a lock only below the place where it took that lock, under the same name."""
     for path in sources(root, "src"):
-        module = str(path.relative_to(root / "src").with_suffix(""))
         code = NOT_CODE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), path.read_text())
         for number, body in bodies(code):
             function = (CALL.search(body[0]) or CALL.search(code.splitlines()[number - 2]) or [None, ""])[1]
-            if function in RELEASES or f"{module}: {function}" in MAY_RELEASE:
+            if function in RELEASES:
                 continue
             text = "\n".join(body)
             for call in CALL.finditer(text, text.index("{")):
@@ -287,6 +284,11 @@ def locks(root: Path) -> Iterator[str]:
                     line = number + text.count("\n", 0, call.start())
                     where = f"{path.relative_to(root)}:{line}"
                     yield f"{where}: {function or 'a function'} releases {lock}, which it did not take"
+            for passed in PASSED.finditer(text, text.index("{")):
+                if not any(re.search(rf"\b{taker}\b", text[: passed.start()]) for taker in RELEASES[passed[1]]):
+                    line = number + text.count("\n", 0, passed.start())
+                    where = f"{path.relative_to(root)}:{line}"
+                    yield f"{where}: {function or 'a function'} passes {passed[1]} on, but none that takes the lock"
 
 
 # ---- rules of calls --------------------------------------------------------------------------------------------------

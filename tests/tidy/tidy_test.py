@@ -98,6 +98,10 @@ class Rules(unittest.TestCase):
         self.write("src/epoch/two.c", "int a(void) {\n  gate = epoch_take(e);\n  epoch_release(f, gate);\n}\n")
         self.assert_told(r"^src/epoch/two.c:3: a releases f, which it did not take$")
 
+    def test_a_release_by_a_function_that_is_passed_on(self) -> None:
+        self.write("src/epoch/two.c", "int a(void) {\n  each_lock(lock_release);\n}\n")
+        self.assert_told(r"^src/epoch/two.c:2: a passes lock_release on, but none that takes the lock$")
+
     def test_locks_that_are_released_where_they_were_taken(self) -> None:
         self.write(
             "src/epoch/two.c",

@@ -1,5 +1,6 @@
-/* lock: one holder at a time; a release wakes a sleeper; lock_try does not wait; a reset lock is free. A line that a
- * thread writes under a lock waits until the thread releases its last lock. */
+/* lock: one holder at a time; a release wakes a sleeper; lock_try does not wait; a reset lock is free; a release after a
+ * take-over wakes a sleeper, too. A line that a thread writes under a lock waits until the thread releases its last
+ * lock. */
 #include "unit.h"
 
 #include "base/log.h"
@@ -59,6 +60,31 @@ static void a_holder_takes_it_again(void) {
   CHECK(lock.word != 0 && !lock_try(&lock));
   lock_release(&lock);
   CHECK(lock.word == 0 && locks_held == 0);
+}
+
+static _Atomic bool stands_still;
+static void *take_and_stand_still(void *unused) {
+  lock_take(&lock);
+  stands_still = true;
+  while (stands_still) sched_yield();
+  return unused;
+}
+
+/* Another thread has slept for the lock since before the take-over. */
+static void a_lock_is_taken_over(void) {
+  pthread_t holder, sleeper;
+  entered = 0;
+  CHECK(pthread_create(&holder, NULL, take_and_stand_still, NULL) == 0);
+  while (!stands_still) sched_yield();
+  CHECK(pthread_create(&sleeper, NULL, pass_once, NULL) == 0);
+  while (atomic_load(&lock.word) % 2 == 0) sched_yield();
+  lock_take_over(&lock);
+  CHECK_COUNT(lock.word & ~1u, ==, lock_mark());
+  CHECK(locks_held == 1 && entered == 0);
+  lock_release(&lock);
+  stands_still = false;
+  CHECK(pthread_join(holder, NULL) == 0 && pthread_join(sleeper, NULL) == 0);
+  CHECK(entered == 1 && lock.word == 0 && locks_held == 0);
 }
 
 /* ---- lines under a lock ------------------------------------------------------------------------------------------ */
@@ -156,6 +182,7 @@ int main(void) {
   run_while_held(pass_once, true);
   CHECK_COUNT(entered, ==, THREADS);
   a_holder_takes_it_again();
+  a_lock_is_taken_over();
   lock_take(&lock);
   lock_reset(&lock);
   CHECK(lock_try(&lock) && !lock_try(&lock));
