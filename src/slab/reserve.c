@@ -114,9 +114,17 @@ static struct run *take_older_than(uint64_t tick) {
   return run;
 }
 
+/* What this has taken and not yet returned counts nowhere as reserve, and other threads may fill the list meanwhile. So
+ * it returns a few runs at a time. */
+#define RETURNED_AT_ONCE 16
+
 static size_t return_older_than(uint64_t tick) {
   struct returning r = {0};
-  for (struct run *run; (run = take_older_than(tick)) != NULL;) returning_keep(&r, run);
+  unsigned taken = 0;
+  for (struct run *run; (run = take_older_than(tick)) != NULL;) {
+    returning_keep(&r, run);
+    if (++taken % RETURNED_AT_ONCE == 0) returning_flush(&r);
+  }
   returning_flush(&r);
   return r.returned;
 }

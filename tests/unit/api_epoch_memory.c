@@ -1,5 +1,6 @@
 /* Epochs and the statistics of the process: totals of blocks are exact, and memory goes back when an epoch ends.
- * `reported` runs with TSLAB_REPORT_RSS=1 and TSLAB_RESERVE=0. */
+ * No scavenger runs, which would empty the reserve while an end fills it. `reported` runs with TSLAB_REPORT_RSS=1 and
+ * TSLAB_RESERVE=0. */
 #include "../epochs.h"
 #include "../stress/memory.h"
 
