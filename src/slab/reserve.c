@@ -114,8 +114,8 @@ static struct run *take_older_than(uint64_t tick) {
   return run;
 }
 
-/* What this has taken and not yet returned counts nowhere as reserve, and other threads may fill the list meanwhile. So
- * it returns a few runs at a time. */
+/* Runs that this has taken and not yet returned do not count as reserve, and other threads may fill the list meanwhile.
+ * So it returns a few runs at a time. */
 #define RETURNED_AT_ONCE 16
 
 static size_t return_older_than(uint64_t tick) {
