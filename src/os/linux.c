@@ -203,13 +203,70 @@ static void try_source(volatile char *at, size_t length) {
   if (moves != MOVES_FAIL || !os_heal((void *)at, length)) *at = 0;
 }
 
+/* From Linux 6.17 on, mremap moves several mappings, one after the other. If it then fails at a later one, for which
+ * the process may have no further mapping, it does not say which ones have moved. So this moves each mapping by a call
+ * of its own. A block has several if it came to its place by a move, or if the program gave advice for a part of it. */
+#define PIECES 16
+
+/* Returns true if the pages are one mapping. It asks for addresses up to a page that is mapped, which no kernel grants,
+ * and the kernel first looks at the pages. */
+static bool is_one_mapping(char *at, size_t length, char *to) {
+  char *taken = to > at ? to : (char *)getauxval(AT_RANDOM); /* on the first thread's stack */
+  if (taken < at + length) return false;
+  size_t more = round_down((uintptr_t)taken, os_page_size) + os_page_size - (uintptr_t)at;
+  return kernel_call(SYS_mremap, (long)at, (long)length, (long)more, 0, 0, 0) != -EFAULT;
+}
+
+/* Returns how many of the bytes lie in the first page's mapping. */
+static size_t first_mapping(char *at, size_t length, char *to) {
+  if (is_one_mapping(at, length, to)) return length;
+  size_t least = 0, most = length / os_page_size;
+  while (most - least > 1) {
+    size_t middle = (least + most) / 2;
+    if (is_one_mapping(at, middle * os_page_size, to)) least = middle;
+    else most = middle;
+  }
+  return least * os_page_size;
+}
+
+/* Returns the number of mappings and sets where they end, or returns 0 if there are too many. */
+static unsigned find_pieces(char *from, size_t length, char *to, size_t ends[PIECES]) {
+  unsigned count = 0;
+  for (size_t end = 0, piece; end < length; ends[count++] = end) {
+    piece = count < PIECES ? first_mapping(from + end, length - end, to) : 0;
+    if (piece == 0) return 0;
+    end += piece;
+  }
+  return count;
+}
+
+static bool move_piece(char *from, char *to, size_t start, size_t end) {
+  return move(from + start, to + start, end - start);
+}
+
+/* Moves all pages or none. The old contents of the destination are lost, and parts of it may not be mapped. */
+static bool move_pieces(char *from, char *to, size_t length) {
+  size_t ends[PIECES], start = 0;
+  unsigned count = find_pieces(from, length, to, ends), done = 0;
+  for (; done < count && move_piece(from, to, start, ends[done]); done++) start = ends[done];
+  if (count != 0 && done == count) {
+    if (count > 1) protect(from, length, PROT_READ | PROT_WRITE); /* as both would be after a copy */
+    if (count > 1) protect(to, length, PROT_READ | PROT_WRITE);
+    return true;
+  }
+  while (done-- > 0) {
+    start = done ? ends[done - 1] : 0;
+    if (!move_piece(to, from, start, ends[done])) memcpy(from + start, to + start, ends[done] - start);
+  }
+  return false;
+}
+
 static enum os_moved move_or_heal(void *from, void *to, size_t length) {
-  if (moves != MOVES_FAIL && move(from, to, length)) {
+  if (moves != MOVES_FAIL && move_pieces(from, to, length)) {
     if (UNLIKELY(moves == MOVES_UNTRIED)) try_source(from, length);
     return MOVED;
   }
-  /* mremap unmaps the destination before it checks the limits. Before Linux 6.17 it also does so before it checks that
-   * the source is one mapping. */
+  /* mremap unmaps the destination before it checks the limits. */
   return os_heal(to, length) ? NOT_MOVED : LOST;
 }
 

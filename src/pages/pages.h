@@ -211,7 +211,7 @@ HIDDEN void pages_set_tick(uint64_t tick);
 HIDDEN size_t pages_free_dirty(void); /* takes no lock: a hint */
 
 /* Returns true if pages may be moved into `run`, which then counts as having a mapping of its own. At most
- * MOVED_RUNS_MOST runs have one, so that the process keeps fewer than 64 mappings of ours. */
+ * MOVED_RUNS_MOST runs have one, so that the process keeps fewer than 400 mappings of ours. */
 #define MOVED_RUNS_MOST 16
 HIDDEN bool pages_may_move(struct run *run);
 

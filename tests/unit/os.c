@@ -35,6 +35,26 @@ static void locked_memory_is_known(void) {
   os_unreserve(at, length);
 }
 
+#ifndef SYS_mseal
+#define SYS_mseal 462 /* Linux 6.10 */
+#endif
+
+/* The source is two mappings, as a block that came to its place by a move, or for a part of which the program gave
+ * advice. From Linux 6.17 on, mremap moves one after the other. If it fails at the second, the first has moved. */
+static void a_move_is_whole_or_nothing(void) {
+  char *const at = os_reserve(NULL, 2 * length), *const last = at + length - os_page_size;
+  CHECK(at != NULL && os_commit(at, 2 * length));
+  memset(at, 'a', length);
+  CHECK(madvise(last, os_page_size, MADV_DONTFORK) == 0);
+  enum os_moved done = os_move(at, at + length, length);
+  CHECK(all_are(at, done == MOVED ? 0 : 'a') && all_are(at + length, done == MOVED ? 'a' : 0));
+  CHECK(os_heal(at, 2 * length));
+  memset(at, 'b', length);
+  if (syscall(SYS_mseal, last, os_page_size, 0) != 0) return; /* the kernel never moves such a page */
+  CHECK_COUNT(os_move(at, at + length, length), ==, NOT_MOVED);
+  CHECK(all_are(at, 'b') && all_are(at + length, 0));
+}
+
 static void memory_comes_and_goes(void) {
   char *const at = os_reserve(NULL, 3 * length);
   CHECK(at != NULL);
@@ -149,6 +169,7 @@ int main(void) {
   const int pretended = in_child(a_purge_that_does_nothing_is_refused); /* before the first effective one */
   CHECK(pretended == 0 || WEXITSTATUS(pretended) == SKIPPED || emulated());
   memory_comes_and_goes();
+  a_move_is_whole_or_nothing();
   locked_memory_is_known();
   shared_pages_are_asked_for();
   refusals_keep_errno();
