@@ -457,6 +457,14 @@ size_t pages_relieve(void) {
   return bytes ? pages_purge(UINT64_MAX, bytes) : 0;
 }
 
+/* Returns true if the kernel makes not even the next page writable. Then the process may have as many mappings as the
+ * kernel allows (vm.max_map_count). The writable and the reserved part of a table are two mappings, and such a process
+ * cannot shift the border. Without the reserved parts it has some mappings left. */
+static bool refuses_a_page(void) {
+  size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
+  return count < state.reserved && !os_commit(pages.base + (count << GRANULE_SHIFT), os_page_size);
+}
+
 static bool advance_frontier(size_t granules) {
   size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
   size_t step = min_size(max_size((count - state.first) / 16, COMMIT_STEP), COMMIT_STEP_MOST);
@@ -465,8 +473,9 @@ static bool advance_frontier(size_t granules) {
   /* Another process may have set a limit without our notice. Reserved pages still become writable under it, so ask. */
   if (!state.reserves_on_demand && !os_can_reserve(os_page_size)) trim_reservation();
   if (commit_granules(generous) || commit_granules(granules)) return true;
-  if (state.reserves_on_demand) trim_reservation(); /* unmap what was mapped for it */
-  return false;
+  bool may_help = !state.reserves_on_demand && refuses_a_page();
+  if (may_help || state.reserves_on_demand) trim_reservation(); /* unmap what was mapped for it */
+  return may_help && commit_granules(granules);
 }
 
 /* ---- runs -------------------------------------------------------------------------------------------------------- */
