@@ -1,5 +1,5 @@
-/* lock: one holder at a time; a release wakes a sleeper, also after a take-over; lock_try does not wait; a reset lock is
- * free. A line that a thread writes under a lock waits until the thread releases its last lock. */
+/* lock: one holder at a time; a release, also after a take-over, wakes a sleeper; lock_try does not wait; a reset lock
+ * is free. A line that a thread writes under a lock waits until the thread releases its last lock. */
 #include "unit.h"
 
 #include "base/log.h"
