@@ -13,6 +13,8 @@
 #include "cliffs/kinds.h"
 
 #include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 int form = PLAIN;
 long count = 100, operations = 2000000, objects = 20, idle_ms = 1500;
@@ -22,12 +24,12 @@ static const char *kind_name = "turns", *form_name = "malloc";
 static const lab_option options[] = {
   { .name = "kind", .help = "of what there are many", .text = &kind_name,
     .choices = "turns|calls|tide|longpoll|idle|used|labels|children|handles|destroy|threads|rest|dead|requests|"
-               "beside-destroy|beside-frees|blocks|grow|runs|fit|sparse" },
+               "beside-destroy|beside-frees|blocks|live|grow|runs|fit|sparse" },
   { .name = "count", .help = "how many of it", .number = &count, .least = 1 },
   { .name = "of", .help = "how the work is done", .text = &form_name, .choices = "malloc|epoch|mi-heap" },
   { .name = "operations", .help = "blocks that a timing takes", .number = &operations, .least = 1000 },
   { .name = "objects", .help = "blocks of a request (requests)", .number = &objects, .least = 1 },
-  { .name = "idle_ms", .help = "milliseconds at rest (tide, longpoll, rest, dead, runs)", .number = &idle_ms,
+  { .name = "idle_ms", .help = "milliseconds at rest (tide, longpoll, rest, dead, live, runs)", .number = &idle_ms,
     .least = 1 },
   { .name = NULL },
 };
@@ -55,6 +57,7 @@ static const struct kind {
   { "beside-destroy", run_beside_destroy, PLAIN | IN_EPOCHS },
   { "beside-frees", run_beside_frees, PLAIN | IN_EPOCHS },
   { "blocks", run_blocks, PLAIN },
+  { "live", run_live, PLAIN },
   { "grow", run_grow, PLAIN },
   { "runs", run_runs, PLAIN },
   { "fit", run_fit, PLAIN },
@@ -98,6 +101,21 @@ double cliffs_rest_cpu(void) {
   uint64_t cpu = lab_now_ns(CLOCK_PROCESS_CPUTIME_ID), start = cliffs_clock();
   cliffs_sleep(idle_ms);
   return (double)(lab_now_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu) / (double)(cliffs_clock() - start) * 100;
+}
+
+void cliffs_fork(void) {
+  enum { FORKS = 9 };
+  double took[FORKS];
+  for (unsigned i = 0; i < FORKS; i++) {
+    uint64_t start = cliffs_clock();
+    pid_t child = fork();
+    if (child == 0)
+      _exit(0);
+    took[i] = ns_each(start, 1);
+    if (child < 0 || waitpid(child, NULL, 0) != child)
+      lab_fail("fork: %s", strerror(errno));
+  }
+  cliffs_figure("fork_ns", lab_median(took, FORKS));
 }
 
 /* ---- threads at rest ---- */

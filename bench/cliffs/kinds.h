@@ -25,6 +25,8 @@ uint64_t cliffs_clock(void);                        /* nanoseconds */
 void cliffs_sleep(long ms);
 double cliffs_rest_cpu(void);                       /* percent of one core that the process uses in idle_ms of rest */
 
+void cliffs_fork(void);                             /* fork_ns: the time of the call in the parent */
+
 /* ---- threads at rest: each does `work` and waits. crew_start returns when all wait; crew_end ends them. ---- */
 
 void crew_start(long threads, void (*work)(long index), void (*last)(long index));
@@ -42,7 +44,7 @@ void run_turns(void), run_calls(void), run_idle(void), run_used(void), run_label
 void run_handles(void);                                                                         /* epochs.c */
 void run_requests(void), run_beside_destroy(void), run_beside_frees(void), run_longpoll(void), run_tide(void);
 void run_threads(void), run_rest(void), run_dead(void);                                         /* threads.c */
-void run_blocks(void), run_grow(void), run_runs(void), run_fit(void), run_destroy(void);
+void run_blocks(void), run_live(void), run_grow(void), run_runs(void), run_fit(void), run_destroy(void);
 void run_sparse(void);                                                                          /* memory.c */
 
 /* ---- inline, for they stand in timed loops ---- */

@@ -1,6 +1,7 @@
 /* Kinds that count blocks, buffers, free runs and MiB.
  *
  *   blocks   `count` live blocks of 16 to 143 bytes, the oldest replaced each time
+ *   live     `count` MiB of live blocks of 16 to 527 bytes at rest: resident bytes, processor time, fork
  *   grow     `count` buffers that grow in turn by realloc, an eighth at a time, to 2 MiB
  *   runs     `count` free runs of 40,000 bytes of each of two ages, while another thread takes and frees 3 MiB
  *   fit      `count` free runs of 2 MiB, all a little too short for the blocks that are taken then; none of them is
@@ -43,6 +44,29 @@ void run_blocks(void) {
     live[i] = take(drawn());
   cliffs_figure("block_rss_bytes", bytes_each(before, count));
   cliffs_figure("pair_ns", cliffs_ns(replace_oldest, operations));
+}
+
+/* ---- much live memory ---- */
+
+enum { LIVE_LEAST = 16, LIVE_SPREAD = 512 };
+
+/* Each block leads to the one before it, so that no table adds to the memory. */
+void run_live(void) {
+  draws = lab_seed;
+  char *newest = NULL;
+  uint64_t before = lab_rss_now(), start = cliffs_clock();
+  long blocks = 0;
+  for (size_t left = (size_t)count << 20, size; left >= LIVE_LEAST + LIVE_SPREAD; left -= size, blocks++) {
+    size = LIVE_LEAST + lab_below(&draws, LIVE_SPREAD);
+    char *block = take(size);
+    memcpy(memset(block, 1, size), &newest, sizeof newest);
+    newest = block;
+  }
+  cliffs_figure("fill_ns", ns_each(start, blocks));
+  cliffs_sleep(idle_ms);
+  cliffs_figure("live_rss_bytes", bytes_each(before, count));
+  cliffs_figure("rest_cpu_pct", cliffs_rest_cpu());
+  cliffs_fork();
 }
 
 /* ---- addresses of which few are used ---- */

@@ -8,10 +8,7 @@
  * at rest wait for a condition, so all processor time at rest is the allocator's. */
 #include "kinds.h"
 
-#include <sys/wait.h>
-#include <unistd.h>
-
-enum { SIZES = 200, STEP = 16, TIMES = 5, SMALL = 100, LARGE = 8000, FORKS = 9 };
+enum { SIZES = 200, STEP = 16, TIMES = 5, SMALL = 100, LARGE = 8000 };
 
 static char **held;
 
@@ -67,20 +64,6 @@ static void figures_of_malloc(void) {
     free(blocks[i]);
 }
 
-static void figure_of_fork(void) {
-  double took[FORKS];
-  for (unsigned i = 0; i < FORKS; i++) {
-    uint64_t start = cliffs_clock();
-    pid_t child = fork();
-    if (child == 0)
-      _exit(0);
-    took[i] = ns_each(start, 1);
-    if (child < 0 || waitpid(child, NULL, 0) != child)
-      lab_fail("fork: %s", strerror(errno));
-  }
-  cliffs_figure("fork_ns", lab_median(took, FORKS));
-}
-
 void run_dead(void) {
   held = lab_map((size_t)count * sizeof *held);
   uint64_t before = lab_rss_now();
@@ -89,6 +72,6 @@ void run_dead(void) {
   cliffs_sleep(idle_ms);
   cliffs_figure("dead_rss_bytes", bytes_each(before, count));
   cliffs_figure("rest_cpu_pct", cliffs_rest_cpu());
-  figure_of_fork();
+  cliffs_fork();
   figures_of_malloc();
 }

@@ -167,6 +167,10 @@ KINDS = (
         "blocks", MEMORY, "live blocks of 16 to 143 bytes", 10000,
         _costs(pair_ns="the oldest replaced", block_rss_bytes="resident"),
     ),
+    Kind(
+        "live", MEMORY, "MiB of live blocks of 16 to 527 bytes", 10,
+        _costs(fill_ns="a block", fork_ns="fork", **REST_CPU, live_rss_bytes="resident"),
+    ),
     Kind("grow", MEMORY, "buffers that grow to 2 MiB in turn", 1, _costs(realloc_ns="realloc by an eighth")),
     Kind("runs", MEMORY, "free runs of each of two ages", 100, _costs(**WAITS)),
     Kind(
