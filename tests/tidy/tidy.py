@@ -21,6 +21,7 @@ from pathlib import Path
 FLOORS = ["base", "os", "pages", "slab", "heap", "epoch", "process", "stats", "runtime", "malloc"]
 COLUMNS = 120
 FUNCTION_LINES = 50
+SUBJECT_COLUMNS, SUBJECTS = 72, 100  # of the newest commits
 
 
 def sources(root: Path, *folders: str) -> Iterator[Path]:
@@ -358,9 +359,20 @@ def calls_in_circles(graph: dict[str, dict[str, set[str]]]) -> Iterator[str]:
         yield f"modules that call each other: {', '.join(sorted(circle))}"
 
 
+def subjects(root: Path) -> Iterator[str]:
+    """The subjects of the newest commits fit where tools show them. Without a repository there is nothing to check."""
+    if not (root / ".git").exists():
+        return
+    log = ["git", "-C", str(root), "log", "--no-merges", f"-{SUBJECTS}", "--format=%h %s"]
+    for line in subprocess.run(log, capture_output=True, text=True, check=False).stdout.splitlines():
+        commit, subject = line.split(" ", 1)
+        if len(subject) > SUBJECT_COLUMNS:
+            yield f"commit {commit}: its subject has {len(subject)} columns, {SUBJECT_COLUMNS} are allowed"
+
+
 def broken(root: Path, objects: list[Path]) -> Iterator[str]:
     of_text = (long_lines, functions, includes, locks, rare_names, retired_words, relative_subjects)
-    for rule in (*of_text, undocumented, versions):
+    for rule in (*of_text, undocumented, versions, subjects):
         yield from rule(root)
     if objects:
         graph = calls(root, objects)

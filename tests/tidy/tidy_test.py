@@ -167,6 +167,13 @@ class Rules(unittest.TestCase):
             r"^CMakeLists.txt has 1.2.3, README.md has no version: give both the same version$",
         )
 
+    def test_a_long_subject_of_a_commit(self) -> None:
+        git = ["git", "-C", str(self.root), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+        subprocess.run([*git, "init", "-q"], check=True)
+        for columns in (72, 73):
+            subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x" * columns], check=True)
+        self.assert_told(r"^commit \w+: its subject has 73 columns, 72 are allowed$")
+
     def test_a_call_upward(self) -> None:
         self.compile("os/low", "void high(void); void low(void) { high(); }")
         self.compile("heap/high", "void high(void) {}")
