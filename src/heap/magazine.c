@@ -51,9 +51,11 @@ bool magazine_put(struct heap *heap, unsigned class, struct chain chain) {
     uint16_t index = take_record(heap);
     if (!index) return false;
     heap->magazines[index] = (struct magazine){chain.head, (uint16_t)chain.count, 0, bin->newest, (uint16_t)class};
-    if (bin->newest) heap->magazines[bin->newest].newer = index;
-    else bin->oldest = index;
+    uint16_t older = bin->newest;
     bin->newest = index;
+    FENCE_ALL(); /* for a handler that calls exit: no record that it removes stays `newest` */
+    if (older) heap->magazines[older].newer = index;
+    else bin->oldest = index;
   }
   account(heap, class, (int)chain.count);
   return true;

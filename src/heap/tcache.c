@@ -91,9 +91,10 @@ void tcache_detach(struct heap *heap, unsigned class, unsigned held) {
   }
   sampling->denied = 0;
   sampling->held = (uint8_t)held;
+  struct chain chain = tcache_lift(heap, class);
   struct count *count = &heap->count[class], rest = count_look(count);
-  unsigned length = tcache_length(heap, class), room = count_room(rest.now), most = held ? 0 : ARMED_ROOM;
-  if (UNLIKELY(length == 0)) most = 0; /* nothing to detached: the next free visits */
+  unsigned length = chain.count, room = count_room(rest.now), most = held ? 0 : ARMED_ROOM;
+  if (UNLIKELY(length == 0)) most = 0; /* nothing to detach: the next free visits */
   uint32_t gone = count_of(room > most ? room - most : 0, length);
   rest.now -= gone;
   rest.then -= gone;
@@ -101,6 +102,7 @@ void tcache_detach(struct heap *heap, unsigned class, unsigned held) {
   __atomic_store(count, &rest, __ATOMIC_RELEASE);
   if (UNLIKELY(length == 0)) {
     heap_end_change(heap);
+    heap->list[class] = chain.head;
     return;
   }
   __atomic_store_n(&sampling->gone, gone, __ATOMIC_RELEASE);
@@ -108,7 +110,7 @@ void tcache_detach(struct heap *heap, unsigned class, unsigned held) {
   heap_end_change(heap);
   heap->bins[class].due--;
   sampling->urgent = heap->bins[class].due > 0 || heap->arena;
-  sampling->detached = tcache_lift(heap, class).head;
+  sampling->detached = chain.head;
 }
 
 /* ---- folding ----------------------------------------------------------------------------------------------------- */
@@ -135,11 +137,12 @@ static unsigned room_for(unsigned cap, unsigned length) {
 void tcache_set(struct heap *heap, unsigned class, struct chain chain) {
   unsigned room = room_for(tcache_cap(heap, class), chain.count);
   uint32_t count = count_of(room, chain.count + quarantine_of(heap, class));
-  heap->list[class] = chain.head;
   heap_begin_list_change(heap, class);
   __atomic_store_n(&heap->count[class].now, count, __ATOMIC_RELEASE);
   set_then(&heap->count[class], count);
   heap_end_change(heap);
+  FENCE_ALL(); /* for a handler that calls exit: a list never holds more blocks than are counted */
+  heap->list[class] = chain.head;
 }
 
 struct chain tcache_take(struct heap *heap, unsigned class) {

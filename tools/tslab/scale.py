@@ -178,7 +178,7 @@ KINDS = (
         _costs(malloc_ns="malloc of 2.4 MiB", malloc_longest_ns="the longest of 500"),
     ),
     Kind(
-        "sparse", MEMORY, "GiB of addresses of which each 64 MiB has one page in use", 10,
+        "sparse", MEMORY, "GiB of addresses, a page in use in each 64 MiB", 10,
         _costs(
             sparse_malloc_ns="malloc of 64 MiB",
             sparse_free_ns="its free",
