@@ -358,15 +358,15 @@ tslab_handle tslab_handle_alloc(tslab_epoch epoch, size_t size, void **block) {
   struct visit visit;
   *block = NULL;
   if (!visit_begin(&visit, epoch, "tslab_handle_alloc", CALL_SITE)) return 0;
-  /* The thread is still inside: a destroy in between would leave the handle to the slot's next epoch. */
+  /* The thread is still inside: a destroy in between would leave the handle to the slot's next epoch, and a block
+   * without a handle would be freed after its end. */
   void *made = inline_malloc(size);
   tslab_handle handle = made ? handle_make(pages_run_of(guard_behind(made))->epoch, made) : 0;
-  *block = visit_end(&visit, made);
-  if (handle || !made) return handle;
-  inline_free(*block);
-  *block = NULL;
-  errno = ENOMEM;
-  return 0;
+  bool has_no_handle = made && !handle;
+  if (UNLIKELY(has_no_handle)) inline_free(made);
+  *block = visit_end(&visit, handle ? made : NULL);
+  if (UNLIKELY(has_no_handle)) errno = ENOMEM;
+  return handle;
 }
 
 void *tslab_handle_get(tslab_handle handle) { return handle_get(handle); }
