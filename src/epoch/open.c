@@ -1,7 +1,7 @@
 /* open: see open.h.                                                                                  floor: epoch */
 #include "epoch/open.h"
 
-#include "epoch/finish.h"
+#include "epoch/close.h"
 #include "epoch/tree.h"
 #include <errno.h>
 
@@ -55,10 +55,6 @@ static bool prepare(struct epoch *e, uint64_t id, size_t bytes) {
   /* Meanwhile a close or destroy of its parent may have ended the epoch. Then the slot is free or serves another
    * epoch. */
   bool done = epoch_error(e, id) != 0 || arena_prepare(&e->arena, bytes);
-  if (!done) {
-    atomic_store_explicit(&e->open_id, 0, memory_order_relaxed);
-    epoch_end(e);
-  }
   epoch_release(e, gate);
   return done;
 }
@@ -78,7 +74,7 @@ uint64_t epoch_open(const tslab_epoch_options *wanted, int *error) {
     return 0;
   }
   if (wanted->prefault_bytes == 0 || prepare(e, id, wanted->prefault_bytes)) return id;
-  epoch_retire(e);
+  epoch_close(id, NULL); /* a thread that found it by tslab_epoch_each may have a block there */
   *error = ENOMEM;
   return 0;
 }
