@@ -102,6 +102,7 @@ static struct epoch *take(struct thread *thread) {
 }
 
 uint64_t epoch_cache_open(struct thread *thread, const char *label, uint32_t flags) {
+  lock_look(); /* takes no lock: a fork child that finds out later would freeze this epoch, too */
   struct epoch *e = take(thread);
   if (!e) return 0;
   epoch_begin(e, label, flags);
