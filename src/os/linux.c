@@ -256,7 +256,9 @@ static bool move_pieces(char *from, char *to, size_t length) {
   }
   while (done-- > 0) {
     start = done ? ends[done - 1] : 0;
-    if (!move_piece(to, from, start, ends[done])) memcpy(from + start, to + start, ends[done] - start);
+    if (move_piece(to, from, start, ends[done])) continue;
+    os_heal(from + start, ends[done] - start); /* the kernel may have unmapped it */
+    memcpy(from + start, to + start, ends[done] - start);
   }
   return false;
 }
