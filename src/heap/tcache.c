@@ -141,7 +141,7 @@ void tcache_set(struct heap *heap, unsigned class, struct chain chain) {
   __atomic_store_n(&heap->count[class].now, count, __ATOMIC_RELEASE);
   set_then(&heap->count[class], count);
   heap_end_change(heap);
-  FENCE_ALL(); /* for a handler that calls exit: a list never holds more blocks than are counted */
+  FENCE_ALL(); /* for a handler that calls exit: the blocks are counted before the list has them */
   heap->list[class] = chain.head;
 }
 
