@@ -40,7 +40,9 @@ FAMILIES = (
         ("latency",),
         "In bulk, one call in a thousand touches a fresh page, and the kernel's fault is the tail; mimalloc takes huge "
         "pages from the start, which we do from 64 MiB on ([0041](decisions/0041-memory-ahead-of-growth.md)). In a "
-        "heap that turns over, the tail is a cold line ([0042](decisions/0042-cold-lists-stay.md)).",
+        "heap that turns over, both the median and the tail are a wait for a cold line. jemalloc's calls touch no "
+        "block, so there the program waits at its first write, which is not timed "
+        "([0042](decisions/0042-cold-lists-stay.md)).",
     ),
     Family(
         "threads", "Threads that keep to themselves", "Workers that free what they allocated, on two cores and more.",
