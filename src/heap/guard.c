@@ -117,6 +117,7 @@ static uint64_t hash_of(const struct guard_call *call) {
 /* Caller holds guard_lock. */
 static bool site_has_enough(uint64_t site) {
   unsigned count = 0;
+  if (pool.live < GUARD_SITE_MOST) return false;
   for (uint32_t i = 0; i < pool.used; i++) count += pool.slots[i].site == site && state_of(&pool.slots[i]) == LIVE;
   return count >= GUARD_SITE_MOST;
 }
