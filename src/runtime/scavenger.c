@@ -628,10 +628,15 @@ static void wait_while_dismissed(void) {
     if (has_gone()) atomic_compare_exchange_strong(&state, &dismissed, IMPOSSIBLE);
 }
 
-static void wait_until_gone(void) {
-  wait_while_dismissed();
+/* The kernel wakes who joins a thread before it counts the thread no longer. */
+static void see_it_go(void) {
   for (int i = 0; i < GONE_YIELDS && !has_gone(); i++) kernel_call(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
   for (int i = 0; i < GONE_TRIES && !has_gone(); i++) os_rest();
+}
+
+static void wait_until_gone(void) {
+  wait_while_dismissed();
+  see_it_go();
 }
 
 static void stop(void) {
@@ -654,6 +659,7 @@ static void stop(void) {
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before); /* malloc may have come here */
   thread_calls()->join(scavenger, NULL);
   pthread_setcancelstate(before, &before);
+  see_it_go();
   publish_end();
   atomic_store(&state, UNBORN);
 }
