@@ -110,7 +110,7 @@ struct block {
   size_t size;
 };
 static size_t live_most; /* bytes of each thread */
-static _Atomic size_t most_seen;
+static size_t most_seen;
 
 /* Sizes from 16 bytes to 16 KiB, each doubling as likely as the others; later on some of the smaller ones alone, so
  * that memory has to go from classes to others. */
@@ -127,18 +127,28 @@ static void *own_pages(size_t bytes) {
   return pages;
 }
 
-static void see(size_t now) {
-  size_t before = atomic_load(&most_seen);
-  while (before < now && !atomic_compare_exchange_weak(&most_seen, &before, now)) continue;
+/* A thread holds its own for each step. The kernel reads page after page, so without a stop it would count memory twice
+ * that moved on meanwhile. */
+static pthread_mutex_t moves[THREADS] = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER,
+                                         PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER};
+static _Atomic size_t churning;
+
+static void see_while_all_stop(void) {
+  for (size_t i = 0; i < THREADS; i++) pthread_mutex_lock(&moves[i]);
+  const size_t now = resident_bytes();
+  if (most_seen < now) most_seen = now;
+  for (size_t i = 0; i < THREADS; i++) pthread_mutex_unlock(&moves[i]);
 }
 
 static void *churn(void *seed) {
   enum { STEPS = 200000 / TEST_SCALE };
   uint64_t random = (uintptr_t)seed;
+  pthread_mutex_t *const move = &moves[atomic_fetch_add(&churning, 1)];
   struct block *block = own_pages(BLOCKS * sizeof *block);
   size_t live = 0, used = 0;
   for (int i = 0; i < STEPS; i++) {
     const size_t size = draw_size(&random, i < STEPS / 2);
+    pthread_mutex_lock(move);
     while (used > 0 && (live + size > live_most || used == BLOCKS)) {
       const size_t out = (size_t)check_random(&random) % used;
       tslab_free(block[out].at);
@@ -151,8 +161,8 @@ static void *churn(void *seed) {
     block[used].at = at;
     block[used++].size = size;
     live += size;
-    if (i % 20000 != 0) continue;
-    see(resident_bytes());
+    pthread_mutex_unlock(move);
+    if (i % 20000 == 0) see_while_all_stop();
   }
   return NULL;
 }
