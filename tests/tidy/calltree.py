@@ -33,7 +33,7 @@ EVERYWHERE = {
     "lock_*": "another thread holds the lock",
     "misuse_*": "the program misused memory",
     "scavenger_*": "the scavenger has work to do",
-    "counters_*": "statistics of the call",
+    "counters_*": "the call is counted",
     "profile_*": "the heap profile is on",
     "guard_*": "blocks are guarded",
     "thread_*": "the thread's first call, or one after its end",
@@ -195,7 +195,7 @@ class Tree:
                 *self.lines([self.path.root]),
                 "```",
                 "",
-                "Calls that leave this path, and when:",
+                "In these cases the path also calls other functions:",
                 "",
                 *rows,
             ]
