@@ -116,8 +116,8 @@ static uint64_t hash_of(const struct guard_call *call) {
 
 /* Caller holds guard_lock. */
 static bool site_has_enough(uint64_t site) {
-  unsigned count = 0;
   if (pool.live < GUARD_SITE_MOST) return false;
+  unsigned count = 0;
   for (uint32_t i = 0; i < pool.used; i++) count += pool.slots[i].site == site && state_of(&pool.slots[i]) == LIVE;
   return count >= GUARD_SITE_MOST;
 }

@@ -1,6 +1,6 @@
 /* handle_memory: there is memory for blocks, but none for another handle, while a second thread destroys the epoch.
  * tslab_handle_alloc then fails and frees its block, which it must do before the epoch may end. */
-#include "../check.h"
+#include "../epochs.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -9,21 +9,12 @@
 
 enum { GRANULES = 200, ROUNDS = 100000, ROUNDS_MOST = 100 * ROUNDS, FAILURES = 1000 };
 enum { INTERRUPTED_US = 30, BETWEEN_US = 60 };
-#define GRANULE ((size_t)1 << 16)
-#define MIB     ((size_t)1 << 20)
+#define MIB ((size_t)1 << 20)
 
 static pthread_t allocator;
 static _Atomic tslab_epoch epoch; /* 0: the allocator waits */
 static _Atomic bool waits, finished;
 static _Atomic unsigned failures;
-
-static tslab_epoch open_epoch(void) {
-  const tslab_epoch_options options = {
-      .struct_size = sizeof options, .label = "handles", .flags = TSLAB_EPOCH_DESTROYABLE};
-  const tslab_epoch opened = tslab_epoch_open_with(&options);
-  CHECK(opened != 0);
-  return opened;
-}
 
 static void destroy_epoch(tslab_epoch ended) {
   int error;
@@ -83,16 +74,16 @@ int main(void) {
   const struct sigaction action = {.sa_handler = stand_still, .sa_flags = SA_RESTART};
   pthread_t interrupter;
   CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
-  epoch = open_epoch();
+  epoch = open_epoch("handles", TSLAB_EPOCH_DESTROYABLE);
   CHECK(pthread_create(&allocator, NULL, allocate, NULL) == 0);
   CHECK(pthread_create(&interrupter, NULL, interrupt, NULL) == 0);
   usleep(10000); /* the allocator has memory of its own in the epoch */
   destroy_epoch(atomic_exchange(&epoch, 0));
   while (!waits) usleep(1000);
   use_up_handles();
-  epoch = open_epoch();
+  epoch = open_epoch("handles", TSLAB_EPOCH_DESTROYABLE);
   for (unsigned i = 0; i < ROUNDS || (failures < FAILURES && i < ROUNDS_MOST); i++)
-    destroy_epoch(atomic_exchange(&epoch, open_epoch()));
+    destroy_epoch(atomic_exchange(&epoch, open_epoch("handles", TSLAB_EPOCH_DESTROYABLE)));
   finished = true;
   CHECK(pthread_join(allocator, NULL) == 0 && pthread_join(interrupter, NULL) == 0);
   CHECK_COUNT(failures, >=, FAILURES);
