@@ -14,8 +14,9 @@
 #include <string.h>
 
 #define FILL         0xb5
-#define PAGES_LEAST  4  /* of a slot: two of them can be used */
-#define FRAMES_SHOWN 12 /* they fit one line */
+#define FILLED       256 /* bytes on either side of a block; the rest of its pages stays zero */
+#define PAGES_LEAST  4   /* of a slot: two of them can be used */
+#define FRAMES_SHOWN 12  /* they fit one line */
 
 enum slot_state { UNUSED, TAKEN, LIVE, ENDING, FREED };
 #define STATES 8 /* the word of a slot is its state plus a multiple of this, another one for each block */
@@ -165,6 +166,17 @@ static void give_up(struct slot *slot, size_t bytes) {
   lock_release(&guard_lock);
 }
 
+/* The bytes from here to the block are filled. */
+static char *filled_from(const struct slot *slot) {
+  return slot->block - min_size((size_t)(slot->block - slot->data), FILLED);
+}
+
+/* The bytes from the block's end to here are filled. */
+static char *filled_to(const struct slot *slot) {
+  char *end = slot->block + slot->size;
+  return end + min_size((size_t)(slot->data + slot->bytes - end), FILLED);
+}
+
 static void fill(struct slot *slot, void *behind, size_t size, size_t alignment, const struct guard_call *call) {
   size_t room = slot->bytes - size;
   slot->block = draw_below(2) ? slot->data : slot->data + round_down(room, alignment);
@@ -176,9 +188,9 @@ static void fill(struct slot *slot, void *behind, size_t size, size_t alignment,
   memcpy(slot->frames, call->frames, call->depth * sizeof *call->frames);
   slot->freed_depth = 0;
   slot->ended_by_epoch = false;
-  char *end = slot->block + size;
-  memset(slot->data, FILL, (size_t)(slot->block - slot->data));
-  memset(end, FILL, (size_t)(slot->data + slot->bytes - end));
+  char *from = filled_from(slot), *end = slot->block + size;
+  memset(from, FILL, (size_t)(slot->block - from));
+  memset(end, FILL, (size_t)(filled_to(slot) - end));
 }
 
 static enum fault_answer explain(const struct fault *fault);
@@ -191,10 +203,12 @@ void *guard_place(void *behind, size_t size, size_t alignment, const struct guar
   fault_watch(explain);
   slot->data = slot_start(slot) + round_down((pool.slot_bytes - bytes) / 2, os_page_size);
   slot->bytes = bytes;
+  bool may_hold_bytes = !pool.is_light || slot->is_forbidden; /* locked pages keep theirs */
   if (!pages_may_be_present(bytes) || !allow(slot, slot->data, bytes)) {
     give_up(slot, bytes);
     return behind;
   }
+  if (may_hold_bytes) memset(slot->data, 0, bytes);
   pages_count_present(bytes);
   fill(slot, behind, size, alignment, call);
   set_state(slot, LIVE);
@@ -263,17 +277,18 @@ void guard_refuse(const char *call, const void *p) {
   misuse_end();
 }
 
-/* Returns true if all bytes are as they were filled: each is like the one before it. */
-static bool is_filled(const char *from, const char *to) {
-  return from == to || ((uint8_t)*from == FILL && memcmp(from, from + 1, (size_t)(to - from) - 1) == 0);
+/* Returns true if all bytes have this value: each is like the one before it. */
+static bool are_all(uint8_t value, const char *from, const char *to) {
+  return from == to || ((uint8_t)*from == value && memcmp(from, from + 1, (size_t)(to - from) - 1) == 0);
 }
 
 /* Of the bytes behind the block the first one that was written, of those before it the last one. */
 static COLD void say_written(const struct slot *slot) {
   char what[128];
   const char *end = slot->block + slot->size, *last = slot->data + slot->bytes, *after = end, *before = slot->block;
-  while (after < last && (uint8_t)*after == FILL) after++;
-  while (before > slot->data && (uint8_t)before[-1] == FILL) before--;
+  const char *from = filled_from(slot), *to = filled_to(slot);
+  while (after < last && (uint8_t)*after == (after < to ? FILL : 0)) after++;
+  while (before > slot->data && (uint8_t)before[-1] == (before > from ? FILL : 0)) before--;
   what_is(what, sizeof what, slot);
   if (after != last)
     log_line("overflow: a write %zu bytes past the end of %p (%s), found at its free", (size_t)(after - end),
@@ -285,8 +300,9 @@ static COLD void say_written(const struct slot *slot) {
 }
 
 static void look_at_fill(const struct slot *slot) {
-  const char *end = slot->block + slot->size, *last = slot->data + slot->bytes;
-  if (!is_filled(end, last) || !is_filled(slot->data, slot->block)) say_written(slot);
+  const char *from = filled_from(slot), *end = slot->block + slot->size, *to = filled_to(slot);
+  bool beside = are_all(FILL, from, slot->block) && are_all(FILL, end, to);
+  if (!beside || !are_all(0, slot->data, from) || !are_all(0, to, slot->data + slot->bytes)) say_written(slot);
 }
 
 /* Tells of an access to pages that nobody may touch. Runs in a handler. */

@@ -57,12 +57,13 @@ static int mappings(void) {
   return lines;
 }
 
-static void bounds(void) {
+static void slots_are_bounded(void) {
+  if (GUARD_SLOTS * os_page_size > GUARD_BYTES_MOST) return; /* on large pages the other bound comes first */
   static void *blocks[GUARD_SLOTS];
   const int mapped = mappings();
   const struct guard_totals before = guard_totals();
   CHECK(before.live == 0 && before.bytes == 0);
-  CHECK(place(0, GRANULE, 16) == NULL && place(0, 1, 2 * os_page_size) == NULL);
+  CHECK(place(0, GRANULE + 3 * os_page_size, 16) == NULL && place(0, 1, 2 * os_page_size) == NULL);
   CHECK_COUNT(guard_totals().refused, ==, before.refused + 2);
   for (int i = 0; i < GUARD_SLOTS; i++) {
     if (i % GUARD_SITE_MOST == 0 && i > 0) CHECK(place(i, ODD, 16) == NULL);
@@ -186,7 +187,7 @@ static void epochs(void) {
 /* ---- a program that goes on -------------------------------------------------------------------------------------- */
 
 static char *volatile misused;
-static void write_beyond(void) { misused[3 * os_page_size] = 1; }
+static void write_beyond(void) { misused[os_page_size] = 1; }
 
 static void told_once(void) {
   static char text[2000];
@@ -194,11 +195,11 @@ static void told_once(void) {
   misused = guarded_in(0);
   CHECK_COUNT(hear(write_beyond, text, sizeof text), ==, 2);
   CHECK(strstr(text, "tslab: overflow: ") == text && strstr(text, "\ntslab:   allocated by thread ") != NULL);
-  CHECK(strstr(text, "test_guard+0x") != NULL && misused[3 * os_page_size] == 1);
+  CHECK(strstr(text, " test_guard") != NULL && misused[os_page_size] == 1);
   CHECK_COUNT(hear(write_beyond, text, sizeof text), ==, 0);
   CHECK_COUNT(misuse_count(), ==, counted + 1);
   tslab_free(misused);
-  misused[3 * os_page_size] = 2;
+  misused[os_page_size] = 2;
 }
 
 static void in_a_child(void) {
@@ -212,7 +213,7 @@ int main(void) {
   tslab_free(tslab_malloc(1));
   CHECK(sampled_start(PROFILE_PAUSED) && guard_start(INTERVAL));
   one_block();
-  bounds();
+  slots_are_bounded();
   bytes_are_bounded();
   CHECK(sampled_start(INTERVAL));
   families();
