@@ -30,7 +30,8 @@
 
 _Static_assert(TABLES <= SEGMENT_TABLES, "a snapshot counts rows of SEGMENT_TABLES tables");
 
-/* The layout. The writer never reads it from the segment, because other processes may have written there. */
+/* The layout. The writer never reads it from the segment, because other processes may have written there. It reads
+ * one word from there, which is a request (profile_request). */
 struct layout {
   size_t tables, fields, bounds, strings, strings_bytes;
   size_t table[TABLES]; /* from the start of a snapshot */
@@ -43,6 +44,7 @@ static struct {
   uint64_t inode; /* of the file */
   uint64_t number;
   uint64_t try_again_ns;
+  uint64_t profile_request; /* the one that was followed last */
   uint32_t rows[TABLES]; /* rows for which the last publication had pages */
   uint64_t had[PAGES_MOST / 64];
   struct layout layout;
@@ -269,6 +271,7 @@ static bool make_file(uint32_t process) {
 static void forget(void) {
   segment.base = NULL;
   segment.number = 0;
+  segment.profile_request = 0;
   memset(segment.rows, 0, sizeof segment.rows);
   memset(segment.had, 0, sizeof segment.had);
 }
@@ -369,8 +372,18 @@ static bool publish_snapshot(void) {
 
 bool publish_is_wanted(void) { return options.publish && !os_secure_mode(); }
 
+/* The request may be anything. tslab_profile_interval refuses what is no interval. */
+static void follow_request(void) {
+  const struct segment_header *header = (void *)segment.base;
+  uint64_t request = atomic_load_explicit(&header->profile_request, memory_order_relaxed);
+  if (request == segment.profile_request) return;
+  segment.profile_request = request;
+  tslab_profile_interval((uint32_t)request, NULL);
+}
+
 bool publish_now(void) {
   if (!publish_is_wanted() || atomic_load_explicit(&ended, memory_order_relaxed) || !ready()) return false;
+  follow_request();
   publish_snapshot(); /* without room the last snapshot stays */
   return true;
 }

@@ -36,6 +36,9 @@ struct segment_header {
   uint64_t snapshot_offset[2], snapshot_bytes;
   _Atomic uint64_t latest; /* number of the latest whole snapshot, from 1; 0: none yet */
   char library[128];       /* tslab_version() */
+  /* A reader writes here how often the heap profile samples from now on (tslab_profile_interval): the low 32 bits are
+   * the interval in bytes, the others count such requests. The library looks when it publishes. 0: none yet. */
+  _Atomic uint64_t profile_request;
 };
 
 struct segment_table {

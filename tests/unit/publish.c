@@ -174,6 +174,44 @@ static void figures(void) {
   CHECK_COUNT(number_of(getpid()), ==, 6);
 }
 
+/* ---- a request from outside -------------------------------------------------------------------------------------- */
+
+static void request(uint64_t word) {
+  const int file = open(published_path(getpid()), O_RDWR | O_CLOEXEC);
+  const off_t at = offsetof(struct segment_header, profile_request);
+  CHECK(file >= 0 && pwrite(file, &word, sizeof word, at) == sizeof word && close(file) == 0);
+  CHECK(publish_now());
+}
+
+static size_t interval_now(void) { /* which this leaves as it is */
+  size_t interval, same;
+  CHECK(tslab_profile_interval(0, &interval) == 0 && tslab_profile_interval(interval, &same) == 0);
+  return interval;
+}
+
+static void requests(void) {
+  const uint64_t one = UINT64_C(1) << 32;
+  CHECK(publish_now() && interval_now() == 0);
+  request(one | 512 * KiB);
+  CHECK_COUNT(interval_now(), ==, 512 * KiB);
+  request(2 * one | 1); /* counts as the least */
+  CHECK_COUNT(interval_now(), ==, 4 * KiB);
+  CHECK(tslab_profile_interval(1 * MiB, NULL) == 0 && publish_now()); /* each request is followed once */
+  CHECK_COUNT(interval_now(), ==, 1 * MiB);
+  request(3 * one | 1);
+  CHECK_COUNT(interval_now(), ==, 4 * KiB);
+  request(UINT64_MAX); /* no interval */
+  CHECK_COUNT(interval_now(), ==, 4 * KiB);
+  request(4 * one); /* a pause */
+  CHECK_COUNT(interval_now(), ==, 0);
+  struct published p;
+  CHECK(read_published(getpid(), &p));
+  CHECK_COUNT(published_value(&p, "profile", 0, "interval_bytes"), ==, 0);
+  forget_published(&p);
+  CHECK(unlink(published_path(getpid())) == 0 && publish_now()); /* a new file has no request */
+  CHECK_COUNT(interval_now(), ==, 0);
+}
+
 /* ---- in the way of the file -------------------------------------------------------------------------------------- */
 
 static void put_file(const char *path, const void *bytes, size_t length) {
@@ -640,6 +678,7 @@ static const struct scenario {
   const char *setting, *values[7];
 } scenarios[] = {
     {"figures", figures, DIRECT, NULL, {""}},
+    {"requests", requests, DIRECT, NULL, {""}},
     {"obstacles", obstacles, DIRECT, "OBSTACLE", {"link", "directory", "fifo", "file", "namespace"}},
     {"spoiled", spoiled, DIRECT, NULL, {""}},
     {"full", full, 0, "SIZE", {"size=4k", "size=48k", "size=80k", "size=112k", "size=128k", "size=144k"}},

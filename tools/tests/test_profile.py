@@ -360,7 +360,7 @@ def test_without_a_profile_it_says_how(holding: Path, tmp_path: Path, capsys: py
         time.sleep(1.5)
         for command in ("profile", "holders"):
             assert main([command, str(pid)]) == 2
-            assert "TSLAB_PROFILE" in capsys.readouterr().err
+            assert "tslab profile --interval=512K PID" in capsys.readouterr().err
 
 
 # ---- made by hand ----------------------------------------------------------------------------------------------------

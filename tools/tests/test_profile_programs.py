@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -38,9 +39,9 @@ def _compile(out: Path, source: str, *flags: str) -> Path:
 
 
 @contextlib.contextmanager
-def _running(*command: str | Path) -> Iterator[subprocess.Popen[str]]:
+def _running(*command: str | Path, interval: str = "1K") -> Iterator[subprocess.Popen[str]]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TSLAB_", "LD_"))}
-    environment |= {"LD_PRELOAD": str(LIBRARY.resolve()), "TSLAB_PROFILE": "1K"}
+    environment |= {"LD_PRELOAD": str(LIBRARY.resolve()), "TSLAB_PROFILE": interval}
     child = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert child.stdout is not None
@@ -160,6 +161,36 @@ def test_of_a_library_that_was_closed_addresses_are_known(
     (address,) = [name for name, bytes_held in held.items() if name.startswith("0x") and bytes_held > HELD // 2]
     assert _is_near(held[address], HELD)
     assert address in capsys.readouterr().out
+
+
+# ---- a request from outside ------------------------------------------------------------------------------------------
+
+
+def test_a_process_that_runs_samples_when_it_is_asked_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = _compile(tmp_path / "holds", "holds.c", "-g", "-fno-omit-frame-pointer")
+    with _running(program, str(ROWS), str(REQUESTS), interval="0") as child:
+        pid, end = str(child.pid), time.monotonic() + PATIENCE_S
+        while main(["stats", pid]) != 0:
+            assert time.monotonic() < end, "nothing is published"
+            time.sleep(0.1)
+        assert main(["profile", pid]) != 0
+        assert "`tslab profile --interval=512K PID` starts one" in capsys.readouterr().err
+        assert main(["profile", pid, "--interval", "1"]) == 0
+        assert f"process {pid} samples one block in about 4.0 KiB from now on (none before)" in capsys.readouterr().out
+        while profile_of(Source(pid).read()).samples < 10:
+            assert time.monotonic() < end, "nothing is sampled"
+            time.sleep(0.1)
+        assert main(["profile", pid, "--interval", "0"]) == 0
+        assert "samples none from now on (one block in about 4.0 KiB before)" in capsys.readouterr().out
+        child.send_signal(signal.SIGSTOP)
+        assert main(["profile", pid, "--interval", "8M"]) == 0
+        assert "is at rest: it samples one block in about 8.0 MiB from when it next" in capsys.readouterr().out
+    for text in ("", "1X", "-1", "1025M", "4,096"):
+        with pytest.raises(SystemExit):
+            main(["profile", pid, f"--interval={text}"])
+    (tmp_path / "saved").write_bytes(b"")
+    assert main(["profile", str(tmp_path / "saved"), "--interval", "8M"]) != 0
+    assert "--interval takes a process, and" in capsys.readouterr().err
 
 
 # ---- another program was executed ------------------------------------------------------------------------------------

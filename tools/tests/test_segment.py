@@ -15,13 +15,14 @@ import pytest
 import segments
 
 from tslab import figures, process
-from tslab.errors import Unreadable
-from tslab.figures import Source
+from tslab.errors import LabError, Unreadable
+from tslab.figures import Source, request_profile
 from tslab.segment import (
     FIELD,
     HEADER,
     LATEST_AT,
     MOST_BYTES,
+    PROFILE_REQUEST_AT,
     TABLE,
     Layout,
     NothingYet,
@@ -66,6 +67,16 @@ def test_either_snapshot_may_be_the_latest() -> None:
         assert both(data)[1].number == number
 
 
+def with_longer_header(data: bytes, extra: int) -> bytearray:
+    _, _, head, total = struct.unpack_from("<8sIIQ", data)
+    longer = bytearray(data[: HEADER.size] + bytes(extra) + data[HEADER.size :])
+    struct.pack_into("<I", longer, 12, head + extra)
+    struct.pack_into("<Q", longer, 16, total + extra)
+    for at in (72, 80, 88, 96, 112, 120):
+        struct.pack_into("<Q", longer, at, struct.unpack_from("<Q", data, at)[0] + extra)
+    return longer
+
+
 def test_the_layout_of_the_c_header() -> None:
     """src/stats/segment.h, as the compiler lays it out."""
     assert (HEADER.size, TABLE.size, FIELD.size, LATEST_AT) == (272, 32, 24, 136)
@@ -74,14 +85,7 @@ def test_the_layout_of_the_c_header() -> None:
 def test_a_longer_header_and_longer_descriptors_of_a_newer_library_are_skipped() -> None:
     specs = segments.small()
     data = segments.make(specs, {"process": [{"allocations": 9}]}, bounds=[1, 2, 3, 2**64 - 1])
-    _, _, head, total = struct.unpack_from("<8sIIQ", data)
-    extra = 64
-    longer = bytearray(data[: HEADER.size] + bytes(extra) + data[HEADER.size :])
-    struct.pack_into("<I", longer, 12, head + extra)
-    struct.pack_into("<Q", longer, 16, total + extra)
-    for at in (72, 80, 88, 96, 112, 120):
-        struct.pack_into("<Q", longer, at, struct.unpack_from("<Q", data, at)[0] + extra)
-    assert both(longer)[1].rows["process"][0]["allocations"] == 9
+    assert both(with_longer_header(data, 64))[1].rows["process"][0]["allocations"] == 9
 
 
 @pytest.mark.parametrize(
@@ -287,6 +291,20 @@ def test_the_figures_of_a_process(shared_memory: Path) -> None:
     assert found["process"]["allocations"] == 5
     assert found["state"] in ("running", "sleeping")
     assert "python" in found["command"] or "pytest" in found["command"]
+
+
+def test_a_request_for_an_interval_is_counted(shared_memory: Path) -> None:
+    path = put(shared_memory, os.getpid())
+    with pytest.raises(LabError, match="takes no interval from outside"):  # a library of before
+        request_profile(os.getpid(), 4096)
+    path.write_bytes(with_longer_header(path.read_bytes(), 8))
+    for count, interval in enumerate((1 << 30, 0, 0), start=1):
+        request_profile(os.getpid(), interval)
+        assert struct.unpack_from("<II", path.read_bytes(), PROFILE_REQUEST_AT) == (interval, count)
+    path.chmod(0o400)
+    if os.geteuid() != 0:
+        with pytest.raises(Unreadable, match="is not yours to read"):
+            request_profile(os.getpid(), 4096)
 
 
 def test_a_link_in_its_place_is_not_followed(shared_memory: Path) -> None:

@@ -130,7 +130,7 @@ def test_without_a_profile_the_view_says_how_to_get_one() -> None:
     top = seen(look({}))
     top.view = NUMBERS["sites"]
     said = " ".join(line.plain for line in screen(top, 80, 24))
-    assert "TSLAB_PROFILE" in said
+    assert "tslab profile --interval=512K PID" in said
     assert "(docs/profile.md)" in said
 
 

@@ -24,7 +24,9 @@ from tslab.process import Process
 from tslab.segment import (
     HISTOGRAM,
     MAGIC,
+    PROFILE_REQUEST_AT,
     TEXT,
+    WORD,
     Fetch,
     Layout,
     NothingYet,
@@ -163,19 +165,39 @@ def _named(where: str, read: Callable[[], T]) -> T:
         ) from error
 
 
+def request_profile(pid: int, interval_bytes: int) -> None:
+    """Asks a living process to sample its heap at another interval, from when it next publishes: 0 pauses."""
+    found, _ = read_process(pid)
+    with _opened(pid, os.O_RDWR) as (descriptor, process, path):
+        layout = read_layout(of_descriptor(descriptor), os.fstat(descriptor).st_size)
+        if process is None:
+            raise LabError(f"process {pid} has ended")
+        if not layout.takes_requests:
+            raise LabError(f"the library of process {pid} ({found['library']}) takes no interval from outside: {path}")
+        (last,) = WORD.unpack(os.pread(descriptor, WORD.size, PROFILE_REQUEST_AT))
+        count = ((last >> 32) + 1) % 2**32
+        os.pwrite(descriptor, WORD.pack(count << 32 | interval_bytes), PROFILE_REQUEST_AT)
+
+
 @contextmanager
 def _segment_of(pid: int) -> Iterator[tuple[Fetch, os.stat_result, Process | None, str]]:
+    with _opened(pid, os.O_RDONLY) as (descriptor, found, path):
+        yield of_descriptor(descriptor), os.fstat(descriptor), found, path
+
+
+@contextmanager
+def _opened(pid: int, mode: int) -> Iterator[tuple[int, Process | None, str]]:
     found = processes.look(pid)
     path = processes.segment_path(found) if found else f"{processes.DIRECTORY}/tslab.{pid}"
     owners = found.users if found else frozenset()
     try:
-        descriptor = processes.open_segment(path, owners)
+        descriptor = processes.open_segment(path, owners, mode)
     except OSError as error:
         if found:
             raise Unreadable(unpublished.why(found, path)) from error
         raise Unreadable(f"there is no process {pid}, and none of that number left figures behind ({path})") from error
     try:
-        yield of_descriptor(descriptor), os.fstat(descriptor), found, path
+        yield descriptor, found, path
     finally:
         os.close(descriptor)
 

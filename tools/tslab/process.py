@@ -144,7 +144,7 @@ def segment_path(process: Process) -> str:
     return f"{root}{DIRECTORY}/tslab.{process.inner_pid}"
 
 
-def open_segment(path: str, owners: frozenset[int]) -> int:
+def open_segment(path: str, owners: frozenset[int], mode: int = os.O_RDONLY) -> int:
     """A descriptor of a regular file of one of these users, ours or root's. FileNotFoundError when there is none.
 
     In another mount namespace a link on the way would be followed in ours, so none is followed at all.
@@ -156,13 +156,13 @@ def open_segment(path: str, owners: frozenset[int]) -> int:
             below = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
             os.close(at)
             at = below
-        return _open_file(path, owners, at)
+        return _open_file(path, owners, at, mode)
     finally:
         os.close(at)
 
 
-def _open_file(path: str, owners: frozenset[int], at: int) -> int:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+def _open_file(path: str, owners: frozenset[int], at: int, mode: int) -> int:
+    flags = mode | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
     try:
         descriptor = os.open(path.rpartition("/")[2], flags, dir_fd=at)
     except PermissionError as error:

@@ -29,6 +29,7 @@ FIELD = struct.Struct("<IIIIII")
 SNAPSHOT = struct.Struct("<QQQQ")  # and one u64 for each table
 WORD = struct.Struct("<Q")
 LATEST_AT = HEADER.size - 128 - WORD.size
+PROFILE_REQUEST_AT = HEADER.size  # of libraries whose header goes on
 
 KINDS = ("counter", "gauge", "text", "histogram")
 UNITS = ("none", "bytes", "nanoseconds")
@@ -84,6 +85,7 @@ class Layout:
     snapshot_head_bytes: int
     snapshot_offsets: tuple[int, int]
     snapshot_bytes: int
+    takes_requests: bool  # for another interval of the heap profile
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,7 @@ def read_layout(fetch: Fetch, size: int) -> Layout:
         total_bytes=total, pid=pid, pid_namespace=namespace, started_realtime_ns=started,
         library=terminated("library", library), tables=described, bounds=limits, snapshot_head_bytes=head_bytes,
         snapshot_offsets=(first, second), snapshot_bytes=snapshot_bytes,
+        takes_requests=header_bytes >= PROFILE_REQUEST_AT + WORD.size,
     )  # fmt: skip
 
 

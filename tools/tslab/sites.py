@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tslab.errors import LabError, Unreadable
 from tslab.figures import Document
 
-HOW_TO_START = "start it with TSLAB_PROFILE=512K in its environment (docs/profile.md)"
+HOW_TO_START = "`tslab profile --interval=512K PID` starts one (docs/profile.md)"
 PLAIN, OPEN, CLOSING = range(3)
 STATES = ("plain malloc", "open", "closing")
 UNKNOWN_SITE = 1

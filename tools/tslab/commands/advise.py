@@ -4,8 +4,8 @@ tslab advise 4711
 tslab advise 4711 --json               for programs
 
 It names call sites whose blocks die together and leave holes in slabs, because blocks that stay lie beside them. It
-counts the holes that are there now: ask when the load is low. The process needs TSLAB_PROFILE=512K in its environment,
-as for tslab profile.
+counts the holes that are there now: ask when the load is low. The process needs a heap profile: TSLAB_PROFILE=512K in
+its environment, or `tslab profile --interval=512K PID` before a burst.
 """
 
 from __future__ import annotations

@@ -5,14 +5,17 @@ tslab profile 4711 --stacks            with the whole stack of each
 tslab profile 4711 -o heap.pb.gz       for pprof: go tool pprof -http=: heap.pb.gz
 tslab profile 4711 --flame heap.html   one page for a browser: which calls hold what
 tslab profile --diff before.seg 4711   growth by call site; `tslab stats 4711 --save before.seg` saved the first
+tslab profile --interval 512K 4711     samples one block in 512 KiB from now on; 0 pauses
 
-The process makes a profile when it was started with TSLAB_PROFILE=512K in its environment.
+A process samples from its start when TSLAB_PROFILE=512K is in its environment, and --interval changes it while it runs.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +26,7 @@ from rich.text import Text
 
 from tslab import pprof
 from tslab.errors import LabError
-from tslab.figures import Document, Source, ratio
+from tslab.figures import Document, Source, ratio, request_profile
 from tslab.reporters import flame
 from tslab.reporters.figures import header, print_header, print_table
 from tslab.reporters.quantities import bytes_text, share_text, signed
@@ -32,6 +35,8 @@ from tslab.symbolize import Symbolizer
 
 ROWS = 20
 ARROW = " ← "
+LEAST_INTERVAL, MOST_INTERVAL = 4 << 10, 1 << 30
+PATIENCE_S = 2.5  # a process that works publishes each second
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -43,6 +48,9 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--flame", type=Path, metavar="FILE", help="write a page with a flame graph there")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the profile there, as pprof reads it")
+    parser.add_argument(
+        "--interval", type=_interval, metavar="BYTES", help="sample one block in so many bytes from now on, 0 for none"
+    )
     parser.add_argument("--stacks", action="store_true", help="show the whole stack of each call site")
     parser.add_argument("--all", action="store_true", help="show every call site")
 
@@ -56,6 +64,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if not arguments.source:
         raise LabError("name a process: tslab profile PID; tslab ps lists them")
     source = Source(arguments.source)
+    if arguments.interval is not None:
+        return _change_interval(console, source, arguments.interval)
     found = source.read()
     profile, symbolizer = profile_of(found), Symbolizer(source.pid)
     if arguments.output:
@@ -77,6 +87,39 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.stacks:
         _stacks(console, profile, symbolizer, most)
     return 0
+
+
+def _interval(text: str) -> int:
+    """The library's own notation; it takes 4K for less."""
+    number = re.fullmatch(r"(\d{1,10})([KMG]?)", text)
+    value = int(number[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[number[2]] if number else -1
+    if not 0 <= value <= MOST_INTERVAL:
+        raise argparse.ArgumentTypeError(f"'{text:.20}' is not a number of bytes up to 1G, as 512K or 8M; 0 for none")
+    return max(value, LEAST_INTERVAL) if value else 0
+
+
+def _change_interval(console: Console, source: Source, interval: int) -> int:
+    if source.pid is None:
+        raise LabError(f"--interval takes a process, and {source.text} is a file")
+    before = _interval_of(source.read())
+    request_profile(source.pid, interval)
+    end = time.monotonic() + PATIENCE_S
+    while (now := _interval_of(source.read())) != interval and time.monotonic() < end:
+        time.sleep(0.05)
+    if now == interval:
+        text = f"process {source.pid} samples {_pace(interval)} from now on ({_pace(before)} before)"
+    else:
+        text = f"process {source.pid} is at rest: it samples {_pace(interval)} from when it next allocates"
+    console.print(text, markup=False, soft_wrap=True)
+    return 0
+
+
+def _interval_of(found: Document) -> int:
+    return found["profiles"][0]["interval_bytes"] if found["profiles"] else 0
+
+
+def _pace(interval: int) -> str:
+    return f"one block in about {bytes_text(interval)}" if interval else "none"
 
 
 def name_of(site: Site, symbolizer: Symbolizer, most: int = 2) -> str:
