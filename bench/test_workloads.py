@@ -42,13 +42,14 @@ SMALL = {
     "remote": ["--ms=20"],
     "replay": [],  # of a trace that setUpModule records
     "request": ["--requests=500"],
+    "sampling": ["--pairs=10", "--turns=500"],
     "simple": ["--objects=20000"],
     "threads": ["--pairs=2000", "--repeats=1", "--rounds=3"],
     "trees": ["--nodes=5000", "--turns=2"],
     "zombie-repair": ["--operations=2048"],
 }
 # These have nothing to measure in an allocator without epochs.
-OF_EPOCHS = {"epochs"}
+OF_EPOCHS = {"epochs", "sampling"}
 MODES = ("malloc", "frees", "destroy", "reset", "batch")
 WRONG_ALLOCATOR, WRONG_USE = 4, 2
 
@@ -199,6 +200,12 @@ class Epochs(unittest.TestCase):
         (row,) = rows(run(name, *options, f"--expect={LIBRARY}", preload=LIBRARY))
         metrics: dict[str, float] = row["metrics"]
         return metrics
+
+    def test_the_cost_of_a_profile_lies_in_its_interval(self) -> None:
+        for interval in (0, 4096, 8 << 20):
+            metrics = self.metrics("sampling", f"--interval={interval}", "--pairs=50")
+            self.assertLessEqual(metrics["cost_least_pct"], metrics["cost_pct"])
+            self.assertLessEqual(metrics["cost_pct"], metrics["cost_most_pct"])
 
     def test_requests_are_served_in_every_mode(self) -> None:
         for mode in MODES:

@@ -34,6 +34,7 @@ static struct {
   uint32_t dead, last_dead;     /* samples: the one that died first, and the one that died last; 0: none */
   uint32_t lifespans, births[CLASSES]; /* births: samples of plain malloc, by class */
   uint64_t taken, frees, lost, stackless, live;
+  uint64_t began_ns;
   bool frozen;
 } state;
 
@@ -98,6 +99,7 @@ static bool begin(void) {
   lock_take(&profile_lock);
   state.tables = tables;
   state.sites = UNKNOWN_SITE;
+  state.began_ns = os_now_coarse_ns();
   lock_release(&profile_lock);
   return true;
 }
@@ -466,6 +468,7 @@ struct profile_totals profile_totals(void) {
                state.lifespans * sizeof(struct profile_lifespan) + state.frames * sizeof(uintptr_t) +
                sizeof state.tables->site_of + sizeof state.tables->sample_of +
                sizeof state.tables->lifespan_found,
+      .began_ns = state.began_ns,
   };
 }
 

@@ -86,6 +86,7 @@ struct profile_totals {
   uint64_t stackless;            /* samples since the start; their stacks found no room */
   uint64_t live;
   uint64_t sites, bytes; /* `bytes`: used memory of the profile */
+  uint64_t began_ns;     /* on the coarse clock */
 };
 
 #if TSLAB_TELEMETRY

@@ -89,6 +89,7 @@ size_t profile_collect(void *rows, size_t most) {
   row->guards_live = guards.live;
   row->guards_refused = guards.refused;
   row->guard_bytes = guards.bytes;
+  row->began_ns = totals.began_ns;
   return 1;
 }
 

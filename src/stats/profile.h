@@ -16,6 +16,7 @@
 struct profile_row {
   uint64_t interval_bytes, samples, frees, lost, stackless, live_samples, sites, memory_bytes;
   uint64_t guards, guards_live, guards_refused, guard_bytes;
+  uint64_t began_ns;
 };
 
 /* An address has at most 12 digits. A space follows each address but the last, and a 0 follows the last. */

@@ -241,6 +241,7 @@ static const struct statistic profile[] = {
     R(guards_refused, COUNTER, NONE,
       "samples that were to be and were not: too large, the pool full, or many of their call site in it"),
     R(guard_bytes, GAUGE, BYTES, "pages that guarded blocks in use lie on"),
+    R(began_ns, GAUGE, NANOSECONDS, "when the profile began, on CLOCK_MONOTONIC: blocks from before are no samples"),
 };
 
 #define I(name, kind, unit, help) FIELD(site_row, name, kind, unit, help)
@@ -308,7 +309,7 @@ const struct statistics tables[TABLES] = {
     [TABLE_LOCK] = {"lock", "the locks of one kind", FIELDS(lock), sizeof(tslab_lock_stats), LOCK_KINDS, collect_locks},
     [TABLE_SAMPLE] = {"sample", "one allocation timed end to end, the newest ones", FIELDS(sample_fields),
                       sizeof(struct sample), TABLE_SAMPLES_MOST, collect_samples},
-    [TABLE_PROFILE] = {"profile", "the heap profile, where TSLAB_PROFILE asks for one", FIELDS(profile),
+    [TABLE_PROFILE] = {"profile", "the heap profile, where there is one", FIELDS(profile),
                        sizeof(struct profile_row), TABLE_PROFILES_MOST, profile_collect},
     [TABLE_SITE] = {"site", "a call site of the heap profile: those that hold or allocated most", FIELDS(site),
                     sizeof(struct site_row), TABLE_SITES_MOST, profile_collect_sites},

@@ -36,6 +36,7 @@ static const struct excuse {
     {"thread", "repair_reason_purge", "nor a limit on what it may map", WITHOUT_REFUSALS},
     {"process", "frozen_bytes", "an emulator says that it will wipe a word in children, and does not", EMULATED},
     {"profile", "interval_bytes", "the setting of a process", ANYWHERE},
+    {"profile", "began_ns", "a profile begins once in a process", ANYWHERE},
     {"profile", "lost", "takes 32,768 live samples: see profile.c", ANYWHERE},
     {"profile", "stackless", "takes a full table of stacks: see tests/stress/profile_stacks.c", ANYWHERE},
     {"process", "large_cached_bytes", "there a large block has a guard of its own, and is not kept", HARDENED},

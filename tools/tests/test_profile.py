@@ -32,7 +32,7 @@ from tslab.errors import LabError, Unreadable
 from tslab.figures import Source, document
 from tslab.reporters import flame
 from tslab.segment import of_bytes, read_layout, read_snapshot
-from tslab.sites import CLOSING, PLAIN, HeapProfile, Site, by_name, profile_of
+from tslab.sites import CLOSING, PLAIN, HeapProfile, Site, by_name, missing, profile_of
 from tslab.symbolize import Symbolizer
 
 LIBRARY = Path(os.environ.get("LIBRARY_UNDER_TEST", REPOSITORY / "build" / "release" / "libtslab.so"))
@@ -384,6 +384,18 @@ def test_samples_without_room_are_told() -> None:
     said = "\n".join(_summary(profile, {}))
     assert "3 samples found the tables full" in said
     assert "7,000 samples found the table of stacks full: they stand as one call site" in said
+
+
+def test_blocks_from_before_the_profile_are_told_of() -> None:
+    def said(in_use: int, began_ns: int = 3 * 10**9) -> list[str]:
+        found = {"process": {"live_bytes": in_use}, "monotonic_ns": 5 * 10**9}
+        site = {"site": 2, "live_bytes": 1 << 20, "error_bytes": 1 << 18}
+        profile = _made(profile=[{"interval_bytes": 4096, "began_ns": began_ns}], site=[site])
+        return missing(profile, found)
+
+    assert said(0) == said(1 << 20) == said((1 << 20) + (1 << 19)) == said(1 << 30, began_ns=0) == []
+    (line,) = said(1 << 30)
+    assert line.startswith("1.0 GiB are in use in all: blocks from before the profile began, ")
 
 
 def test_the_time_of_a_close_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,13 @@ cases, as long as a handful of samples are behind it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tslab.errors import LabError, Unreadable
 from tslab.figures import Document
+from tslab.reporters.quantities import bytes_text, time_text
 
 HOW_TO_START = "`tslab profile --interval=512K PID` starts one (docs/profile.md)"
 PLAIN, OPEN, CLOSING = range(3)
@@ -86,10 +88,15 @@ class HeapProfile:
     holders: tuple[Holder, ...]
     lifespans: tuple[Lifespan, ...] = ()
     spreads: tuple[Spread, ...] = ()
+    age_s: float | None = None  # since it began: blocks from before are no samples
 
     @property
     def live_bytes(self) -> int:
         return sum(site.live_bytes for site in self.sites)
+
+    @property
+    def error_bytes(self) -> float:
+        return math.hypot(*(site.error_bytes for site in self.sites))
 
     def site(self, number: int) -> Site | None:
         return next((site for site in self.sites if site.number == number), None)
@@ -133,7 +140,19 @@ def profile_of(found: Document) -> HeapProfile:
         about.get("stackless", 0),
         tuple(sorted(sites, key=lambda site: (-site.live_bytes, -site.allocated_bytes))),
         tuple(sorted(holders, key=lambda holder: -holder.bytes)), lifespans, spreads,
+        max(0, now - about["began_ns"]) / 1e9 if about.get("began_ns") else None,
     )  # fmt: skip
+
+
+def missing(profile: HeapProfile, found: Document) -> list[str]:
+    """A line that says so where much of what is in use has no samples."""
+    in_use = found.get("process", {}).get("live_bytes", 0)
+    if profile.age_s is None or in_use - profile.live_bytes - 2 * profile.error_bytes < in_use / 10:
+        return []
+    began = time_text(profile.age_s * 1e9)
+    return [
+        f"{bytes_text(in_use)} are in use in all: blocks from before the profile began, {began} ago, have no samples"
+    ]
 
 
 def _stack(text: str) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from tslab.commands.profile import name_of
 from tslab.figures import Document, Source, ratio
 from tslab.reporters.figures import print_header
 from tslab.reporters.quantities import bytes_text, share_text, short_time, time_text
-from tslab.sites import CLOSING, OPEN, PLAIN, HeapProfile, Holder, profile_of
+from tslab.sites import CLOSING, OPEN, PLAIN, HeapProfile, Holder, missing, profile_of
 from tslab.symbolize import Symbolizer
 
 SITES = 8  # of each label or epoch
@@ -39,6 +39,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     profile, symbolizer = profile_of(found), Symbolizer(source.pid)
     symbolizer.learn(address for site in profile.sites for address in site.stack)
     print_header(console, found)
+    for line in missing(profile, found):
+        console.print(Text(line), soft_wrap=True)
     if not profile.holders:
         console.print("no sampled block is in use")
     for holders in _groups(profile, arguments.each):

@@ -30,7 +30,7 @@ from tslab.figures import Document, Source, ratio, request_profile
 from tslab.reporters import flame
 from tslab.reporters.figures import header, print_header, print_table
 from tslab.reporters.quantities import bytes_text, share_text, signed
-from tslab.sites import HeapProfile, Site, by_name, profile_of
+from tslab.sites import HeapProfile, Site, by_name, missing, profile_of
 from tslab.symbolize import Symbolizer
 
 ROWS = 20
@@ -134,6 +134,7 @@ def _summary(profile: HeapProfile, found: Document) -> list[str]:
         f"{profile.live_samples:,} live samples of {profile.samples:,}, {pace}; "
         f"they stand for {bytes_text(profile.live_bytes)} in use, as asked for"
     ]
+    lines += missing(profile, found)
     if profile.lost:
         lines.append(f"{profile.lost:,} samples found the tables full: what they stand for is missing in what is held")
     if profile.stackless:
