@@ -24,7 +24,7 @@
 extern char **environ;
 extern pid_t _Fork(void) __attribute__((weak)); /* glibc 2.34 */
 
-enum { ALLOCATORS = 8, FORKERS = 2, SLOTS = 64, OWN = 32, PIECES = 16, PATIENCE_S = 60 };
+enum { ALLOCATORS = 8, FORKERS = 2, SLOTS = 64, OWN = 32, PIECES = 16, PATIENCE_S = 240 };
 /* Threads that may be in the middle of a call, those that come and go among them. */
 enum { OTHERS = ALLOCATORS + FORKERS + 3 };
 
