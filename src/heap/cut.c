@@ -69,10 +69,18 @@ void cut_draw(struct heap *heap, unsigned class) {
               profile_draw(class, draw->interval);
 }
 
+/* A draw stays as it is when the interval changes. When a class sees the change depends on its draw: a list that is cut
+ * has fewer visits, because it is not timed. To draw anew at each change would drop far points more often than near
+ * ones. Where the interval falls far, to wait for the point takes long, and one such change alone is not much. */
+#define FALLS_FAR 16
+
+static bool must_draw(uint32_t before, uint32_t interval) {
+  return before == 0 || before == PROFILE_PAUSED || interval == PROFILE_PAUSED || interval < before / FALLS_FAR;
+}
+
 void cut_list_slow(struct heap *heap, unsigned class) {
   struct draw *draw = draw_of(heap, class);
-  uint32_t interval = profile_interval_now();
-  if (draw->interval != interval || interval == PROFILE_PAUSED) cut_draw(heap, class);
+  if (must_draw(draw->interval, profile_interval_now())) cut_draw(heap, class);
   cut_unmark(draw);
   cut_again(heap, class, CUT_FEW_BLOCKS);
 }

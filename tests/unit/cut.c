@@ -3,18 +3,21 @@
  * it. Timed calls come in between. */
 #include "unit.h"
 
+#include "base/options.h"
 #include "heap/check.h"
 #include "heap/cut.h"
 #include "heap/fast.h"
 #include "heap/profile.h"
 #include "heap/sampled.h"
 #include "heap/tcache.h"
+#include <math.h>
 #include <pthread.h>
 
 enum { INTERVAL = 4096, SLOTS = 2000, TURNS = 200000 / TEST_SCALE };
 
 static uint64_t seed = 20261125;
 static unsigned samples, calls;
+static double weights; /* of all samples, where the draw was known */
 
 static bool is_sample(const void *block) { return pages_pagemap()[granule_of(block)] == 0; }
 
@@ -32,6 +35,7 @@ static void *take(size_t size) {
   const struct draw *const draw = &heap->store->draws[class];
   const bool known = draw->interval && !TSLAB_HARDENED; /* quarantine hands out blocks that the cut does not bound */
   const bool is_due = known && cut_left(heap, draw, class) == 0;
+  if (is_due) weights += (double)profile_weight(class_size(class), draw->interval) / PROFILE_WEIGHT_ONE;
   void *const block = tslab_malloc(size);
   CHECK(block != NULL);
   if (known) CHECK(is_sample(block) == is_due);
@@ -86,6 +90,25 @@ static void *other_thread(void *unused) {
   return unused;
 }
 
+/* Samples stand for all calls while the interval changes often, and all calls are timed, which visit the slow path. */
+static void changing(size_t size) {
+  enum { TAKES = 400000 / TEST_SCALE };
+  const size_t timed = options.sample;
+  options.sample = 1;
+  pairs(size);
+  weights = 0;
+  for (unsigned i = 0; i < TAKES; i++) {
+    if (check_random(&seed) % 30 == 0) CHECK(sampled_start(INTERVAL << check_random(&seed) % 3 * 2));
+    give(take(size), size);
+  }
+  options.sample = timed;
+  CHECK(sampled_start(INTERVAL));
+  printf("size %zu, while the interval changes: samples stand for %.3f of the calls\n", size, weights / TAKES);
+  /* The interval of a draw is 13 times INTERVAL at the most, in the mean of all bytes. */
+  const double deviation = sqrt(13.0 * INTERVAL / ((double)TAKES * (double)size));
+  if (!TSLAB_HARDENED) CHECK(fabs(weights / TAKES - 1) < 4.5 * deviation);
+}
+
 /* ---- readers of lists -------------------------------------------------------------------------------------------- */
 
 static unsigned marked_lists(void) {
@@ -122,6 +145,8 @@ int main(void) {
   bursts(2000, 300);
   pairs(32);
   pairs(8000);
+  changing(128);
+  changing(1000);
   wholeness();
   pthread_t threads[3];
   const struct heap *const heap = current_heap; /* each thread in turn has its `seed` and counts */
