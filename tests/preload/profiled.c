@@ -1,32 +1,55 @@
 /* profiled: a program that knows what each of its call sites allocated and holds. profile.py compares.
  *
- * usage: profiled INTERVAL SEED
+ * usage: profiled INTERVAL SEED [changes|forks]
  *
- * Each function that is named take_ is one call site. The last line of output says of each: its address, and what was
- * allocated and is held there, in bytes as asked for, with the variance that samples at INTERVAL bytes must have. */
+ * Each function that is named take_ is one call site. The first line of output says of each: its address, and what was
+ * allocated and is held there, in bytes as asked for, with the variance that samples at INTERVAL bytes must have. The
+ * library's figures follow.
+ *
+ *   changes   each thread changes the interval every few hundred blocks, to a quarter of INTERVAL, or to four times it;
+ *             the variance follows the interval that holds for each block
+ *   forks     all threads stop in the middle and the process forks; the child goes on where each of them was, with
+ *             threads of its own, and tells at the end */
 #include <malloc.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tslab/optional.h"
 
-enum { SMALL, MEDIUM, BURST, PAIR, LARGE, REMOTE, GROWN, ZEROED, ALIGNED, IN_EPOCH, SITES, THREADS = 3, SLOTS = 3000 };
+extern __typeof__(tslab_profile_interval) tslab_profile_interval __attribute__((weak));
+extern __typeof__(tslab_stats_json) tslab_stats_json __attribute__((weak));
+
+enum { SMALL, MEDIUM, BURST, PAIR, LARGE, REMOTE, GROWN, ZEROED, ALIGNED, IN_EPOCH, SITES };
+enum { THREADS = 3, SLOTS = 3000, TURNS = 60000 };
 
 struct truth {
   double blocks, bytes, variance;
 };
 
+struct block {
+  void *at;
+  size_t size;
+  double usable, weight;
+  int site;
+};
+
 /* Written by one thread each. */
 static struct thread {
   struct truth allocated[SITES], freed[SITES];
+  struct block slots[SLOTS], growing[8];
   uint64_t random;
+  unsigned turn;
 } threads[THREADS + 1];
 
-static double interval;
+static size_t first_interval;
+static _Atomic double interval; /* that was set last */
+static bool changes, forks;
 static __thread struct thread *here;
 
 static uint64_t next(void) {
@@ -35,23 +58,23 @@ static uint64_t next(void) {
   return (here->random = x) * 2685821657736338717u >> 20;
 }
 
-struct block {
-  void *at;
-  size_t size;
-  double usable;
-  int site;
-};
-
 static void count(struct truth *to, const struct block *b) {
-  double weight = 1 / (1 - exp(-b->usable / interval));
   to->blocks += 1;
   to->bytes += (double)b->size;
-  to->variance += (weight - 1) * (double)b->size * (double)b->size;
+  to->variance += (b->weight - 1) * (double)b->size * (double)b->size;
+}
+
+/* Returns the interval that holds for a block, in the mean. A size class keeps that of its draw until its sample. If
+ * there are many changes between two samples, an interval holds for a share of the bytes that is in proportion to it.
+ * Large blocks are drawn one by one, an epoch begins with a draw, and a burst has many samples. */
+static double interval_of(int site, size_t size) {
+  bool keeps = changes && size <= 32768 && site != IN_EPOCH && site != BURST;
+  return keeps ? (double)first_interval * (1 / 16.0 + 1 + 16) / (1 / 4.0 + 1 + 4) : interval;
 }
 
 static struct block taken(int site, void *at, size_t size) {
   double usable = size > 32768 ? (double)size : (double)malloc_usable_size(at);
-  struct block b = {at, size, usable, site};
+  struct block b = {at, size, usable, 1 / (1 - exp(-usable / interval_of(site, size))), site};
   if (!at) abort();
   *(volatile char *)at = 1;
   count(&here->allocated[site], &b);
@@ -148,8 +171,8 @@ static void request(void) {
   tslab_epoch_close(e, NULL);
 }
 
-static void turn(struct block *slots) {
-  struct block *b = &slots[next() % SLOTS];
+static void turn(void) {
+  struct block *b = &here->slots[next() % SLOTS];
   unsigned what = (unsigned)(next() % 16);
   if (b->at) {
     give(b);
@@ -173,12 +196,45 @@ static void turn(struct block *slots) {
   }
 }
 
+static void change(void) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  size_t to = first_interval / 4 << next() % 3 * 2;
+  pthread_mutex_lock(&lock);
+  if (tslab_profile_interval(to, NULL) != 0) abort();
+  interval = (double)to;
+  pthread_mutex_unlock(&lock);
+}
+
+static void *run(void *argument);
+
+static pthread_t thread[THREADS];
+static void begin_threads(void) {
+  for (int i = 0; i < THREADS; i++) pthread_create(&thread[i], NULL, run, &threads[i]);
+}
+
+/* All threads meet. The main thread forks, and only its child goes on. */
+static pthread_barrier_t meeting;
+static void part(void) {
+  pthread_barrier_wait(&meeting);
+  while (here != &threads[THREADS]) pause();
+  pid_t child = fork();
+  int status = 1;
+  if (child != 0) {
+    waitpid(child, &status, 0);
+    _exit(status != 0);
+  }
+  forks = false;
+  begin_threads();
+}
+
 static void *run(void *argument) {
-  static __thread struct block slots[SLOTS], growing[8];
   here = argument;
-  for (unsigned i = 0; i < 60000; i++) {
-    turn(slots);
-    if (i % 16 == 0) grow(&growing[next() % 8]);
+  for (; here->turn < TURNS; here->turn++) {
+    unsigned i = here->turn;
+    if (forks && i == TURNS / 2) part();
+    if (changes && i % 128 == 0) change();
+    turn();
+    if (i % 16 == 0) grow(&here->growing[next() % 8]);
     if (i % 256 == 0) hand_over();
     if (i % 1024 == 0) burst();
     if (i % 128 == 0) request();
@@ -199,18 +255,24 @@ static void tell(int site) {
          live.bytes, live.variance);
 }
 
+static int write_piece(const char *piece, size_t length, void *to) { return fwrite(piece, 1, length, to) != length; }
+
 int main(int count, char **arguments) {
-  if (count != 3) return 2;
-  interval = atof(arguments[1]);
-  pthread_t thread[THREADS];
+  if (count != 3 && count != 4) return 2;
+  first_interval = strtoull(arguments[1], NULL, 10);
+  interval = (double)first_interval;
+  changes = count == 4 && strcmp(arguments[3], "changes") == 0;
+  forks = count == 4 && strcmp(arguments[3], "forks") == 0;
   uint64_t seed = strtoull(arguments[2], NULL, 10) * 1000003;
   for (int i = 0; i <= THREADS; i++) threads[i].random = seed + (uint64_t)i * 7919 + 1;
-  for (int i = 0; i < THREADS; i++) pthread_create(&thread[i], NULL, run, &threads[i]);
+  pthread_barrier_init(&meeting, NULL, THREADS + 1);
+  begin_threads();
   run(&threads[THREADS]);
   for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
   printf("[");
   for (int i = 0; i < SITES; i++) tell(i);
   printf("]\n");
+  if (tslab_stats_json) tslab_stats_json(write_piece, stdout);
   fflush(stdout);
   if (getenv("PROFILED_WAITS")) getchar();
   return 0;
