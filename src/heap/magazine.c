@@ -3,8 +3,10 @@
 
 #include "base/options.h"
 
-/* While a thread only frees, its list comes in pieces this small, which join the newest magazine. */
-#define JOIN_MOST 32
+/* While a thread only frees, its list comes in pieces this small, which join the newest magazine. A magazine of large
+ * blocks stays small, because the scavenger and a refill take magazines whole: docs/decisions/0075. */
+#define JOIN_MOST  32
+#define JOIN_BYTES (16 * KiB)
 
 static uint16_t take_record(struct heap *heap) {
   uint16_t index = heap->free_magazine;
@@ -25,7 +27,7 @@ static void account(struct heap *heap, unsigned class, int blocks) {
 static bool join(struct heap *heap, unsigned class, struct chain chain) {
   const struct bin *bin = &heap->bins[class];
   struct magazine *newest = &heap->magazines[bin->newest];
-  unsigned most = tcache_cap(heap, class) + JOIN_MOST;
+  unsigned most = tcache_cap(heap, class) + blocks_in(class, JOIN_BYTES, JOIN_MOST);
   if (!bin->newest || chain.count > JOIN_MOST || newest->count + chain.count > most) return false;
   void *tail = chain.head;
   for (unsigned i = 1; i < chain.count && block_is_intact(tail) && block_next(tail) != CHAIN_END; i++)

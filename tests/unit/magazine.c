@@ -102,6 +102,19 @@ static void joining(void) {
   check_counts(0, 8);
 }
 
+/* Of large blocks only 16 KiB join, so that the scavenger finds magazines that are small enough to go. */
+static void large_blocks(void) {
+  const unsigned cap = 4, piece = 4;
+  unsigned large = 0;
+  while (class_size(large) < 4 * KiB) large++;
+  reset();
+  heap.bins[large].cap = (uint16_t)cap;
+  for (int i = 0; i < 10; i++) CHECK(magazine_put(&heap, large, make_chain(piece)));
+  CHECK_COUNT(heap.bins[large].magazine_blocks, ==, 10 * piece);
+  for (int i = 0; i < 5; i++) CHECK_COUNT(magazine_take(&heap, large).count, ==, cap + 16 * KiB / (4 * KiB));
+  CHECK_COUNT(magazine_take(&heap, large).count, ==, 0);
+}
+
 static void limits(void) {
   reset();
   options.cache_bytes = 100 * class_size(CLASS);
@@ -182,6 +195,7 @@ int main(void) {
   some_of_a_spoilt_batch();
   staleness();
   joining();
+  large_blocks();
   no_spoilt_chain_joins();
   limits();
   return 0;
