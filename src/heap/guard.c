@@ -25,7 +25,7 @@ struct slot {
   _Atomic uint32_t word;
   atomic_bool is_open;  /* its block was misused, and the program goes on: no second message */
   bool ended_by_epoch;
-  bool is_forbidden;    /* by mappings */
+  bool is_forbidden;    /* by mappings, some of its pages, now or before */
   char *data, *block;
   size_t bytes, size;   /* of the usable pages; that the caller asked for */
   void *behind;
@@ -61,10 +61,7 @@ static bool forbid(struct slot *slot, char *at, size_t bytes) {
 
 static bool allow(struct slot *slot, char *at, size_t bytes) {
   if (pool.is_light && !os_unguard(at, bytes)) return false;
-  bool is_mapped = !pool.is_light || slot->is_forbidden;
-  if (is_mapped && !os_commit(at, bytes)) return false;
-  slot->is_forbidden = false;
-  return true;
+  return (pool.is_light && !slot->is_forbidden) || os_commit(at, bytes);
 }
 
 static char *slot_start(const struct slot *slot) {
@@ -123,14 +120,17 @@ static bool site_has_enough(uint64_t site) {
   return count >= GUARD_SITE_MOST;
 }
 
-/* Caller holds guard_lock. A slot that never served first, so that those that did are kept for long. */
+/* Caller holds guard_lock. A slot that never served first, so that those that did are kept for long. A freed block that
+ * the program used leaves its slot in the ring, from where it comes out for good. */
 static struct slot *next_slot(void) {
   if (pool.used < GUARD_SLOTS) return &pool.slots[pool.used++];
-  if (pool.waiting == 0) return NULL;
-  struct slot *slot = &pool.slots[pool.ring[pool.first]];
-  pool.first = (pool.first + 1) % GUARD_SLOTS;
-  pool.waiting--;
-  return slot;
+  while (pool.waiting > 0) {
+    struct slot *slot = &pool.slots[pool.ring[pool.first]];
+    pool.first = (pool.first + 1) % GUARD_SLOTS;
+    pool.waiting--;
+    if (!atomic_load_explicit(&slot->is_open, memory_order_relaxed)) return slot;
+  }
+  return NULL;
 }
 
 static struct slot *take(uint64_t site, size_t bytes) {

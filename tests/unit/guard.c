@@ -102,6 +102,24 @@ static void bytes_are_bounded(void) {
   while (count-- > 0) end(blocks[count]);
 }
 
+static void use_each_slot(size_t size) {
+  for (int i = 0; i < GUARD_SLOTS; i++) {
+    char *const block = place(0, size, 16);
+    CHECK(block != NULL);
+    memset(block, 1, size);
+    end(block);
+  }
+}
+
+/* The kernel guards no pages of locked memory, so blocks that end there are forbidden by mappings. */
+static void locked_for_a_while(void) {
+  if (mlockall(MCL_CURRENT) != 0) return;
+  use_each_slot(2 * os_page_size);
+  CHECK(munlockall() == 0);
+  use_each_slot(ODD);
+  use_each_slot(2 * os_page_size);
+}
+
 /* ---- what malloc hands out --------------------------------------------------------------------------------------- */
 
 /* Allocates until a block is guarded, which its usable size shows. */
@@ -214,6 +232,7 @@ int main(void) {
   CHECK(sampled_start(PROFILE_PAUSED) && guard_start(INTERVAL));
   one_block();
   slots_are_bounded();
+  locked_for_a_while();
   bytes_are_bounded();
   CHECK(sampled_start(INTERVAL));
   families();
