@@ -69,18 +69,25 @@ void cut_draw(struct heap *heap, unsigned class) {
               profile_draw(class, draw->interval);
 }
 
-/* A draw stays as it is when the interval changes. When a class sees the change depends on its draw: a list that is cut
- * has fewer visits, because it is not timed. To draw anew at each change would drop far points more often than near
- * ones. Where the interval falls far, to wait for the point takes long, and one such change alone is not much. */
-#define FALLS_FAR 16
-
-static bool must_draw(uint32_t before, uint32_t interval) {
-  return before == 0 || before == PROFILE_PAUSED || interval == PROFILE_PAUSED || interval < before / FALLS_FAR;
+/* Follows a change of the interval. The time of this visit depends on the draw, because a list that is cut has fewer
+ * visits: it is not timed. So a class that drew anew here would drop far points more often than near ones. If the point
+ * may fall within the calls that the list serves uncut, it stays. Otherwise it lies beyond these calls, and the class
+ * draws anew from there, as an exponential draw has no memory. */
+static void follow_interval(struct heap *heap, unsigned class, struct draw *draw) {
+  uint32_t now = heap->count[class].now;
+  int longest = (int)(count_length(now) + count_room(now)) + 1;
+  if (draw->withheld || draw->marked || cut_left_then(heap, draw, class) < longest) return;
+  cut_draw(heap, class);
+  draw->due += (uint32_t)longest;
 }
+
+static bool is_paused(uint32_t interval) { return interval == 0 || interval == PROFILE_PAUSED; }
 
 void cut_list_slow(struct heap *heap, unsigned class) {
   struct draw *draw = draw_of(heap, class);
-  if (must_draw(draw->interval, profile_interval_now())) cut_draw(heap, class);
+  uint32_t interval = profile_interval_now();
+  if (is_paused(draw->interval) || is_paused(interval)) cut_draw(heap, class);
+  else if (draw->interval != interval) follow_interval(heap, class, draw);
   cut_unmark(draw);
   cut_again(heap, class, CUT_FEW_BLOCKS);
 }

@@ -14,8 +14,8 @@
 #if TSLAB_TELEMETRY
 
 /* Takes samples by this interval from now on: at least PROFILE_LEAST_BYTES, or PROFILE_PAUSED (heap/profile.h). A class
- * keeps its draw until its sample, and draws anew at its next visit after a pause, or where the interval falls far; a
- * chunk keeps its draw until its point or its end. Starts the profile if there is none. Returns false without memory.
+ * draws anew at its next visit, unless its point may lie within the calls that its list serves; a chunk keeps its draw
+ * until its point or its end. Starts the profile if there is none. Returns false without memory.
  * Caller holds no lock of this floor, and only one thread calls at a time. */
 HIDDEN bool sampled_start(uint32_t interval);
 

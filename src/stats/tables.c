@@ -228,7 +228,7 @@ static const struct statistic sample_fields[] = {
 
 #define R(name, kind, unit, help) FIELD(profile_row, name, kind, unit, help)
 static const struct statistic profile[] = {
-    R(interval_bytes, GAUGE, BYTES, "allocated for each sample, in the mean (TSLAB_PROFILE), 0 for no profile"),
+    R(interval_bytes, GAUGE, BYTES, "allocated for each sample, in the mean, 0 in a pause"),
     R(samples, COUNTER, NONE, "blocks sampled since the start"),
     R(frees, COUNTER, NONE, "those of them that were freed"),
     R(lost, COUNTER, NONE, "those of them that count as allocated alone, because the tables were full"),

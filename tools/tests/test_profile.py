@@ -387,15 +387,17 @@ def test_samples_without_room_are_told() -> None:
 
 
 def test_blocks_from_before_the_profile_are_told_of() -> None:
-    def said(in_use: int, began_ns: int = 3 * 10**9) -> list[str]:
-        found = {"process": {"live_bytes": in_use}, "monotonic_ns": 5 * 10**9}
+    def said(in_use: int, began_ns: int = 3 * 10**9, **about: int) -> list[str]:
+        found = {"process": {"live_bytes": in_use}, "monotonic_ns": 5 * 10**9, "timestamp_ns": 90 * 10**9}
         site = {"site": 2, "live_bytes": 1 << 20, "error_bytes": 1 << 18}
-        profile = _made(profile=[{"interval_bytes": 4096, "began_ns": began_ns}], site=[site])
-        return missing(profile, found)
+        profile = _made(profile=[{"interval_bytes": 4096, "began_ns": began_ns, **about}], site=[site])
+        return missing(profile, found | {"started_ns": 87 * 10**9})
 
     assert said(0) == said(1 << 20) == said((1 << 20) + (1 << 19)) == said(1 << 30, began_ns=0) == []
+    assert said(1 << 30, began_ns=2 * 10**9) == []  # from the start: estimates are of bytes as asked for
+    assert said(1 << 30, lost=1) == []
     (line,) = said(1 << 30)
-    assert line.startswith("1.0 GiB are in use in all: blocks from before the profile began, ")
+    assert line.startswith("1.0 GiB are in use in all: blocks from before the profile began, 2 s ago, or from a pause")
 
 
 def test_the_time_of_a_close_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

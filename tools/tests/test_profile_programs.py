@@ -185,6 +185,11 @@ def test_a_process_that_runs_samples_when_it_is_asked_to(tmp_path: Path, capsys:
         child.send_signal(signal.SIGSTOP)
         assert main(["profile", pid, "--interval", "8M"]) == 0
         assert "is at rest: it samples one block in about 8.0 MiB from when it next" in capsys.readouterr().out
+        assert main(["profile", pid, "--interval", "8M", "--stacks"]) != 0
+        assert "--interval takes a process and nothing else" in capsys.readouterr().err
+        child.kill()  # it stays as a zombie
+        assert main(["profile", pid, "--interval", "4M"]) != 0
+        assert f"process {pid} has ended" in capsys.readouterr().err
     for text in ("", "1X", "-1", "1025M", "4,096"):
         with pytest.raises(SystemExit):
             main(["profile", pid, f"--interval={text}"])

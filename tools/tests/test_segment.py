@@ -303,7 +303,7 @@ def test_a_request_for_an_interval_is_counted(shared_memory: Path) -> None:
         assert struct.unpack_from("<II", path.read_bytes(), PROFILE_REQUEST_AT) == (interval, count)
     path.chmod(0o400)
     if os.geteuid() != 0:
-        with pytest.raises(Unreadable, match="is not yours to read"):
+        with pytest.raises(Unreadable, match="is not yours to write"):
             request_profile(os.getpid(), 4096)
 
 

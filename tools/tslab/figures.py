@@ -31,6 +31,7 @@ from tslab.segment import (
     Layout,
     NothingYet,
     Snapshot,
+    exactly,
     of_bytes,
     of_descriptor,
     printable,
@@ -167,14 +168,17 @@ def _named(where: str, read: Callable[[], T]) -> T:
 
 def request_profile(pid: int, interval_bytes: int) -> None:
     """Asks a living process to sample its heap at another interval, from when it next publishes: 0 pauses."""
-    found, _ = read_process(pid)
+    read_process(pid)  # waits for a segment that is just made
     with _opened(pid, os.O_RDWR) as (descriptor, process, path):
-        layout = read_layout(of_descriptor(descriptor), os.fstat(descriptor).st_size)
-        if process is None:
+        fetch, facts = of_descriptor(descriptor), os.fstat(descriptor)
+        if process is None or process.state in processes.ENDED:
             raise LabError(f"process {pid} has ended")
+        layout, snapshot = _named(path, lambda: _both(fetch, facts.st_size))
+        _refuse_another_s(process, layout, snapshot, path)
+        _refuse_that_before(process, snapshot, path, facts.st_ino)
         if not layout.takes_requests:
-            raise LabError(f"the library of process {pid} ({found['library']}) takes no interval from outside: {path}")
-        (last,) = WORD.unpack(os.pread(descriptor, WORD.size, PROFILE_REQUEST_AT))
+            raise LabError(f"the library of process {pid} ({layout.library}) takes no interval from outside: {path}")
+        (last,) = WORD.unpack(exactly(fetch, PROFILE_REQUEST_AT, WORD.size))
         count = ((last >> 32) + 1) % 2**32
         os.pwrite(descriptor, WORD.pack(count << 32 | interval_bytes), PROFILE_REQUEST_AT)
 

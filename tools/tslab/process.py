@@ -7,6 +7,7 @@ killed and left its segment behind.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pwd
 import re
@@ -25,6 +26,7 @@ STATES = {
     "Z": "ended", "X": "ended",
 }  # fmt: skip
 GONE = "gone"
+ENDED = frozenset({"ended", GONE})
 FILE = "saved"
 
 
@@ -166,10 +168,13 @@ def _open_file(path: str, owners: frozenset[int], at: int, mode: int) -> int:
     try:
         descriptor = os.open(path.rpartition("/")[2], flags, dir_fd=at)
     except PermissionError as error:
-        raise Unreadable(f"{path} is not yours to read: run this as {owner_names(owners)}, or with sudo") from error
+        what = "read" if mode == os.O_RDONLY else "write"
+        raise Unreadable(f"{path} is not yours to {what}: run this as {owner_names(owners)}, or with sudo") from error
     except FileNotFoundError:
         raise
     except OSError as error:
+        if error.errno == errno.EROFS:
+            raise Unreadable(f"{path} lies on a file system that is mounted to be read alone") from error
         raise Unreadable(f"{path} is no regular file ({error.strerror}), so no segment of ours; remove it") from error
     facts = os.fstat(descriptor)
     if not stat.S_ISREG(facts.st_mode):

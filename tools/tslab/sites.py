@@ -18,6 +18,7 @@ HOW_TO_START = "`tslab profile --interval=512K PID` starts one (docs/profile.md)
 PLAIN, OPEN, CLOSING = range(3)
 STATES = ("plain malloc", "open", "closing")
 UNKNOWN_SITE = 1
+MOST_SITES = 256  # rows of the table
 _MOST_FRAMES = 64
 
 
@@ -147,11 +148,15 @@ def profile_of(found: Document) -> HeapProfile:
 def missing(profile: HeapProfile, found: Document) -> list[str]:
     """A line that says so where much of what is in use has no samples."""
     in_use = found.get("process", {}).get("live_bytes", 0)
-    if profile.age_s is None or in_use - profile.live_bytes - 2 * profile.error_bytes < in_use / 10:
+    published_s = (found.get("timestamp_ns", 0) - found.get("started_ns", 0)) / 1e9
+    if profile.age_s is None or profile.age_s >= published_s or profile.lost or len(profile.sites) >= MOST_SITES:
+        return []  # from the start, or what is shown is not all that was sampled
+    if in_use - profile.live_bytes - 2 * profile.error_bytes < in_use / 10:
         return []
     began = time_text(profile.age_s * 1e9)
     return [
-        f"{bytes_text(in_use)} are in use in all: blocks from before the profile began, {began} ago, have no samples"
+        f"{bytes_text(in_use)} are in use in all: blocks from before the profile began, {began} ago, "
+        f"or from a pause have no samples"
     ]
 
 

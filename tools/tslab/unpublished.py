@@ -25,7 +25,7 @@ YOUNG_S = 3.0
 # The most that a process without the thread has resident in its heap: a mebibyte in use and half of one free.
 SMALL_HEAP_BYTES = 2 << 20
 # The size of a segment, in bytes: a limit below it keeps the library from making one.
-SEGMENT_BYTES = 712 << 10
+SEGMENT_BYTES = 764 << 10
 NAME_IN_LIBRARY = b"/dev/shm/tslab."  # SEGMENT_NAME of src/stats/segment.h; a build without telemetry lacks it
 AT_SECURE = 23
 

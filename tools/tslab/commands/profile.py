@@ -27,6 +27,7 @@ from rich.text import Text
 from tslab import pprof
 from tslab.errors import LabError
 from tslab.figures import Document, Source, ratio, request_profile
+from tslab.process import ENDED
 from tslab.reporters import flame
 from tslab.reporters.figures import header, print_header, print_table
 from tslab.reporters.quantities import bytes_text, share_text, signed
@@ -58,13 +59,15 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     most = None if arguments.all else ROWS
     if arguments.diff:
-        if arguments.source or arguments.flame or arguments.output:
+        if arguments.source or arguments.flame or arguments.output or arguments.interval is not None:
             raise LabError("--diff takes two profiles and nothing else: tslab profile --diff before.seg 4711")
         return _differences(console, arguments.diff, most)
     if not arguments.source:
         raise LabError("name a process: tslab profile PID; tslab ps lists them")
     source = Source(arguments.source)
     if arguments.interval is not None:
+        if arguments.output or arguments.flame or arguments.stacks or arguments.all:
+            raise LabError("--interval takes a process and nothing else: tslab profile --interval 512K 4711")
         return _change_interval(console, source, arguments.interval)
     found = source.read()
     profile, symbolizer = profile_of(found), Symbolizer(source.pid)
@@ -101,13 +104,21 @@ def _interval(text: str) -> int:
 def _change_interval(console: Console, source: Source, interval: int) -> int:
     if source.pid is None:
         raise LabError(f"--interval takes a process, and {source.text} is a file")
-    before = _interval_of(source.read())
+    before = now = source.read()
     request_profile(source.pid, interval)
     end = time.monotonic() + PATIENCE_S
-    while (now := _interval_of(source.read())) != interval and time.monotonic() < end:
+    while _interval_of(now) != interval and time.monotonic() < end:
         time.sleep(0.05)
-    if now == interval:
-        text = f"process {source.pid} samples {_pace(interval)} from now on ({_pace(before)} before)"
+        now = source.read()
+    if now["state"] in ENDED:
+        raise LabError(f"process {source.pid} has ended")
+    if _interval_of(now) == interval:
+        text = f"process {source.pid} samples {_pace(interval)} from now on ({_pace(_interval_of(before))} before)"
+    elif now["snapshot"] > before["snapshot"] + 1:
+        raise LabError(
+            f"process {source.pid} samples {_pace(_interval_of(now))} and not {_pace(interval)}: "
+            f"it has no memory for a profile, or changed the interval itself"
+        )
     else:
         text = f"process {source.pid} is at rest: it samples {_pace(interval)} from when it next allocates"
     console.print(text, markup=False, soft_wrap=True)
