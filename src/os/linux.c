@@ -158,7 +158,7 @@ static void divide_ends(char *at, size_t length) {
  * range from the look at its pages to the end of the move. os_collapse names the range first, and then gives up if a
  * thread takes pages anywhere. Such a thread counts itself first, and then waits while its pages are in the range. It
  * waits for a bounded time, because in a fork child the mover may not exist: longer than a move ever took on a machine
- * with ten times as many threads as processors, and once. */
+ * with ten times as many threads as processors. */
 #define MOVE_RESTS 1000 /* a millisecond each */
 static _Atomic uintptr_t moving; /* the start of the range that moves; 0: none */
 static _Atomic uint32_t takers;
@@ -172,7 +172,6 @@ static void begin_taking(const char *at, size_t length) {
   atomic_fetch_add(&takers, 1);
   for (unsigned rests = 0; UNLIKELY(is_moving(at, length)) && rests < MOVE_RESTS; rests++) {
     atomic_fetch_sub(&takers, 1);
-    if (rests + 1 == MOVE_RESTS) atomic_store(&moving, 0);
     os_rest();
     atomic_fetch_add(&takers, 1);
   }
