@@ -64,12 +64,13 @@ static void count(struct truth *to, const struct block *b) {
   to->variance += (b->weight - 1) * (double)b->size * (double)b->size;
 }
 
-/* Returns the interval that holds for a block, in the mean. A size class keeps that of its draw until its sample. If
- * there are many changes between two samples, an interval holds for a share of the bytes that is in proportion to it.
- * Large blocks are drawn one by one, an epoch begins with a draw, and a burst has many samples. */
+/* Returns the interval that holds for a block, in the mean, or more. A size class takes the one of its last visit of a
+ * slow path, and a sample is a visit, so long intervals hold for longer. If only samples were visits, each would hold
+ * for a share of the bytes that is in proportion to it. Large blocks are drawn one by one, an epoch begins with a draw,
+ * and a burst has many visits. */
 static double interval_of(int site, size_t size) {
-  bool keeps = changes && size <= 32768 && site != IN_EPOCH && site != BURST;
-  return keeps ? (double)first_interval * (1 / 16.0 + 1 + 16) / (1 / 4.0 + 1 + 4) : interval;
+  bool is_late = changes && size <= 32768 && site != IN_EPOCH && site != BURST;
+  return is_late ? (double)first_interval * (1 / 16.0 + 1 + 16) / (1 / 4.0 + 1 + 4) : interval;
 }
 
 static struct block taken(int site, void *at, size_t size) {
