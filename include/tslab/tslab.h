@@ -517,9 +517,9 @@ typedef struct tslab_profile_site {
 /* From now on samples one block for about `bytes` that the process allocates; 0 samples none. Earlier samples keep
  * their weights, and the profile follows them until they are freed. Less than 4096 counts as 4096. In a chunk that an
  * epoch has begun the interval before still holds, and in each size class of a thread up to its next visit of a slow
- * path. `before` receives the interval until now, and may be NULL. Without a profile this starts
- * one; blocks allocated before that are no samples. ERANGE above 2^30, ENOMEM, ENOTSUP in a library without telemetry;
- * then nothing changes. */
+ * path. `before` receives the interval until now, and may be NULL. Without a profile this starts one; blocks allocated
+ * before that are no samples. ERANGE above 2^30, ENOMEM, ENOTSUP in a library without telemetry; then nothing
+ * changes. */
 TSLAB_API int tslab_profile_interval(size_t bytes, size_t *before);
 
 /* Visits every call site that was ever sampled, in no order. Stops as soon as `visit` returns another value than 0, and

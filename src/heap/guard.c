@@ -59,9 +59,11 @@ static bool forbid(struct slot *slot, char *at, size_t bytes) {
   return true;
 }
 
-static bool allow(struct slot *slot, char *at, size_t bytes) {
+static bool needs_mapping(const struct slot *slot) { return !pool.is_light || slot->is_forbidden; }
+
+static bool allow(const struct slot *slot, char *at, size_t bytes) {
   if (pool.is_light && !os_unguard(at, bytes)) return false;
-  return (pool.is_light && !slot->is_forbidden) || os_commit(at, bytes);
+  return !needs_mapping(slot) || os_commit(at, bytes);
 }
 
 static char *slot_start(const struct slot *slot) {
@@ -203,12 +205,11 @@ void *guard_place(void *behind, size_t size, size_t alignment, const struct guar
   fault_watch(explain);
   slot->data = slot_start(slot) + round_down((pool.slot_bytes - bytes) / 2, os_page_size);
   slot->bytes = bytes;
-  bool may_hold_bytes = !pool.is_light || slot->is_forbidden; /* locked pages keep theirs */
   if (!pages_may_be_present(bytes) || !allow(slot, slot->data, bytes)) {
     give_up(slot, bytes);
     return behind;
   }
-  if (may_hold_bytes) memset(slot->data, 0, bytes);
+  if (needs_mapping(slot)) memset(slot->data, 0, bytes); /* locked pages keep their bytes */
   pages_count_present(bytes);
   fill(slot, behind, size, alignment, call);
   set_state(slot, LIVE);

@@ -15,8 +15,8 @@
 
 /* Takes samples by this interval from now on: at least PROFILE_LEAST_BYTES, or PROFILE_PAUSED (heap/profile.h). A class
  * draws anew at its next visit, unless its point may lie within the calls that its list serves; a chunk keeps its draw
- * until its point or its end. Starts the profile if there is none. Returns false without memory.
- * Caller holds no lock of this floor, and only one thread calls at a time. */
+ * until its point or its end. Starts the profile if there is none. Returns false without memory. Caller holds no lock
+ * of this floor, and only one thread calls at a time. */
 HIDDEN bool sampled_start(uint32_t interval);
 
 /* Returns a block of the class as a sample of this call, drawn by the interval, or NULL without memory. Caller holds no

@@ -157,8 +157,8 @@ static void divide_ends(char *at, size_t length) {
 /* A move to a huge page fills whatever is missing with zeros that are resident. So nothing may take pages out of the
  * range from the look at its pages to the end of the move. os_collapse names the range first, and then gives up if a
  * thread takes pages anywhere. Such a thread counts itself first, and then waits while its pages are in the range. It
- * waits for a bounded time, because in a fork child the mover may not exist: longer than a move ever took on a machine
- * with ten times as many threads as processors. */
+ * waits for a bounded time, because in a fork child the mover may not exist. A tenth of that was too short on a machine
+ * with many more threads than processors. */
 #define MOVE_RESTS 1000 /* a millisecond each */
 static _Atomic uintptr_t moving; /* the start of the range that moves; 0: none */
 static _Atomic uint32_t takers;

@@ -168,7 +168,6 @@ def _named(where: str, read: Callable[[], T]) -> T:
 
 def request_profile(pid: int, interval_bytes: int) -> None:
     """Asks a living process to sample its heap at another interval, from when it next publishes: 0 pauses."""
-    read_process(pid)  # waits for a segment that is just made
     with _opened(pid, os.O_RDWR) as (descriptor, process, path):
         fetch, facts = of_descriptor(descriptor), os.fstat(descriptor)
         if process is None or process.state in processes.ENDED:

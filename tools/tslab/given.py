@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import re
 from pathlib import Path
 
 from tslab.errors import LabError
+
+_SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
 
 
 def minutes(text: str) -> float:
@@ -19,6 +22,12 @@ def minutes(text: str) -> float:
     if not (0 < number <= 7 * 24 * 60):
         raise argparse.ArgumentTypeError(f"a number of minutes, above 0 and a week at most, not '{text}'")
     return number
+
+
+def size(text: str) -> int | None:
+    """Returns the bytes of a size as the library's settings have it, such as 512K or 8M; None if it is none."""
+    found = re.fullmatch(r"(\d{1,15})([KMG]?)", text, re.ASCII)
+    return int(found[1]) << _SHIFTS[found[2]] if found else None
 
 
 def place_for(path: Path) -> Path:

@@ -3,8 +3,8 @@
 tslab holders 4711
 tslab holders 4711 --each              each closed epoch by itself
 
-A closed epoch that is listed waits for its last blocks: they keep its chunks and slabs. The process needs a
-heap profile: TSLAB_PROFILE=512K in its environment, or `tslab profile --interval=512K PID`.
+A closed epoch that is listed waits for its last blocks: they keep its chunks and slabs. The process needs a heap
+profile: TSLAB_PROFILE=512K in its environment, or `tslab profile --interval=512K PID`.
 """
 
 from __future__ import annotations

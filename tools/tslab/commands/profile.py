@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from tslab import pprof
+from tslab import given, pprof
 from tslab.errors import LabError
 from tslab.figures import Document, Source, ratio, request_profile
 from tslab.process import ENDED
@@ -93,10 +92,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _interval(text: str) -> int:
-    """The library's own notation; it takes 4K for less."""
-    number = re.fullmatch(r"(\d{1,10})([KMG]?)", text)
-    value = int(number[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[number[2]] if number else -1
-    if not 0 <= value <= MOST_INTERVAL:
+    """The library takes 4K for less."""
+    value = given.size(text)
+    if value is None or value > MOST_INTERVAL:
         raise argparse.ArgumentTypeError(f"'{text:.20}' is not a number of bytes up to 1G, as 512K or 8M; 0 for none")
     return max(value, LEAST_INTERVAL) if value else 0
 

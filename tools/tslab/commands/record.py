@@ -28,7 +28,6 @@ from tslab.reporters.quantities import bytes_text
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 _OTHERS = 4
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -72,9 +71,8 @@ def find_recorder(preset: str) -> Path:
 
 
 def _size(text: str) -> int:
-    found = re.fullmatch(r"(\d+)([KMG]?)", text)
-    size = int(found[1]) * _UNITS[found[2]] if found else 0
-    if not 1 << 16 <= size < 1 << 50:
+    size = given.size(text)
+    if size is None or not 1 << 16 <= size < 1 << 50:
         raise argparse.ArgumentTypeError(f"a size of at least 64K, such as 200M or 1G, not '{text}'")
     return size
 
