@@ -61,8 +61,9 @@ INLINE void *fast_pop(struct heap *heap, unsigned class, uintptr_t base) {
   void **block = heap->list[class];
   KEEP_FOR_RETURN(block);
   if (UNLIKELY(TSLAB_HARDENED ? !block_is_intact(block) : (uintptr_t)block[1] != (uintptr_t)block + base)) return NULL;
-  fast_count_pop(heap, class);
   heap->list[class] = block_next(block);
+  atomic_signal_fence(memory_order_seq_cst); /* for a handler that calls exit: never more blocks than the count says */
+  fast_count_pop(heap, class);
   if (TSLAB_HARDENED) block[0] = NULL; /* hides from readers how links are made */
   block[1] = NULL; /* a block in use never holds its key */
   return block;

@@ -2,6 +2,9 @@
  * some hundred calls. After each step it takes the child's heap in place of its own, retires it as a fork child does,
  * and counts: all calls that had returned, none that had not begun, and the one under way or not.
  *
+ * A signal handler that calls exit may cut off its own thread, too, and goes on with the lists. So after each step the
+ * list has no more blocks than its count: otherwise it would hand out blocks that it does not hold.
+ *
  * Blocks of lists, refilled and detached, with samples where TSLAB_SAMPLE says so; then blocks of an epoch's
  * chunks, which are begun, filled and, once empty, begun again. */
 #include "../check.h"
@@ -50,11 +53,12 @@ static void make_calls(size_t size) {
   _exit(0);
 }
 
-/* Copies the child's memory at that address to here. */
-static void copy(pid_t child, volatile void *at, size_t bytes) {
-  const struct iovec iovec = {(void *)(uintptr_t)at, bytes};
-  CHECK(process_vm_readv(child, &iovec, 1, &iovec, 1, 0) == (ssize_t)bytes);
+/* Copies the child's memory at that address to `to`, or to the same address here. */
+static void copy_to(pid_t child, volatile void *at, void *to, size_t bytes) {
+  const struct iovec from = {(void *)(uintptr_t)at, bytes}, here = {to, bytes};
+  CHECK(process_vm_readv(child, &here, 1, &from, 1, 0) == (ssize_t)bytes);
 }
+static void copy(pid_t child, volatile void *at, size_t bytes) { copy_to(child, at, (void *)(uintptr_t)at, bytes); }
 
 static void check_heap(struct heap *heap, bool bumps) {
   heap_retire_others();
@@ -73,10 +77,19 @@ static void check_heap(struct heap *heap, bool bumps) {
   CHECK_COUNT(frees, <=, calls.frees_begun);
 }
 
+static void check_list(pid_t child, const struct heap *heap, unsigned class) {
+  unsigned blocks = 0;
+  for (void *block = heap->list[class]; block != CHAIN_END; blocks++) copy_to(child, block, &block, sizeof block);
+  CHECK_COUNT(blocks, <=, tcache_length(heap, class));
+}
+
 /* The heap's counts so far are taken as those of the calls. */
 static void every_instruction(struct heap *heap, size_t size, bool bumps) {
   int status;
   unsigned long steps = 0, changes = 0;
+  const unsigned listed = class_of(size);
+  void *head = NULL;
+  uint32_t count = 0;
   calls.mallocs = calls.mallocs_begun = tcache_handed_out(heap);
   calls.frees = 0;
   for (unsigned class = 0; class < CLASSES; class++) calls.frees += tcache_totals(heap, class).frees;
@@ -98,6 +111,9 @@ static void every_instruction(struct heap *heap, size_t size, bool bumps) {
     copy(child, heap, sizeof *heap);
     if (heap_has_store(heap)) copy(child, heap->store, sizeof *heap->store);
     changes += heap->sampling.sequence % 2;
+    if (heap->list[listed] != head || heap->count[listed].now != count) check_list(child, heap, listed);
+    head = heap->list[listed];
+    count = heap->count[listed].now;
     check_heap(heap, bumps);
   }
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
