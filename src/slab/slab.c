@@ -214,13 +214,19 @@ static bool is_sound(const struct run *slab, void *b) {
   return is_inside && slab_starts_block(slab, b) && block_is_intact(b);
 }
 
-static void mark_free(const struct run *slab, struct chain chain, uint64_t *is_free) {
+/* Marks the blocks of a list up to its end, to a damaged one, or to one that it met before: a block that was freed
+ * twice makes a ring of the list. Returns how many it marked. */
+static unsigned mark_free(const struct run *slab, void *head, uint64_t *is_free) {
   size_t size = class_size(slab->class);
   char *first = first_block(slab);
-  for (void *b = chain.head; b != CHAIN_END && is_sound(slab, b); b = block_next(b)) {
+  unsigned marked = 0;
+  for (void *b = head; b != CHAIN_END && is_sound(slab, b); b = block_next(b), marked++) {
     size_t i = (size_t)((char *)b - first) / size;
-    is_free[i / 64] |= 1ull << (i % 64);
+    uint64_t bit = 1ull << (i % 64);
+    if (UNLIKELY(is_free[i / 64] & bit)) break;
+    is_free[i / 64] |= bit;
   }
+  return marked;
 }
 
 void slab_each_used(const struct run *slab, void (*visit)(void *, size_t, void *), void *arg) {
@@ -228,7 +234,7 @@ void slab_each_used(const struct run *slab, void (*visit)(void *, size_t, void *
   uint64_t word = atomic_load_explicit(&slab->word, memory_order_acquire);
   size_t size = class_size(slab->class);
   char *first = first_block(slab);
-  mark_free(slab, (struct chain){slab_block_at_head(run_start(slab), word), slab_count(word)}, is_free);
+  mark_free(slab, slab_block_at_head(run_start(slab), word), is_free);
   for (size_t i = 0; i < slab->capacity; i++) {
     char *block = first + i * size;
     bool linked = !(slab->unlinked >> slab_unit_of(slab, block) & 1);
@@ -238,12 +244,13 @@ void slab_each_used(const struct run *slab, void (*visit)(void *, size_t, void *
 
 /* ---- purging what lies between live blocks ----------------------------------------------------------------------- */
 
-/* Returns the units that blocks in use touch: blocks that are neither on `chain` nor in an unlinked unit. */
-static uint64_t units_in_use(const struct run *slab, struct chain chain) {
+/* Returns the units that blocks in use touch: blocks that are neither on the list nor in an unlinked unit. Sets *whole
+ * to the number of blocks that mark_free found on the list. */
+static uint64_t units_in_use(const struct run *slab, void *head, unsigned *whole) {
   uint64_t is_free[BLOCKS_MOST / 64] = {0}, in_use = 0;
   size_t size = class_size(slab->class);
   char *first = first_block(slab);
-  mark_free(slab, chain, is_free);
+  *whole = mark_free(slab, head, is_free);
   for (size_t i = 0; i < slab->capacity; i++) {
     unsigned from = slab_unit_of(slab, first + i * size), to = slab_unit_of(slab, first + (i + 1) * size - 1);
     if ((slab->unlinked >> from & 1) || (is_free[i / 64] >> (i % 64) & 1)) continue;
@@ -280,12 +287,12 @@ struct slab_purge slab_purge_holes(struct run *slab) {
   struct slab_purge purge = {0, 0, NULL};
   struct chain chain = slab_take(slab, false, &how);
   uint64_t all = ~0ull >> (SLAB_UNITS - run_bytes(slab) / slab_unit_bytes(slab));
-  uint64_t holes = all & ~units_in_use(slab, chain), touched = units_touched(slab);
+  unsigned whole, dropped = 0;
+  uint64_t holes = all & ~units_in_use(slab, chain.head, &whole), touched = units_touched(slab);
   void *kept = NULL, *kept_tail = NULL;
-  unsigned dropped = 0;
   size_t absent = absent_bytes(slab);
   for (void *b = chain.head, *next; b != CHAIN_END; b = next) {
-    if (UNLIKELY(!is_sound(slab, b))) {
+    if (UNLIKELY(whole-- == 0 || !is_sound(slab, b))) {
       purge.damaged = b;
       break;
     }

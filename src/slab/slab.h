@@ -163,7 +163,7 @@ HIDDEN struct chain slab_link(struct run *slab, unsigned wanted);
 struct slab_purge {
   size_t bytes;
   unsigned kept; /* free blocks on other pages */
-  void *damaged; /* no intact block, but the list led to it: lost with all that follow it. Or NULL. */
+  void *damaged; /* no intact block, or one that the list has twice: lost with all that follow it. Or NULL. */
 };
 HIDDEN struct slab_purge slab_purge_holes(struct run *slab);
 

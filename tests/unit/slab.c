@@ -195,6 +195,32 @@ static void purge_stops_at_damage(unsigned class, size_t written) {
   pages_free(slab, slab_retire(slab));
 }
 
+static void count_one(void *block, size_t bytes, void *arg) {
+  (void)block, (void)bytes;
+  ++*(unsigned *)arg;
+}
+
+/* A program freed the second block twice, so the list leads back to it. No walk goes round for ever, and the purge says
+ * what it met. */
+static void walks_end_in_a_ring(unsigned class) {
+  slab = slab_new(class, 0, NULL);
+  struct chain chain = slab_link(slab, 1000000);
+  void *second = block_next(chain.head), *third = second == CHAIN_END ? CHAIN_END : block_next(second);
+  if (third == CHAIN_END) return pages_free(slab, slab_retire(slab));
+  void *tail = third;
+  while (block_next(tail) != CHAIN_END) tail = block_next(tail);
+  slab_push(slab, chain.head, tail, chain.count, &(struct slab_how){0});
+  block_link(third, second);
+  unsigned used = 0;
+  slab_each_used(slab, count_one, &used);
+  CHECK_COUNT(used, ==, slab->capacity - 3);
+  atomic_fetch_or(&slab->word, SLAB_PENDING);
+  const struct slab_purge purge = slab_purge_holes(slab);
+  CHECK(purge.damaged == second);
+  CHECK_COUNT(purge.kept, <=, 3);
+  pages_free(slab, slab_retire(slab));
+}
+
 int main(void) {
   start_floors();
   for (unsigned class = 0; class < CLASSES; class++) live_and_die(class);
@@ -203,6 +229,7 @@ int main(void) {
   for (unsigned class = 0; class < CLASSES; class++) {
     purge_stops_at_damage(class, sizeof(void *));
     purge_stops_at_damage(class, class_size(class));
+    walks_end_in_a_ring(class);
   }
   pages_check();
   return 0;
