@@ -173,11 +173,7 @@ size_t arena_ready_bytes(const struct arena *arena) {
   return count * GRANULE;
 }
 
-/* If a filter hides the size of the memory, it counts as large enough. */
-static bool can_be_resident(size_t bytes) {
-  size_t memory = os_physical_memory();
-  return bytes <= (memory ? memory : pages_most());
-}
+static bool can_be_resident(size_t bytes) { return bytes <= pages_memory(); }
 
 bool arena_prepare(struct arena *arena, size_t bytes) {
   if (bytes == 0) return true;

@@ -209,5 +209,5 @@ void heap_count_leaked(void) {
 
 void heap_freeze(bool knows_its_thread) {
   freeze_all(knows_its_thread);
-  leaked.frozen = pages_freeze();
+  leaked.frozen = pages_freeze(knows_its_thread && locks_held == 0); /* otherwise a signal handler forked in a change */
 }

@@ -133,7 +133,8 @@ void misuse(const char *call, const void *p) {
   char text[48];
   struct run *run = pages_run_of(p);
   if (!run || run->kind == RUN_META || run->kind == RUN_NONE) say_foreign(call, p);
-  else if (run->kind == RUN_FREE || run->kind == RUN_RESERVED) say_in_free_memory(call, p, run);
+  else if (run->kind == RUN_FREE || run->kind == RUN_RESERVED || run->kind == RUN_UNMAPPED)
+    say_in_free_memory(call, p, run);
   else if (run->kind == RUN_TRAP) log_line("%s of %p (block of destroyed epoch %zu)", call, p, run->size);
   else if (run->kind == RUN_CHUNK && chunk_place_of(run, p) == CHUNK_FREED)
     say_freed_in(call, p, chunk_text(text, sizeof text, chunk_size_of(run, p)), run);

@@ -7,7 +7,7 @@
 
 bool tslab_owns(const void *p) {
   struct run *run = process_has_started() ? pages_run_of(p) : NULL;
-  return run && run->kind != RUN_META;
+  return run && run->kind != RUN_META && run->kind != RUN_UNMAPPED;
 }
 
 size_t tslab_purge(void) { return scavenger_purge(); }

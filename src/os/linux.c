@@ -29,6 +29,9 @@
 #ifndef MADV_DONTNEED_LOCKED
 #define MADV_DONTNEED_LOCKED 24 /* Linux 5.18; Debian 12's headers may be older */
 #endif
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22 /* Linux 5.14 */
+#endif
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
@@ -73,7 +76,13 @@ static bool protect(void *at, size_t length, int protection) {
 
 size_t os_page_size;
 
-void os_start(void) { os_page_size = getauxval(AT_PAGESZ); }
+uintptr_t os_main_stack_end, os_main_thread;
+
+void os_start(void) {
+  os_page_size = getauxval(AT_PAGESZ);
+  os_main_stack_end = getauxval(AT_RANDOM); /* the kernel writes these bytes above the first frame */
+  os_main_thread = OS_THREAD;
+}
 
 void *os_reserve(void *hint, size_t length) {
   void *at = map(hint, length, PROT_NONE, 0);
@@ -107,6 +116,12 @@ bool os_unreserve(void *at, size_t length) { return kernel_call(SYS_munmap, (lon
 bool os_can_reserve(size_t length) {
   void *at = map(NULL, length, PROT_NONE, 0);
   return at && os_unreserve(at, length);
+}
+
+bool os_can_commit(size_t length) {
+  long at = kernel_call(SYS_mmap, 0, (long)length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at < 0 && at > -4096) return at != -ENOMEM || !os_can_reserve(length); /* a limit of addresses, or of mappings */
+  return os_unreserve((void *)at, length);
 }
 
 bool os_commit(void *at, size_t length) {
@@ -670,7 +685,17 @@ uint64_t os_thread_ns(void) { return now_by_call(CLOCK_THREAD_CPUTIME_ID); }
 static long read_by_kernel(const void *at) {
   return kernel_call(SYS_rt_sigprocmask, ~0L, (long)at, 0, sizeof(uint64_t), 0, 0);
 }
-bool os_is_readable(const void *at) { return read_by_kernel(at) == -EINVAL; }
+
+/* The same error says that the kernel does not know the advice, or that nobody may read the pages. */
+bool os_is_readable(const void *at, size_t length) {
+  static _Atomic bool is_known;
+  long got = kernel_call(SYS_madvise, (long)at, (long)length, MADV_POPULATE_READ, 0, 0, 0);
+  if (got == 0 && !atomic_load_explicit(&is_known, memory_order_relaxed))
+    atomic_store_explicit(&is_known, true, memory_order_relaxed);
+  if (got != -EINVAL || atomic_load_explicit(&is_known, memory_order_relaxed)) return got == 0;
+  return length == os_page_size && read_by_kernel(at) == -EINVAL;
+}
+
 bool os_is_unreadable(const void *at) { return read_by_kernel(at) == -EFAULT; }
 
 uint32_t os_thread_id(void) { return (uint32_t)kernel_call(SYS_gettid, 0, 0, 0, 0, 0, 0); }

@@ -10,6 +10,11 @@ HIDDEN extern size_t os_page_size; /* set by os_start; a power of two */
 
 HIDDEN void os_start(void);
 
+/* An address above all frames of the main thread's stack (0: not known), and OS_THREAD of the thread that called
+ * os_start: the main thread, or the one that loaded the library. */
+#define OS_THREAD ((uintptr_t)__builtin_thread_pointer()) /* an address in the running thread's own storage */
+HIDDEN extern uintptr_t os_main_stack_end, os_main_thread;
+
 /* Reserves address space without memory: at `hint` if that is free, otherwise at a place of the kernel's choice. It is
  * in no core dump until committed, and never on transparent huge pages. Returns NULL if the kernel refuses. */
 HIDDEN void *os_reserve(void *hint, size_t length);
@@ -23,6 +28,9 @@ HIDDEN bool os_unreserve(void *at, size_t length);
 /* Returns true if the kernel would let the process map `length` bytes more. It tries to map them, because a sandbox may
  * kill a process that asks for limits, but must let a heap map. */
 HIDDEN bool os_can_reserve(size_t length);
+
+/* Returns false if the kernel would not promise `length` bytes of memory at once. It asks by a mapping, too. */
+HIDDEN bool os_can_commit(size_t length);
 
 /* Makes reserved pages readable and writable; they read as zero. Returns false if the kernel refuses (memory
  * limits). */
@@ -116,8 +124,8 @@ HIDDEN uint64_t os_divisions(void);
 /* Gives the memory of these pages back and makes each touch of them fault. Returns false if the kernel refuses. */
 HIDDEN bool os_forbid(void *at, size_t length);
 
-/* Does the same, until os_unguard, without a mapping of their own. Returns false if the kernel cannot, or for locked
- * pages. */
+/* Does the same as os_forbid, until os_unguard, without a mapping of their own. Returns false if the kernel cannot, or
+ * for locked pages. */
 HIDDEN bool os_guard(void *at, size_t length);
 HIDDEN bool os_unguard(void *at, size_t length);
 
@@ -134,10 +142,12 @@ HIDDEN uint64_t os_thread_ns(void);
 
 HIDDEN uint32_t os_thread_id(void);
 
-/* Returns true if the eight bytes at `at`, which lie in one page, can be read now. Makes a system call that changes
- * nothing; a signal handler may call this. */
-HIDDEN bool os_is_readable(const void *at);
-HIDDEN bool os_is_unreadable(const void *at); /* both return false if a filter blocks that system call */
+/* Returns true if these whole pages can be read now; those that are not resident become so. It makes the call madvise,
+ * which a sandbox allows that is written for this library. Where the kernel does not know this advice (before Linux
+ * 5.14), it makes rt_sigprocmask with no effect, and is false for more than a page. os_is_unreadable makes that call
+ * always. A signal handler may call both. Both return false if a filter blocks their system call. */
+HIDDEN bool os_is_readable(const void *at, size_t length);
+HIDDEN bool os_is_unreadable(const void *at);
 HIDDEN size_t os_resident_bytes(void);  /* 0 if /proc does not say */
 
 /* ---- files ------------------------------------------------------------------------------------------------------

@@ -3,7 +3,10 @@
  * Free runs hang in bins by size; those with a dirty granule have bins of their own. pages_alloc cuts a run of the
  * smallest bin that has one that fits, so that long runs stay long. Of two runs of a size it prefers the dirty one,
  * because its memory is resident already. If the runs of a bin may be too short, the search looks only at a few of them
- * (docs/decisions/0024). Dirty free runs also hang in lists by age, so a purge finds the next one without a search. */
+ * (docs/decisions/0024). Dirty free runs also hang in lists by age, so a purge finds the next one without a search.
+ *
+ * Under a limit of addresses, large free runs are unmapped. Such a run is RUN_UNMAPPED and hangs in bins of its own.
+ * Before the frontier moves, a piece of one that fits is mapped again. */
 #include "pages/pages.h"
 
 #include "base/options.h"
@@ -16,7 +19,10 @@
 #define COMMIT_STEP          ((2 * MiB) >> GRANULE_SHIFT)  /* granules: the bytes of a huge page */
 #define COMMIT_STEP_MOST     ((16 * MiB) >> GRANULE_SHIFT) /* so that a heap of gigabytes makes few calls */
 #define TABLE_STEP           (64 * KiB)
+#define UNMAPPED_LEAST       ((1 * MiB) >> GRANULE_SHIFT) /* smaller free runs stay mapped under a limit */
+#define MAP_TRIES            4 /* runs that one search tries to map again */
 #define PURGE_PIECE          ((16 * MiB) >> GRANULE_SHIFT) /* given back by one call */
+#define PURGE_RESTS          500 /* milliseconds at most that a request without memory waits for a purge */
 #define PURGE_SHARE          32 /* one purge takes a piece out of the bins, or this part of a longer run */
 
 #define ROOMS_A_TIME         64 /* freed under one hold of the lock */
@@ -41,17 +47,23 @@ struct table {
   size_t room, reserved, ready;
 };
 
+/* Free runs without dirty granules, with some, and unmapped ones. */
+enum { CLEAN, HAS_DIRTY, UNMAPPED, SETS };
+
 static struct {
   struct table tables[TABLES];
   size_t reserved; /* granules from base on that are mapped */
   size_t coverage; /* granules that the tables have room for */
   size_t first;    /* first granule that is not a table */
   size_t frozen;   /* first granule that is neither a table nor frozen */
-  size_t free_clean, returned, purge_calls, purge_failures, moved_runs, populated, limit_purged;
+  size_t memory;   /* granules of the machine's memory; SIZE_MAX: not known */
+  size_t free_clean, unmapped; /* granules */
+  unsigned purging; /* runs that a thread purges just now, which no other thread can take */
+  size_t returned, purge_calls, purge_failures, moved_runs, populated, limit_purged;
   uint64_t tick;
   bool reserves_on_demand; /* address space is scarce: nothing is mapped before it is needed */
-  uint32_t bins[2][BINS]; /* [has a dirty granule][size] */
-  uint64_t occupied[2][BINS / 64];
+  uint32_t bins[SETS][BINS]; /* [set][size] */
+  uint64_t occupied[SETS][BINS / 64];
   uint32_t ages[AGES + 1]; /* rings of dirty free runs: [tick at which they became dirty % AGES]; [AGES]: older ones */
   size_t looks; /* see struct pages_totals */
   uint32_t newest_room, oldest_room; /* granules; 0: none */
@@ -71,7 +83,8 @@ static _Atomic uint32_t rounds;
 static struct run *run_at(size_t granule) { return pages.runs + granule; }
 
 /* The load may race: another thread may change the kind of a run in use (heap/large_cache.c). */
-static bool is_free(const struct run *run) { return LOAD_RACING(run->kind) == RUN_FREE; }
+static bool is_of_kind(const struct run *run, enum run_kind kind) { return LOAD_RACING(run->kind) == kind; }
+static bool is_free(const struct run *run) { return is_of_kind(run, RUN_FREE); }
 
 /* ---- dirty bits -------------------------------------------------------------------------------------------------- */
 
@@ -149,9 +162,18 @@ static unsigned bin_of(size_t granules) {
   return EXACT_BINS + 8 * (log - 5) + (unsigned)((granules >> (log - 3)) & 7);
 }
 
+static unsigned set_of(const struct run *run) {
+  if (run->kind == RUN_UNMAPPED) return UNMAPPED;
+  return run->dirty != 0 ? HAS_DIRTY : CLEAN;
+}
+
 /* Adds the run's granules to the counts of free ones, or subtracts them. */
 static void count_free(const struct run *run, bool joins) {
   size_t dirty = run->dirty, clean = run->granules - dirty;
+  if (run->kind == RUN_UNMAPPED) {
+    STORE_RACING(state.unmapped, state.unmapped + (joins ? clean : -clean));
+    return;
+  }
   if (joins) atomic_fetch_add_explicit(&free_dirty, dirty, memory_order_relaxed);
   else atomic_fetch_sub_explicit(&free_dirty, dirty, memory_order_relaxed);
   STORE_RACING(state.free_clean, state.free_clean + (joins ? clean : -clean));
@@ -159,7 +181,7 @@ static void count_free(const struct run *run, bool joins) {
 
 static void bin_remove(struct run *run) {
   count_free(run, false);
-  unsigned set = run->dirty != 0, bin = bin_of(run->granules);
+  unsigned set = set_of(run), bin = bin_of(run->granules);
   if (run->next) run_at(run->next)->previous = run->previous;
   if (run->previous) run_at(run->previous)->next = run->next;
   else state.bins[set][bin] = run->next;
@@ -169,12 +191,12 @@ static void bin_remove(struct run *run) {
   run->kind = RUN_NONE;
 }
 
-/* The caller has set granules, dirty and seen. */
-static void bin_insert(struct run *run) {
+/* The caller has set granules, dirty and seen. `kind`: RUN_FREE or RUN_UNMAPPED. */
+static void bin_insert(struct run *run, enum run_kind kind) {
   size_t g = run_index(run), end = g + run->granules;
+  run->kind = (uint8_t)kind;
   count_free(run, true);
-  unsigned set = run->dirty != 0, bin = bin_of(run->granules);
-  run->kind = RUN_FREE;
+  unsigned set = set_of(run), bin = bin_of(run->granules);
   run_at(end - 1)->back = run->granules - 1;
   run->previous = 0;
   run->next = state.bins[set][bin];
@@ -192,50 +214,71 @@ static size_t place_in(const struct run *run, size_t granules, size_t alignment)
   return at + granules <= g + run->granules ? at : 0;
 }
 
-/* Looks at up to `looks` dirty runs of one bin, then at as many clean ones. */
-static size_t find_in_bin(unsigned bin, size_t granules, size_t alignment, size_t looks, struct run **found) {
-  for (unsigned dirty = 2; dirty-- > 0;) {
-    size_t left = looks;
-    for (uint32_t g = state.bins[dirty][bin]; g && left-- > 0; g = run_at(g)->next) {
-      state.looks++;
-      size_t at = place_in(run_at(g), granules, alignment);
-      if (!at) continue;
-      *found = run_at(g);
-      return at;
-    }
+/* Looks at up to `looks` runs of one bin. */
+static size_t find_in_bin(unsigned set, unsigned bin, size_t granules, size_t alignment, size_t looks,
+                          struct run **found) {
+  for (uint32_t g = state.bins[set][bin]; g && looks-- > 0; g = run_at(g)->next) {
+    state.looks++;
+    size_t at = place_in(run_at(g), granules, alignment);
+    if (!at) continue;
+    *found = run_at(g);
+    return at;
   }
   return 0;
+}
+
+/* Returns the first bin from `bin` on that has a run of one of two sets, or BINS. */
+static unsigned next_bin(unsigned bin, unsigned set, unsigned other) {
+  for (; bin < BINS; bin = (bin | 63) + 1) {
+    uint64_t occupied = (state.occupied[set][bin / 64] | state.occupied[other][bin / 64]) >> (bin % 64);
+    if (occupied) return bin + lowest_bit(occupied);
+  }
+  return BINS;
 }
 
 /* Searches the bins from the piece's own upwards. Runs can be too short only up to the bin of the piece plus the most
  * that alignment may cost: in two bins, except for large alignments. */
 static size_t find_place(size_t granules, size_t alignment, size_t looks, struct run **found) {
-  for (unsigned bin = bin_of(granules); bin < BINS; bin++) {
-    uint64_t occupied = (state.occupied[0][bin / 64] | state.occupied[1][bin / 64]) >> (bin % 64);
-    if (!occupied) {
-      bin |= 63;
-      continue;
-    }
-    bin += lowest_bit(occupied);
-    size_t at = find_in_bin(bin, granules, alignment, looks, found);
+  for (unsigned bin = bin_of(granules); (bin = next_bin(bin, CLEAN, HAS_DIRTY)) < BINS; bin++) {
+    size_t at = find_in_bin(HAS_DIRTY, bin, granules, alignment, looks, found);
+    if (!at) at = find_in_bin(CLEAN, bin, granules, alignment, looks, found);
     if (at) return at;
   }
   return 0;
 }
 
+/* Returns one of the largest runs of a set, or 0. */
+static uint32_t largest(unsigned set) {
+  for (unsigned word = BINS / 64; word-- > 0;)
+    if (state.occupied[set][word]) return state.bins[set][64 * word + log2_floor(state.occupied[set][word])];
+  return 0;
+}
+
 /* ---- the frontier ------------------------------------------------------------------------------------------------ */
+
+/* The counts of what is reserved rise before the kernel maps it. So a fork child never has a mapping there that it does
+ * not know: see pages_freeze. */
+static bool extend_table(struct table *table, size_t wanted) {
+  size_t before = table->reserved;
+  table->reserved = wanted;
+  if (os_reserve_at(table->start + before, wanted - before)) return true;
+  table->reserved = before;
+  return false;
+}
+
+static bool extend_reservation(size_t granules) {
+  size_t before = state.reserved;
+  state.reserved = before + granules;
+  if (os_reserve_at(pages.base + (before << GRANULE_SHIFT), granules << GRANULE_SHIFT)) return true;
+  state.reserved = before;
+  return false;
+}
 
 /* Maps as much of a table as the granules need that are mapped now, or the first `least` bytes. */
 static bool reserve_table(struct table *table, size_t least) {
   size_t usual = round_up(table->room / divide_up(state.coverage, state.reserved), GRANULE);
   size_t wanted = state.reserves_on_demand ? least : min_size(max_size(usual, least), table->room);
-  for (;; wanted = least) {
-    if (os_reserve_at(table->start + table->reserved, wanted - table->reserved)) {
-      table->reserved = wanted;
-      return true;
-    }
-    if (wanted == least) return false;
-  }
+  return extend_table(table, wanted) || (wanted != least && extend_table(table, least));
 }
 
 static bool table_reach(unsigned which, size_t bytes) {
@@ -276,10 +319,7 @@ static bool reserve_more(size_t granules) {
   size_t wanted = min_size(max_size(granules, state.reserved / 2), state.coverage - state.reserved);
   if (state.reserves_on_demand) wanted = granules;
   for (; wanted >= granules; wanted = wanted / 2 >= granules || wanted == granules ? wanted / 2 : granules)
-    if (os_reserve_at(pages.base + (state.reserved << GRANULE_SHIFT), wanted << GRANULE_SHIFT)) {
-      state.reserved += wanted;
-      return true;
-    }
+    if (extend_reservation(wanted)) return true;
   return false;
 }
 
@@ -291,17 +331,21 @@ static size_t trim(char *start, size_t used, size_t *reserved) {
   return tail;
 }
 
-/* Caller holds pages_lock. Writable memory stays. From now on the reservation grows only as far as the writable part
- * does. */
-static size_t trim_reservation(void) {
+/* Unmaps what is reserved and not writable. Returns the number of bytes. */
+static size_t unmap_reserved(void) {
   size_t bytes = 0, reserved = state.reserved << GRANULE_SHIFT;
-  state.reserves_on_demand = true;
-  atomic_store_explicit(&is_limited, true, memory_order_relaxed);
   for (struct table *table = state.tables; table < state.tables + TABLES; table++)
     bytes += trim(table->start, table->ready, &table->reserved);
   bytes += trim(pages.base, __atomic_load_n(&pages.count, __ATOMIC_RELAXED) << GRANULE_SHIFT, &reserved);
   state.reserved = reserved >> GRANULE_SHIFT;
   return bytes;
+}
+
+/* Caller holds pages_lock. From now on the reservation grows only as far as the writable part does. */
+static size_t trim_reservation(void) {
+  state.reserves_on_demand = true;
+  atomic_store_explicit(&is_limited, true, memory_order_relaxed);
+  return unmap_reserved();
 }
 
 size_t pages_trim_reservation(void) {
@@ -311,7 +355,16 @@ size_t pages_trim_reservation(void) {
   return bytes;
 }
 
-static struct run *merge_free(struct run *run);
+static struct run *merge(struct run *run, enum run_kind kind);
+
+/* Frees granules that were just made writable. */
+static void add_free(size_t g, size_t granules) {
+  struct run *run = run_at(g);
+  if (os_is_locked(run_start(run))) dirty_set(g, g + granules, true); /* mlockall made them resident */
+  run->granules = (uint32_t)granules;
+  run->seen = state.tick;
+  bin_insert(merge(run, RUN_FREE), RUN_FREE);
+}
 
 static bool commit_granules(size_t granules) {
   size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
@@ -319,15 +372,17 @@ static bool commit_granules(size_t granules) {
   if (!tables_reach(count + granules)) return false;
   char *start = pages.base + (count << GRANULE_SHIFT);
   if (!os_commit(start, granules << GRANULE_SHIFT)) return false;
-  if (os_is_locked(start)) dirty_set(count, count + granules, true); /* mlockall made them resident */
   /* Release: a thread that sees the new count sees the entries below it. Pairs with the load in a free's bound check,
    * which the address dependency through a block's pointer orders anyway. */
   __atomic_store_n(&pages.count, count + granules, __ATOMIC_RELEASE);
-  struct run *run = run_at(count);
-  run->granules = (uint32_t)granules;
-  run->seen = state.tick;
-  bin_insert(merge_free(run));
+  add_free(count, granules);
   return true;
+}
+
+/* Returns true if the kernel would promise no run of so many granules. It promises none larger than memory and swap
+ * (vm.overcommit_memory 0), but would let the library take one, because the library's mappings reserve nothing. */
+static bool is_beyond_machine(size_t granules) {
+  return UNLIKELY(granules > state.memory) && !os_can_commit(granules << GRANULE_SHIFT);
 }
 
 /* ---- limits ------------------------------------------------------------------------------------------------------ */
@@ -335,7 +390,8 @@ static bool commit_granules(size_t granules) {
 /* Caller holds pages_lock. Each granule that is held counts with its share of the tables. */
 static size_t held(void) {
   size_t below = __atomic_load_n(&pages.count, __ATOMIC_RELAXED) - state.first, tables = 0;
-  size_t granules = below - state.free_clean, gone = atomic_load_explicit(&absent, memory_order_relaxed);
+  size_t granules = below - state.free_clean - state.unmapped;
+  size_t gone = atomic_load_explicit(&absent, memory_order_relaxed);
   for (unsigned i = 0; i < TABLES; i++) tables += state.tables[i].ready;
   size_t bytes = granules * (GRANULE + tables / max_size(below, 1));
   return bytes > gone ? bytes - gone : 0;
@@ -465,11 +521,16 @@ static bool refuses_a_page(void) {
   return count < state.reserved && !os_commit(pages.base + (count << GRANULE_SHIFT), os_page_size);
 }
 
-static bool advance_frontier(size_t granules) {
+/* Returns how many granules to make writable for a request, so that a heap of gigabytes makes few calls. */
+static size_t generous_for(size_t granules) {
   size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
   size_t step = min_size(max_size((count - state.first) / 16, COMMIT_STEP), COMMIT_STEP_MOST);
   size_t generous = round_up(max_size(granules, step), COMMIT_STEP);
-  if (beyond(limit_for(RUN_LARGE), generous)) generous = granules; /* locked memory is resident at once */
+  return beyond(limit_for(RUN_LARGE), generous) ? granules : generous; /* locked memory is resident at once */
+}
+
+static bool advance_frontier(size_t granules) {
+  size_t generous = generous_for(granules);
   /* Another process may have set a limit without our notice. Reserved pages still become writable under it, so ask. */
   if (!state.reserves_on_demand && !os_can_reserve(os_page_size)) trim_reservation();
   if (commit_granules(generous) || commit_granules(granules)) return true;
@@ -485,11 +546,12 @@ static uint64_t dirty_since(const struct run *run) { return run->dirty ? run->se
 
 static uint64_t older(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* Joins `run`, which is neither in a bin nor in use, with the free runs on both sides. */
-static struct run *merge_free(struct run *run) {
+/* Joins `run`, which is neither in a bin nor in use, with the runs of the kind on both sides: RUN_FREE or
+ * RUN_UNMAPPED. */
+static struct run *merge(struct run *run, enum run_kind kind) {
   size_t g = run_index(run), end = g + run->granules;
   run->dirty = (uint32_t)dirty_count(g, end);
-  if (end < __atomic_load_n(&pages.count, __ATOMIC_RELAXED) && is_free(run_at(end))) {
+  if (end < __atomic_load_n(&pages.count, __ATOMIC_RELAXED) && is_of_kind(run_at(end), kind)) {
     struct run *after = run_at(end);
     bin_remove(after);
     run->seen = older(dirty_since(run), dirty_since(after));
@@ -501,7 +563,7 @@ static struct run *merge_free(struct run *run) {
   if (g > state.frozen && back <= g - 1 - state.frozen) {
     size_t head = g - 1 - back;
     /* `back` of a granule in use may be stale, so the run that it leads to must end here. */
-    if (is_free(run_at(head)) && head + run_at(head)->granules == g) {
+    if (is_of_kind(run_at(head), kind) && head + run_at(head)->granules == g) {
       struct run *before = run_at(head);
       bin_remove(before);
       before->seen = older(dirty_since(before), dirty_since(run));
@@ -534,9 +596,9 @@ void pages_reuse(struct run *run, enum run_kind kind) {
   lock_release(&pages_lock);
 }
 
-/* Takes [at, at + granules) out of a free run that is in no bin, and puts the rest on either side into bins. Returns
- * how many of the taken granules are dirty. */
-static size_t split(struct run *run, size_t at, size_t granules) {
+/* Takes [at, at + granules) out of a run that is in no bin, and puts the rest on either side into bins as runs of the
+ * kind. Returns how many of the taken granules are dirty. */
+static size_t split(struct run *run, size_t at, size_t granules, enum run_kind kind) {
   size_t g = run_index(run), end = g + run->granules;
   size_t all = run->dirty, taken = dirty_count(at, at + granules), before = dirty_count(g, at);
   uint64_t seen = run->seen;
@@ -544,30 +606,88 @@ static size_t split(struct run *run, size_t at, size_t granules) {
   if (at > g) {
     run->granules = (uint32_t)(at - g);
     run->dirty = (uint32_t)before;
-    bin_insert(run);
+    bin_insert(run, kind);
   }
   if (at + granules < end) {
     struct run *rest = run_at(at + granules);
     rest->granules = (uint32_t)(end - at - granules);
     rest->dirty = (uint32_t)(all - taken - before);
     rest->seen = seen;
-    bin_insert(rest);
+    bin_insert(rest, kind);
   }
   return taken;
 }
 
 /* Splits the run in the same way and marks the taken granules clean. */
 static size_t cut(struct run *run, size_t at, size_t granules) {
-  size_t taken = split(run, at, granules);
+  size_t taken = split(run, at, granules, RUN_FREE);
   if (taken) dirty_set(at, at + granules, false); /* do not write to a table of zeros */
   return taken;
 }
 
-/* A request, and whether a limit refused it (is_over). */
+/* ---- unmapped runs ----------------------------------------------------------------------------------------------- */
+
+/* Maps a piece of an unmapped run and frees it. */
+static bool map_piece(struct run *run, size_t at, size_t granules) {
+  char *start = pages.base + (at << GRANULE_SHIFT);
+  size_t bytes = granules << GRANULE_SHIFT;
+  if (!os_reserve_at(start, bytes)) return false;
+  if (!os_commit(start, bytes)) {
+    os_unreserve(start, bytes);
+    return false;
+  }
+  bin_remove(run);
+  split(run, at, granules, RUN_UNMAPPED);
+  add_free(at, granules);
+  return true;
+}
+
+/* Maps what a request needs of an unmapped run, the smallest that fits, and perhaps more of it. The kernel may refuse:
+ * there is a limit, or something else lies there now. Then this tries a run of another bin. */
+static bool map_again(size_t granules, size_t alignment) {
+  struct run *run;
+  unsigned tries = MAP_TRIES;
+  for (unsigned bin = bin_of(granules); (bin = next_bin(bin, UNMAPPED, UNMAPPED)) < BINS && tries > 0; bin++) {
+    size_t at = find_in_bin(UNMAPPED, bin, granules, alignment, LOOKS, &run);
+    if (!at) continue;
+    size_t most = min_size(run_index(run) + run->granules - at, generous_for(granules));
+    if (map_piece(run, at, most) || map_piece(run, at, granules)) return true;
+    tries--;
+  }
+  return false;
+}
+
+/* Unmaps the largest free run without dirty granules. Returns false if all are small, or if the kernel refuses. */
+static bool unmap_largest(void) {
+  uint32_t g = largest(CLEAN);
+  if (!g || run_at(g)->granules < UNMAPPED_LEAST) return false;
+  struct run *run = run_at(g);
+  if (!os_unreserve(run_start(run), run_bytes(run))) return false;
+  bin_remove(run);
+  bin_insert(merge(run, RUN_UNMAPPED), RUN_UNMAPPED);
+  return true;
+}
+
+void pages_give_up(void) {
+  for (bool more = true; more;) { /* lets waiting threads take the lock in between */
+    lock_take(&pages_lock);
+    more = unmap_largest();
+    lock_release(&pages_lock);
+  }
+}
+
+/* Makes free memory for a request that no free run fits. */
+static bool make_place(size_t granules, size_t alignment) {
+  return map_again(granules, alignment) || advance_frontier(granules + (alignment >> GRANULE_SHIFT) - 1);
+}
+
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
+
+/* A request. is_over: a limit refused it. meets_purge: another thread purged while no memory was found for it. */
 struct asked {
   size_t granules, alignment, moves_in;
   enum run_kind kind;
-  bool minds_soft_limit, is_over;
+  bool minds_soft_limit, is_over, meets_purge;
 };
 
 /* Returns true if the limits let the caller take `more` granules that are clean now. */
@@ -584,7 +704,7 @@ static size_t find_or_make_place(struct asked *asked, struct run **found, struct
   size_t at = find_place(granules, alignment, LOOKS, found);
   if (at) return !is_bounded() || admits(asked, granules - dirty_count(at, at + granules)) ? at : 0;
   if (granules >= state.coverage || !admits(asked, granules)) return 0;
-  how->mapped = advance_frontier(granules + (alignment >> GRANULE_SHIFT) - 1);
+  how->mapped = make_place(granules, alignment);
   return find_place(granules, alignment, how->mapped ? LOOKS : SIZE_MAX, found);
 }
 
@@ -627,7 +747,7 @@ static void room_remove(struct run *room) {
 
 static void room_free(struct run *room) {
   room_remove(room);
-  bin_insert(merge_free(room));
+  bin_insert(merge(room, RUN_FREE), RUN_FREE);
 }
 
 /* Gives the first `granules` of a room to its run. The rest, if any, becomes the new room. */
@@ -652,7 +772,7 @@ static unsigned rooms_expire(uint64_t tick, unsigned most) {
 
 static bool may_make_window(size_t window) {
   size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
-  size_t used = count - state.first - state.free_clean;
+  size_t used = count - state.first - state.free_clean - state.unmapped;
   bool limited = atomic_load_explicit(&is_limited, memory_order_relaxed);
   return !limited && 2 * window < state.coverage && state.free_clean + window <= WINDOWS_FREE + used;
 }
@@ -670,10 +790,21 @@ static struct run *take(struct asked *asked, bool *zero, struct pages_how *how) 
     *zero = cut(found, at, asked->granules) == 0;
     run = describe(at, asked->granules, asked->kind);
   }
+  asked->meets_purge = !run && state.purging != 0;
   lock_release(&pages_lock);
   if (how) {
     how->mapped |= here.mapped;
     how->waited += here.waited;
+  }
+  return run;
+}
+
+/* The run that another thread purges may be the one that the request needs, so this waits for it. */
+static COLD struct run *take_beside_purge(struct asked *asked, bool *zero, struct pages_how *how) {
+  struct run *run = NULL;
+  for (unsigned rest = 0; asked->meets_purge && !asked->is_over && locks_held == 0 && rest < PURGE_RESTS; rest++) {
+    os_rest();
+    run = take(asked, zero, how);
   }
   return run;
 }
@@ -689,22 +820,25 @@ static COLD struct run *take_after_purge(struct asked *asked, bool *zero, struct
 }
 
 struct run *pages_alloc(size_t granules, size_t alignment, enum run_kind kind, bool *zero, struct pages_how *how) {
-  struct asked asked = {granules, alignment, how ? how->moves_in : 0, kind, true, false};
+  struct asked asked = {granules, alignment, how ? how->moves_in : 0, kind, true, false, false};
+  if (is_beyond_machine(granules - min_size(granules, asked.moves_in))) return NULL;
   struct run *run = take(&asked, zero, how);
+  if (UNLIKELY(asked.meets_purge)) run = take_beside_purge(&asked, zero, how);
   return UNLIKELY(asked.is_over) ? take_after_purge(&asked, zero, how) : run;
 }
 
 struct run *pages_alloc_in_window(size_t granules, size_t window, enum run_kind kind, bool *zero) {
   struct run *found = NULL, *run = NULL;
   size_t alignment = window << GRANULE_SHIFT;
+  if (is_beyond_machine(granules)) return NULL;
   lock_take(&pages_lock);
   bool fits = beyond(limit_for(kind), granules) == 0 && !should_purge_first(granules);
   size_t at = fits ? find_place(window, alignment, LOOKS, &found) : 0;
-  if (!at && fits && may_make_window(window) && advance_frontier(2 * window - 1))
+  if (!at && fits && may_make_window(window) && make_place(window, alignment))
     at = find_place(window, alignment, LOOKS, &found);
   if (at) {
     bin_remove(found);
-    split(found, at, window);
+    split(found, at, window, RUN_FREE);
     *zero = dirty_count(at, at + granules) == 0;
     if (!*zero) dirty_set(at, at + granules, false);
     run = describe(at, granules, kind);
@@ -762,8 +896,8 @@ static void free_locked(struct run *run, bool clean) {
   }
   if (!clean) dirty_set(g, end, true);
   run->seen = state.tick;
-  run = merge_free(run);
-  bin_insert(run);
+  run = merge(run, RUN_FREE);
+  bin_insert(run, RUN_FREE);
   if (clean) return_chunk_bits(run, g, end);
 }
 
@@ -813,8 +947,9 @@ static bool grow_in_place(struct run *run, size_t granules) {
 }
 
 static bool grow(struct run *run, size_t granules) {
-  struct asked asked = {granules - run->granules, GRANULE, 0, RUN_LARGE, true, false};
+  struct asked asked = {granules - run->granules, GRANULE, 0, RUN_LARGE, true, false, false};
   bool done = false;
+  if (is_beyond_machine(asked.granules)) return false;
   for (unsigned turn = 0; !done && turn < LIMIT_TURNS; turn++) {
     lock_take(&pages_lock);
     done = admits(&asked, asked.granules) && grow_in_place(run, granules);
@@ -927,16 +1062,10 @@ void pages_free_guard(struct run *run) {
 
 /* ---- giving back ------------------------------------------------------------------------------------------------- */
 
-static uint32_t largest_dirty(void) {
-  for (unsigned word = BINS / 64; word-- > 0;)
-    if (state.occupied[1][word]) return state.bins[1][64 * word + log2_floor(state.occupied[1][word])];
-  return 0;
-}
-
 /* Returns a run that became free before `tick`, or 0. */
 static uint32_t purgeable(uint64_t tick) {
   INVARIANT(1, state.tick - tick < AGES || tick > state.tick);
-  if (tick > state.tick) return largest_dirty();
+  if (tick > state.tick) return largest(HAS_DIRTY);
   for (uint64_t age = AGES, seen; age > state.tick - tick; age--) {
     seen = state.tick - age;
     uint32_t *first = age == AGES ? &state.ages[AGES] : &state.ages[seen % AGES];
@@ -982,9 +1111,11 @@ size_t pages_purge(uint64_t tick, size_t most) {
   while (purged < most) {
     struct run *run = take_purgeable(tick, divide_up(most - purged, GRANULE));
     if (!run) break;
+    state.purging++;
     lock_release(&pages_lock);
     bool done = purge_run(run);
     lock_take(&pages_lock);
+    state.purging -= state.purging != 0; /* 0: this process is a fork child since then */
     state.purge_calls++;
     if (done) state.returned += run_bytes(run), purged += run_bytes(run);
     else state.purge_failures++;
@@ -1004,7 +1135,8 @@ static _Atomic bool cannot_populate;
 /* Returns how many granules should be free and resident now; 0 in a small heap. */
 static size_t wanted_ahead(void) {
   size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
-  size_t rest = LOAD_RACING(state.free_clean) + atomic_load_explicit(&free_dirty, memory_order_relaxed) + state.first;
+  size_t rest = LOAD_RACING(state.free_clean) + LOAD_RACING(state.unmapped) + state.first +
+                atomic_load_explicit(&free_dirty, memory_order_relaxed);
   size_t used = count > rest ? count - rest : 0;
   if (used < AHEAD_LEAST_HEAP >> GRANULE_SHIFT) return 0;
   return min_size(used / AHEAD_SHARE, AHEAD_MOST >> GRANULE_SHIFT);
@@ -1053,7 +1185,7 @@ static struct run *take_clean(size_t wanted) {
   if (from == end) return NULL;
   size_t to = dirty_find(from, min_size(end, end_of_piece(from, wanted)), true);
   bin_remove(run);
-  split(run, from, to - from);
+  split(run, from, to - from, RUN_FREE);
   return describe(from, to - from, RUN_META); /* a run in use, for other threads */
 }
 
@@ -1196,8 +1328,9 @@ static bool start_at_once(size_t data, size_t coverage) {
 }
 
 bool pages_start(void) {
-  size_t limit = os_address_space_limit();
-  size_t usual = (size_t)4 << log2_floor(max_size(os_physical_memory(), USUAL_RESERVATION / 4));
+  size_t limit = os_address_space_limit(), memory = os_physical_memory();
+  size_t usual = (size_t)4 << log2_floor(max_size(memory, USUAL_RESERVATION / 4));
+  state.memory = memory ? memory >> GRANULE_SHIFT : SIZE_MAX; /* a filter may hide it */
   size_t data = min_size(usual, LARGEST_RESERVATION);
   bool limited = limit != SIZE_MAX;
   atomic_store_explicit(&is_limited, limited || (TSLAB_HARDENED && os_data_is_limited()), memory_order_relaxed);
@@ -1208,10 +1341,11 @@ bool pages_start(void) {
   return false;
 }
 
-size_t pages_freeze(void) {
+size_t pages_freeze(bool may_unmap) {
+  if (may_unmap) unmap_reserved();
   state.frozen = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
-  pages_count_absent(state.free_clean << GRANULE_SHIFT);
-  state.free_clean = 0;
+  pages_count_absent((state.free_clean + state.unmapped) << GRANULE_SHIFT);
+  state.free_clean = state.unmapped = 0;
   atomic_store_explicit(&free_dirty, 0, memory_order_relaxed);
   memset(state.bins, 0, sizeof state.bins);
   memset(state.occupied, 0, sizeof state.occupied);
@@ -1220,6 +1354,8 @@ size_t pages_freeze(void) {
   state.rooms = 0;
   return (state.frozen - state.first) << GRANULE_SHIFT;
 }
+
+void pages_forget_purges(void) { state.purging = 0; }
 
 bool pages_is_frozen(const struct run *run) {
   lock_look(); /* a fork child may find out here that it is one */
@@ -1244,15 +1380,17 @@ struct run *pages_next_run(struct run *run) {
   return next < __atomic_load_n(&pages.count, __ATOMIC_RELAXED) ? run_at(next) : NULL;
 }
 
+size_t pages_memory(void) { return min_size(state.memory, state.coverage) << GRANULE_SHIFT; }
+
 size_t pages_most(void) { return state.coverage << GRANULE_SHIFT; }
 
 struct pages_totals pages_totals(void) {
   lock_take(&pages_lock);
-  size_t reserved = (state.reserved - state.first) << GRANULE_SHIFT;
+  size_t gone = state.first + state.unmapped, reserved = (state.reserved - gone) << GRANULE_SHIFT;
   for (unsigned i = 0; i < TABLES; i++) reserved += state.tables[i].reserved;
   struct pages_totals totals = {
       .reserved = reserved,
-      .committed = (__atomic_load_n(&pages.count, __ATOMIC_RELAXED) - state.first) << GRANULE_SHIFT,
+      .committed = (__atomic_load_n(&pages.count, __ATOMIC_RELAXED) - gone) << GRANULE_SHIFT,
       .free_dirty = pages_free_dirty(),
       .free_clean = state.free_clean << GRANULE_SHIFT,
       .returned = state.returned,
@@ -1289,20 +1427,25 @@ static size_t count_aged(void) {
   return count;
 }
 
+static bool is_in_bin(const struct run *run) { return run->kind == RUN_FREE || run->kind == RUN_UNMAPPED; }
+
 void pages_check(void) {
   lock_take(&pages_lock);
-  size_t clean = 0, dirty = 0, aged = 0, count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
-  bool last_was_free = false;
+  size_t clean = 0, dirty = 0, unmapped = 0, aged = 0, count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
+  const struct run *last = NULL;
   for (size_t g = state.frozen; g < count; g += run_at(g)->granules) {
     struct run *run = run_at(g);
     INVARIANT(0, run->kind != RUN_NONE && run->granules > 0 && g + run->granules <= count);
-    INVARIANT(0, !(last_was_free && run->kind == RUN_FREE));
-    last_was_free = run->kind == RUN_FREE;
-    if (!last_was_free && !is_room(run)) continue;
+    INVARIANT(0, !(last && is_in_bin(last) && last->kind == run->kind));
+    last = run;
+    if (!is_in_bin(run) && !is_room(run)) continue;
     INVARIANT(0, run->dirty == dirty_count(g, g + run->granules));
-    INVARIANT(0, !last_was_free || run_at(g + run->granules - 1)->back == run->granules - 1);
-    dirty += run->dirty, clean += run->granules - run->dirty, aged += last_was_free && run->dirty != 0;
+    INVARIANT(0, !is_in_bin(run) || run_at(g + run->granules - 1)->back == run->granules - 1);
+    if (run->kind == RUN_UNMAPPED) unmapped += run->granules;
+    else dirty += run->dirty, clean += run->granules - run->dirty;
+    aged += run->kind == RUN_FREE && run->dirty != 0;
   }
   INVARIANT(0, dirty << GRANULE_SHIFT == pages_free_dirty() && clean == state.free_clean && aged == count_aged());
+  INVARIANT(0, unmapped == state.unmapped);
   lock_release(&pages_lock);
 }

@@ -10,8 +10,9 @@
  * kind RUN_SPLIT is lent in quarters, and each quarter has a descriptor of its own (slab/quarter.h). These descriptors
  * lie right behind the runs, so that one 32-bit index leads to either.
  *
- * Invariant: kind != 0 only at the first granule of a run; a free run's last granule points back to its first; no two
- * free runs touch; a granule whose dirty bit is clear reads as zero or is in use.                 pages_check()
+ * Invariant: kind != 0 only at the first granule of a run; the last granule of a free or unmapped run points back to
+ * its first; no two free runs touch, nor two unmapped ones; a granule whose dirty bit is clear reads as zero, is in
+ * use, or is unmapped.                                                                             pages_check()
  * Threads: pages_lock protects everything but the owners (one relaxed store; every free reads them), pages.count (it
  * only grows, by a release store), and the descriptor of a run in use, which belongs to the caller that took the run.
  * docs/decisions/0002 says why there is one reservation. */
@@ -33,7 +34,8 @@ typedef uintptr_t pagemap_entry; /* a heap's address and a size class: heap/heap
 
 enum run_kind {
   RUN_NONE, RUN_FREE, RUN_SLAB, RUN_LARGE, RUN_CHUNK, RUN_RESERVED, RUN_TRAP, RUN_META, RUN_SPLIT,
-  RUN_GUARDED /* the pool of heap/guard.h */
+  RUN_GUARDED, /* the pool of heap/guard.h */
+  RUN_UNMAPPED /* free, but its addresses went back to the kernel: pages_give_up */
 };
 
 /* 64 bytes, so that one run touches one line. */
@@ -154,6 +156,11 @@ HIDDEN bool pages_resize(struct run *run, size_t granules);
  * search, and no system call is made under the lock. Returns the bytes given back. */
 HIDDEN size_t pages_purge(uint64_t tick, size_t most);
 
+/* Unmaps the free runs of 1 MiB and more that have no dirty granule, because their addresses count in the kernel's
+ * limits, and mlockall would make them resident. If no free run fits a request, a piece of an unmapped one is mapped
+ * again. At each moment a run is either free or known as unmapped, so the call takes no memory from other threads. */
+HIDDEN void pages_give_up(void);
+
 /* Memory ahead of need (docs/decisions/0041). A thread that fills one run after the other notes the granules of each.
  * pages_growth_is_foreseen returns true if the heap is large, has grown, and has little free memory that is resident.
  * It takes no lock and may err. pages_populate then makes clean memory next to the frontier resident, on huge pages
@@ -234,14 +241,21 @@ HIDDEN void pages_free_guard(struct run *run);
 
 /* For a fork child whose parent held pages_lock or another lock at the fork, so that these tables, or data that leads
  * to them, may be half written. Everything below the frontier then stays as it is for ever: no free run there is taken,
- * and no run in use there is freed. Returns how many bytes lie below. */
-HIDDEN size_t pages_freeze(void);
+ * and no run in use there is freed. Another thread may have been mapping addresses beyond it, so with `may_unmap` this
+ * unmaps what is reserved and not writable. The caller passes false if this thread itself may be in the middle of a
+ * change, because it goes on with what it mapped. Returns how many bytes lie below. */
+HIDDEN size_t pages_freeze(bool may_unmap);
+HIDDEN void pages_forget_purges(void); /* for every fork child: no other thread is purging */
 HIDDEN bool pages_is_frozen(const struct run *run);
 
 /* Walks over all runs that are not frozen, free or in use, by ascending address. No other thread may run meanwhile.
  * NULL after the last. */
 HIDDEN struct run *pages_first_run(void);
 HIDDEN struct run *pages_next_run(struct run *run);
+
+/* Returns the machine's memory at the start of the process, and no more than pages_most. If a filter hid it, it counts
+ * as large enough: pages_most. */
+HIDDEN size_t pages_memory(void);
 
 /* Returns the bytes of the longest run that pages_alloc could ever return. */
 HIDDEN size_t pages_most(void);

@@ -2,6 +2,7 @@
 #include "hazards.h"
 
 #include <dlfcn.h>
+#include <threads.h>
 
 int cxx_count(const char *name); /* cxx.cc */
 
@@ -119,12 +120,29 @@ static void thread_create_later(void) {
   CHECK(pthread_join(thread, NULL) == 0);
 }
 
+/* C11's function, which libc does not call pthread_create for. */
+static int lives_on_simply(void *unused) {
+  lives_on(unused);
+  return 0;
+}
+static void simple_thread_create_first(void) {
+  CHECK(pthread_barrier_init(&barrier, NULL, 2) == 0);
+  CHECK(thrd_create(&thread, lives_on_simply, NULL) == thrd_success);
+  pthread_barrier_wait(&barrier);
+}
+static void simple_thread_create_later(void) { thread_create_later(); }
+
 static void *library;
 static void library_load_first(void) { CHECK((library = dlopen("libresolv.so.2", RTLD_NOW | RTLD_LOCAL)) != NULL); }
 static void library_load_later(void) {
   CHECK(dlsym(library, "ns_parserr") != NULL || dlsym(library, "__res_nsearch") != NULL);
   CHECK(dlclose(library) == 0);
 }
+
+static void library_load_into_first(void) {
+  CHECK((library = dlmopen(LM_ID_BASE, "libresolv.so.2", RTLD_NOW | RTLD_LOCAL)) != NULL);
+}
+static void library_load_into_later(void) { library_load_later(); }
 
 /* More than fit into what libc has ready. The first to be registered is the last to run, after main. */
 enum { HANDLERS = 100 };
@@ -143,5 +161,7 @@ CACHES(thread_state);
 CACHES(pool_queue);
 LEAVES_NOTHING(outside_on_purpose);
 LEAVES_NOTHING(thread_create);
+LEAVES_NOTHING(simple_thread_create);
 LEAVES_NOTHING(library_load);
+LEAVES_NOTHING(library_load_into);
 LEAVES_NOTHING(exit_handlers);

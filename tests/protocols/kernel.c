@@ -6,6 +6,7 @@
 #include "os/os.h"
 
 size_t os_page_size = 4096;
+uintptr_t os_main_stack_end, os_main_thread; /* no walk here knows a stack */
 char *kernel_shared;
 bool kernel_has_barrier = true;
 static size_t file_length;
@@ -19,6 +20,7 @@ void *os_reserve(void *hint, size_t length) {
 bool os_reserve_at(void *at, size_t length) { return (void)at, (void)length, false; }
 bool os_unreserve(void *at, size_t length) { return (void)at, (void)length, true; }
 bool os_can_reserve(size_t length) { return (void)length, true; }
+bool os_can_commit(size_t length) { return (void)length, true; }
 bool os_commit(void *at, size_t length) { return (void)at, (void)length, true; }
 bool os_purge(void *at, size_t length) { return explore_zero(at, length), true; }
 enum os_moved os_move(void *from, void *to, size_t length) { return (void)from, (void)to, (void)length, NOT_MOVED; }
@@ -51,7 +53,7 @@ uint64_t os_now_raw_ns(void) { return explore_clock(); }
 uint64_t os_now_real_ns(void) { return explore_clock(); }
 uint64_t os_start_ns(void) { return explore_clock(); }
 uint64_t os_thread_ns(void) { return explore_clock(); }
-bool os_is_readable(const void *at) { return at != NULL; }
+bool os_is_readable(const void *at, size_t length) { return at != NULL && length != 0; }
 bool os_is_unreadable(const void *at) { return at == NULL; }
 uint32_t os_thread_id(void) { return (uint32_t)(explore_self() + 2); }
 size_t os_resident_bytes(void) { return 0; }

@@ -1,5 +1,5 @@
 /* process_limit: a limit of processes lets the program have one more. It counts threads, and the scavenger is one. A
- * fork, and a pthread_create, of the program succeed all the same. */
+ * fork, a pthread_create, and a thrd_create, of the program succeed all the same. */
 #include "../check.h"
 
 #include <grp.h>
@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <threads.h>
 
 #define USER 54321 /* this user has no other process */
 
@@ -38,13 +39,30 @@ static void *note_id(void *id) {
   return NULL;
 }
 
+static int note_id_simply(void *id) {
+  note_id(id);
+  return 0;
+}
+
 /* The kernel counts a joined thread for a moment more. */
+static void wait_until_gone(pid_t id) {
+  while (syscall(SYS_tgkill, getpid(), id, 0) == 0) usleep(100);
+}
+
 static void use_a_thread(void) {
   pthread_t thread;
   pid_t id = 0;
   CHECK(pthread_create(&thread, NULL, note_id, &id) == 0);
   CHECK(pthread_join(thread, NULL) == 0);
-  while (syscall(SYS_tgkill, getpid(), id, 0) == 0) usleep(100);
+  wait_until_gone(id);
+}
+
+static void use_a_simple_thread(void) {
+  thrd_t thread;
+  pid_t id = 0;
+  CHECK(thrd_create(&thread, note_id_simply, &id) == thrd_success);
+  CHECK(thrd_join(thread, NULL) == thrd_success);
+  wait_until_gone(id);
 }
 
 int main(void) {
@@ -59,6 +77,8 @@ int main(void) {
   CHECK(waitpid(child, NULL, 0) == child);
   start_scavenger();
   use_a_thread();
+  start_scavenger();
+  use_a_simple_thread();
   start_scavenger();
   child = fork(); /* of a program that had several threads */
   CHECK(child >= 0);

@@ -138,6 +138,7 @@ static void the_limit_is_what_setrlimit_says(void) {
   CHECK(os_address_space_limit() == 1 * GiB || emulated());
   if (SANITIZED || emulated()) return;
   CHECK(os_can_reserve(os_page_size) && !os_can_reserve(1 * GiB));
+  CHECK(os_can_commit(os_page_size) && os_can_commit(1 * GiB)); /* a limit of addresses says nothing of memory */
   CHECK(setrlimit(RLIMIT_AS, &(struct rlimit){os_page_size, os_page_size}) == 0); /* less than the present limit */
   CHECK(!os_can_reserve(os_page_size));
 }

@@ -182,7 +182,7 @@ static bool is_resident(const struct run *run) {
 
 /* Memory behind a frozen frontier is not populated. */
 static void populate_in_a_child(void) {
-  pages_freeze();
+  pages_freeze(true);
   CHECK(pages_first_run() == NULL);
   pages_note_growth(SIZE_MAX / 2);
   pages_populate();
@@ -698,6 +698,33 @@ static void a_soft_limit_asks(void) {
   pages_set_limits(SIZE_MAX, SIZE_MAX);
 }
 
+/* Large free runs that are given up count in no limit. A piece of one serves again before the frontier moves, reads as
+   zero, and joins what is free beside it. */
+static void give_up(void) {
+  enum { LARGE = 4 * MiB / GRANULE };
+  struct run *const large = take(LARGE), *const edge = take(1);
+  memset(run_start(large), 1, run_bytes(large));
+  pages_free(large, false);
+  pages_purge(UINT64_MAX, SIZE_MAX);
+  const struct pages_totals before = pages_totals();
+  pages_give_up();
+  pages_check();
+  const struct pages_totals after = pages_totals();
+  CHECK_COUNT(before.committed - after.committed, ==, before.free_clean - after.free_clean);
+  CHECK_COUNT(before.free_clean - after.free_clean, >=, LARGE * GRANULE);
+  CHECK_COUNT(after.reserved, <, before.reserved);
+  CHECK(pages_run_of(run_start(large))->kind == RUN_UNMAPPED);
+  const size_t end = pages.count;
+  struct run *const first = take(LARGE / 2), *const second = take(LARGE / 2);
+  CHECK_COUNT(pages.count, ==, end);
+  CHECK(reads_zero(first) && reads_zero(second));
+  pages_check();
+  pages_free(first, true), pages_free(second, true), pages_free(edge, false);
+  pages_purge(UINT64_MAX, SIZE_MAX);
+  pages_give_up();
+  pages_check();
+}
+
 int main(void) {
   if (!SANITIZED && !emulated()) in_children();
   start_floors();
@@ -716,6 +743,7 @@ int main(void) {
   purges_are_bounded();
   long_runs_go_back_in_few_steps();
   if (!SANITIZED && !emulated()) guards(); /* a sanitizer's mlock has no effect, and the process lives on */
+  give_up();
   outside();
   pages_check();
   return 0;
