@@ -3,34 +3,48 @@
 
 #include "base/bits.h"
 #include "base/log.h"
-#include "os/lock.h"
 #include "os/os.h"
 
 #define FRAME_MOST    (256 * KiB) /* a longer step means a value that is no frame pointer */
 #define ADDRESS_LEAST 4096
 #define ADDRESS_MOST  (((uintptr_t)1 << 48) - 1) /* arm64 signs return addresses in the bits above */
 
-/* Returns an address above all frames of this stack. libc puts a thread's static storage at the upper end of its stack.
- * On another stack, such as the main thread's or a fiber's, no bound is known. */
-#define STACK_LONGEST (1 * GiB)
-static uintptr_t end_of_stack(uintptr_t frame) {
-  uintptr_t end = (uintptr_t)&locks_held;
-  return frame < end && end - frame < STACK_LONGEST ? end : UINTPTR_MAX;
+#define STACK_USUAL (8 * MiB) /* frames further below a stack's end count as those of an unknown stack */
+static bool is_below(uintptr_t frame, uintptr_t end) { return frame < end && end - frame < STACK_USUAL; }
+
+/* A walk reads from its first frame up to `end`. Below `readable` it need not ask whether it can. */
+struct reach {
+  uintptr_t readable, end;
+};
+
+/* The kernel maps nothing within 128 MiB below the end of the main thread's stack. libc puts the static storage of any
+ * other thread at the upper end of its stack. On another stack, such as a fiber's, no end is known. There a value that
+ * is no frame pointer may lead out of the stack, to memory that another thread unmaps after the walk has asked. So the
+ * walk stays in the page of its first frame. */
+static struct reach reach_of(uintptr_t frame) {
+  uintptr_t thread = OS_THREAD, page_end = round_down(frame, os_page_size) + os_page_size;
+  if (is_below(frame, os_main_stack_end)) return (struct reach){os_main_stack_end, os_main_stack_end};
+  bool is_known = thread != os_main_thread && is_below(frame, thread);
+  return (struct reach){page_end, is_known ? thread : page_end};
 }
 
 /* Not instrumented: a sanitizer would check the words, which belong to other functions. */
 __attribute__((no_sanitize("address", "thread"))) unsigned stack_walk(uintptr_t *out, unsigned most,
                                                                       const void *frame) {
-  uintptr_t at = (uintptr_t)frame, page = at / os_page_size, end = end_of_stack(at);
+  uintptr_t at = (uintptr_t)frame;
+  struct reach reach = reach_of(at);
   unsigned depth = 0;
   while (depth < most) {
     const uintptr_t *words = (const uintptr_t *)at;
     uintptr_t next = words[0], address = words[1] & ADDRESS_MOST;
     if (address < ADDRESS_LEAST) break;
     out[depth++] = address;
-    if (next <= at || next - at > FRAME_MOST || next % 16 != 0 || next >= end) break;
-    if (next / os_page_size != page && !os_is_readable((const void *)next)) break;
-    page = next / os_page_size;
+    if (next <= at || next - at > FRAME_MOST || next % 16 != 0 || next >= reach.end) break;
+    if (next >= reach.readable) {
+      uintptr_t page = round_down(next, os_page_size);
+      if (!os_is_readable((const void *)page, os_page_size)) break;
+      reach.readable = page + os_page_size;
+    }
     at = next;
   }
   return depth;

@@ -6,7 +6,7 @@
  * the chain breaks.
  *
  * The walk takes no lock, allocates nothing and reads no byte that may be unmapped. So a signal handler may call it, on
- * any stack. */
+ * any stack. On a stack that libc did not make, such as a fiber's, it goes no further than the page it begins in. */
 #ifndef TSLAB_HEAP_STACK_H
 #define TSLAB_HEAP_STACK_H
 

@@ -1,8 +1,10 @@
 /* stack: a walk finds the callers of code that keeps frame pointers, and ends where the chain breaks: at an unreadable
- * address, below or far above the last frame, at an unaligned one, or in a circle. */
+ * address, below or far above the last frame, at an unaligned one, or in a circle. It stays on the stack of its thread,
+ * and on the page where it begins if nobody knows the stack. */
 #include "unit.h"
 
 #include "heap/stack.h"
+#include <pthread.h>
 
 enum { FRAMES = 8 };
 
@@ -44,20 +46,56 @@ static void chains(void) {
   expect(frames, FRAMES);
 }
 
-/* Frames at the end of a page, before a page without access. */
-static void borders(void) {
+/* On a fiber's stack, at the end of a page. The next one may be gone before it is read. */
+static void fibers(void) {
   const size_t page = os_page_size;
-  char *const at = mmap(NULL, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char *const at = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   CHECK(at != MAP_FAILED);
   struct frame *const first = (struct frame *)(void *)(at + page) - 2;
   make_chain(first, 4); /* across the border of two pages that can be read */
-  expect(first, 4);
+  expect(first, 2);
   CHECK(mprotect(at + page, page, PROT_NONE) == 0);
   expect(first, 2);
-  CHECK(munmap(at + page, page) == 0);
-  expect(first, 2);
-  CHECK(os_is_readable(at) && !os_is_readable(at + page));
-  CHECK(munmap(at, page) == 0 && munmap(at + 2 * page, page) == 0);
+  CHECK(os_is_readable(at, page) && !os_is_readable(at + page, page) && !os_is_readable(at, 2 * page));
+  CHECK(munmap(at, 2 * page) == 0);
+}
+
+enum { STACK_BYTES = 2 << 20 }; /* as ThreadSanitizer wants */
+
+static bool is_resident(char *page) {
+  unsigned char resident;
+  CHECK(mincore(page, os_page_size, &resident) == 0);
+  return resident & 1;
+}
+
+/* Frames on three pages of a thread's stack, and then as high as frames can lie. The page above the stack is somebody
+ * else's: a walk must not even ask for it. */
+static void *on_own_stack(void *above) {
+  char here[3 * 4096 + 2 * sizeof(struct frame)] __attribute__((aligned(16)));
+  struct frame *const first = (struct frame *)(void *)here;
+  for (uintptr_t i = 0; i < 4; i++) {
+    struct frame *const frame = (struct frame *)(void *)(here + i * 4096);
+    *frame = (struct frame){i < 3 ? (uintptr_t)frame + 4096 : 0, 0x10000 + i};
+  }
+  expect(first, 4);
+  for (uintptr_t at = OS_THREAD & ~(uintptr_t)15; at > (uintptr_t)here + sizeof here; at -= 4096) {
+    first->next = at;
+    stack_walk(found, STACK_MOST, first);
+  }
+  CHECK(!is_resident(above));
+  return NULL;
+}
+
+static void threads(void) {
+  char *const at = mmap(NULL, STACK_BYTES + 4 * os_page_size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  CHECK(at != MAP_FAILED);
+  pthread_attr_t attributes;
+  pthread_t thread;
+  CHECK(pthread_attr_init(&attributes) == 0 && pthread_attr_setstack(&attributes, at, STACK_BYTES) == 0);
+  CHECK(pthread_create(&thread, &attributes, on_own_stack, at + STACK_BYTES) == 0);
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK(munmap(at, STACK_BYTES + 4 * os_page_size) == 0);
 }
 
 static unsigned depth;
@@ -80,7 +118,8 @@ static void real_stacks(void) {
 int main(void) {
   os_start();
   chains();
-  borders();
+  fibers();
+  threads();
   real_stacks();
   return 0;
 }
