@@ -495,31 +495,36 @@ TSLAB_API int tslab_stats_epoch(tslab_epoch epoch, tslab_epoch_status *out, size
 TSLAB_API int tslab_stats_json(int (*write)(const char *piece, size_t length, void *arg), void *arg);
 
 /* ---- the heap profile -------------------------------------------------------------------------------------------
- * It tells from samples which call sites hold memory: docs/profile.md. TSLAB_PROFILE=BYTES starts it with the process,
- * or tslab_profile_interval later. None of these calls allocates from the heap. */
+ * It tells from samples which call sites hold memory: docs/profile.md. It begins by itself once the heap holds 64 MiB.
+ * TSLAB_PROFILE=BYTES starts it with the process, or tslab_profile_interval later. None of these calls allocates from
+ * the heap. */
 
 #define TSLAB_STACK 24
+#define TSLAB_PROFILE_AUTO ((size_t)-1)
 
-/* One call site: all samples with the same stack. Blocks and bytes are estimates of what callers asked for. */
+/* One call site: all samples with the same stack. Blocks and bytes are estimates of what callers asked for. The section
+ * "How exact a figure is" of docs/profile.md says how to make an interval of an estimate and its standard error. */
 typedef struct tslab_profile_site {
-  uint64_t allocated_samples;  /* blocks sampled since the profile started */
-  uint64_t allocated_blocks;   /* an estimate of the blocks allocated since then */
+  uint64_t allocated_samples;     /* blocks sampled since the profile started */
+  uint64_t allocated_blocks;      /* an estimate of the blocks allocated since then */
   uint64_t allocated_bytes;
-  uint64_t live_samples;       /* sampled blocks in use: exact */
-  uint64_t live_blocks;        /* an estimate of the blocks in use */
+  uint64_t live_samples;          /* sampled blocks in use: exact */
+  uint64_t live_blocks;           /* an estimate of the blocks in use */
   uint64_t live_bytes;
-  uint64_t error_bytes;        /* the standard error of live_bytes */
-  uint64_t depth;              /* of the stack; 0: unknown, or the table of stacks was full */
-  uint64_t stack[TSLAB_STACK]; /* return addresses, the innermost first; 0 beyond `depth` */
-  uint64_t reserved[16];
+  uint64_t error_bytes;           /* the standard error of live_bytes */
+  uint64_t depth;                 /* of the stack; 0: unknown, or the table of stacks was full */
+  uint64_t stack[TSLAB_STACK];    /* return addresses, the innermost first; 0 beyond `depth` */
+  uint64_t allocated_error_bytes; /* the standard error of allocated_bytes */
+  uint64_t reserved[15];
 } tslab_profile_site;
 
 /* From now on samples one block for about `bytes` that the process allocates; 0 samples none. Earlier samples keep
  * their weights, and the profile follows them until they are freed. Less than 4096 counts as 4096. In a chunk that an
  * epoch has begun the interval before still holds, and in each size class of a thread up to its next visit of a slow
  * path. `before` receives the interval until now, and may be NULL. Without a profile this starts one; blocks allocated
- * before that are no samples. ERANGE above 2^30, ENOMEM, ENOTSUP in a library without telemetry; then nothing
- * changes. */
+ * before that are no samples. TSLAB_PROFILE_AUTO lets the process choose from now on, as it does at its start: nothing
+ * until the heap holds 64 MiB, then 8 MiB, or more while it takes over 512 samples a second, and no blocks in the
+ * chunks of epochs. ERANGE above 2^30, ENOMEM, ENOTSUP in a library without telemetry; then nothing changes. */
 TSLAB_API int tslab_profile_interval(size_t bytes, size_t *before);
 
 /* Visits every call site that was ever sampled, in no order. Stops as soon as `visit` returns another value than 0, and

@@ -23,6 +23,7 @@ struct options options = {
     .report_rss = 0,
     .stats_at_exit = NULL,
     .sample = 1024,
+    .profile_bytes = PROFILE_AUTO,
     .lock_times = 0,
     .memory_limit = 0,
     .memory_soft_limit = 0,
@@ -30,7 +31,7 @@ struct options options = {
 
 /* OTHERS: a setting of the other build, which does nothing here. */
 enum kind {
-  BYTES, PATH, OTHERS, LIMIT, BUDGETS,
+  BYTES, PATH, OTHERS, LIMIT, INTERVAL, BUDGETS,
   WORDS, SWITCH = WORDS, ON_MISUSE, ON_DESTROY, ON_SCOPE, RETURN,
   KINDS
 };
@@ -75,7 +76,7 @@ static const struct row {
     {"REPORT_RSS", SWITCH, AT(report_rss), 0, "0 or 1"},
     {"SAMPLE", BYTES, AT(sample), 1 * MiB, "a number up to 1M, 0 for no samples"},
     {"SAMPLE_CPU", BYTES, AT(sample_cpu), 1 * MiB, "a number up to 1M, 0 for never"},
-    {"PROFILE", BYTES, AT(profile_bytes), 1024 * MiB, "bytes up to 1G, with K, M or G after the number; 0 for none"},
+    {"PROFILE", INTERVAL, AT(profile_bytes), 1024 * MiB, "bytes up to 1G, with K, M or G after the number, auto, or 0"},
     {"GUARD", BYTES, AT(guard_bytes), 1024 * MiB, "bytes up to 1G, with K, M or G after the number; 0 for none"},
     {"LOCK_TIMES", SWITCH, AT(lock_times), 0, "0 or 1"},
     {"STATS_AT_EXIT", PATH, AT(stats_at_exit), 0, "the path of a file"},
@@ -111,6 +112,12 @@ static bool read_limit(const char *text, size_t *out) {
   bool is_auto = strcmp(text, "auto") == 0;
   if (!is_auto && (!read_bytes(text, PTRDIFF_MAX, &bytes) || (bytes != 0 && bytes < MiB))) return false;
   *out = bytes;
+  return true;
+}
+
+static bool read_interval(const char *text, size_t most, size_t *out) {
+  if (strcmp(text, "auto") != 0) return read_bytes(text, most, out);
+  *out = PROFILE_AUTO;
   return true;
 }
 
@@ -171,6 +178,7 @@ static bool take(const struct row *row, const char *value) {
   if (row->kind == OTHERS) return false;
   if (row->kind == BYTES) return read_bytes(value, row->most, target_of(row));
   if (row->kind == LIMIT) return read_limit(value, target_of(row));
+  if (row->kind == INTERVAL) return read_interval(value, row->most, target_of(row));
   if (row->kind == BUDGETS) return read_budgets(value, target_of(row));
   if (row->kind == PATH) return take_path(target_of(row), value);
   for (const struct choice *c = words[row->kind]; c < words[row->kind] + CHOICES && c->word[0]; c++)

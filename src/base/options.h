@@ -33,7 +33,7 @@ struct options {
   const char *stats_at_exit; /* path, or NULL */
   size_t sample;             /* one allocation in about so many is timed; 0: none */
   size_t sample_cpu;         /* one such sample in about so many also reads the thread's time; 0: none */
-  size_t profile_bytes;      /* mean bytes between samples of the heap profile; 0: no profile */
+  size_t profile_bytes;      /* mean bytes between samples of the profile; 0: none, or PROFILE_AUTO (stats/pace.h) */
   size_t guard_bytes;        /* the library guards one in so many bytes (heap/guard.h); 0: none */
   size_t lock_times;         /* locks count how long they are held */
   size_t memory_limit;       /* bytes, 0: none, LIMIT_AUTO: that of the control group (process/limits.h) */
@@ -41,7 +41,8 @@ struct options {
   size_t budgets;            /* labels that options_budget knows */
 };
 
-#define LIMIT_AUTO SIZE_MAX
+#define LIMIT_AUTO   SIZE_MAX
+#define PROFILE_AUTO SIZE_MAX
 
 HIDDEN extern struct options options;
 

@@ -30,7 +30,7 @@ static void set_heap(struct run *chunk, struct heap *heap) {
 /* How many blocks the heap may take back until it counts them: at most the mallocs until one is to be timed. With a
  * heap profile each is looked at. */
 static uint32_t turns_of(const struct counters *counters) {
-  if (profile_is_on()) return 1;
+  if (profile_is_on_in_chunks()) return 1;
   int64_t until = options.sample ? counters->bump_countdown : TURNS_MOST;
   return until <= 1 ? 1 : (uint32_t)min_size((size_t)until, TURNS_MOST);
 }
@@ -49,7 +49,7 @@ static char *end_of(const struct bump *bump) {
 }
 
 static void draw_point(struct bump *bump) {
-  bump->interval = profile_interval_now();
+  bump->interval = profile_chunk_interval_now();
   size_t rest = (size_t)(chunk_end(bump) - bump->at), bytes = profile_draw_bytes(rest, bump->interval);
   bump->drawn = bytes == rest ? 0 : (uint16_t)((size_t)(bump->at - bump->start + bytes) / CHUNK_UNIT + 1);
   give_turns(bump, 1);
@@ -95,7 +95,7 @@ static void make_current(struct heap *heap, struct run *chunk, size_t used) {
   bump->reused = 0;
   bump->kept = LOAD_RACING(chunk->moved) ? (uint16_t)(used / CHUNK_UNIT) : 0;
   bump->drawn = 0;
-  if (profile_is_on()) draw_point(bump);
+  if (profile_is_on_in_chunks()) draw_point(bump);
   set_end(bump, heap->counters, heap->counters->bump_used);
 }
 
@@ -173,7 +173,7 @@ void bump_empty(struct heap *heap) {
   counters->bump_used = (uint32_t)used;
   bump->at = bump->start;
   STORE_RACING(bump->last, LAST_UNKNOWN);
-  if (profile_is_on()) begin_anew(bump);
+  if (profile_is_on_in_chunks()) begin_anew(bump);
   set_end(bump, counters, (uint32_t)used);
 }
 
@@ -444,7 +444,7 @@ void *bump_refill(struct heap *heap, size_t size) {
  * the same. */
 static NOINLINE void *draw_aligned(struct heap *heap, void *block, size_t size) {
   size_t bytes = round_up(max_size(size, 1), CHUNK_UNIT);
-  uint32_t interval = profile_interval_now();
+  uint32_t interval = profile_chunk_interval_now();
   if (block && profile_draw_bytes(bytes, interval) < bytes) block = sample(heap, block, size, interval);
   draw_point(&heap->bump);
   disarm(&heap->bump);
@@ -466,7 +466,7 @@ void *bump_aligned(struct heap *heap, size_t alignment, size_t size) {
   bump->at = at;
   STORE_RACING(bump->last, LAST_UNKNOWN); /* not the block before, should there be none now */
   void *block = bump_take(heap, max_size(size, 1));
-  if (profile_is_on()) block = draw_aligned(heap, block, size);
+  if (profile_is_on_in_chunks()) block = draw_aligned(heap, block, size);
   return unless_halted(heap, block);
 }
 
@@ -567,7 +567,7 @@ static bool free_last(struct heap *heap, const void *p) {
   if (is_alone && bump->gone) take_back_all(bump);
   else if (bump->gone != bump->unwound) unwind(bump);
   if (is_over) count_turns(heap);
-  if (profile_is_on()) draw_again(bump);
+  if (profile_is_on_in_chunks()) draw_again(bump);
   return true;
 }
 
@@ -585,7 +585,7 @@ bool bump_resize(struct heap *heap, const void *p, size_t size) {
   uintptr_t at = (uintptr_t)p, end = (uintptr_t)bump->at, next = at + round_up(size, CHUNK_UNIT);
   if (at >= end || at < (uintptr_t)bump->start || start_before(bump, end) != at || size > BUMP_MOST) return false;
   bool has_room = next <= (uintptr_t)LOAD_RACING(bump->end);
-  if (!has_room || profile_is_on() || (TSLAB_HARDENED && next < end)) return false;
+  if (!has_room || profile_is_on_in_chunks() || (TSLAB_HARDENED && next < end)) return false;
   chunk_set(&bump_starts(bump->starts, next)->word, chunk_bit(next));
   if (next != end) chunk_unset(&bump_starts(bump->starts, end)->word, chunk_bit(end));
   bump->at = (char *)next;

@@ -25,7 +25,7 @@ struct tables {
 };
 _Static_assert(sizeof(struct tables) < 8 * MiB, "docs/profile.md says so");
 
-_Atomic uint32_t profile_interval;
+_Atomic uint32_t profile_interval, profile_chunk_interval;
 struct lock profile_lock;
 
 static struct {
@@ -96,6 +96,9 @@ size_t profile_draw_bytes(size_t most, uint32_t interval) {
 static bool begin(void) {
   struct tables *tables = pages_keep(sizeof(struct tables));
   if (!tables) return false;
+  /* They may have been cleared by hand, and most of them stays unused. */
+  os_purge(tables, round_up(sizeof *tables, os_page_size));
+  os_is_readable(tables, os_page_size); /* it learns what the kernel knows; a thread that walks may have a filter */
   lock_take(&profile_lock);
   state.tables = tables;
   state.sites = UNKNOWN_SITE;
@@ -104,9 +107,11 @@ static bool begin(void) {
   return true;
 }
 
-bool profile_start(uint32_t interval) {
+bool profile_start(uint32_t interval, bool in_chunks) {
   if (!profile_is_on() && !begin()) return false;
   atomic_store_explicit(&profile_interval, interval, memory_order_relaxed);
+  if (in_chunks || profile_is_on_in_chunks())
+    atomic_store_explicit(&profile_chunk_interval, in_chunks ? interval : PROFILE_PAUSED, memory_order_relaxed);
   return true;
 }
 
@@ -250,6 +255,7 @@ static void add(const struct profile_sample *sample, const uintptr_t *frames, un
   site->allocated_samples++;
   site->allocated_blocks += sample->weight;
   site->allocated_bytes += sample->weight * sample->size;
+  site->allocated_squares += profile_square(sample);
   state.taken++;
   state.stackless += index == UNKNOWN_SITE && depth > 0;
   struct profile_sample *row = take_row();

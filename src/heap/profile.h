@@ -38,6 +38,7 @@
 #define PROFILE_WEIGHT_ONE  256 /* a weight of 1 */
 
 struct profile_site {
+  unsigned __int128 allocated_squares; /* of the errors of its samples */
   uint64_t hash;
   uint64_t allocated_samples, allocated_blocks, allocated_bytes; /* blocks and bytes are weighted */
   uint32_t next;                                                 /* in its bucket; 0: none */
@@ -75,10 +76,18 @@ struct profile_sample {
   uint32_t lifespan; /* that counts it; 0: none */
 };
 
+/* Returns the square of the sample's error, which is weight * (weight - 1) * size^2, in units of
+ * 1 / PROFILE_WEIGHT_ONE^2: the variance of a sum of samples is the sum of these. */
+INLINE unsigned __int128 profile_square(const struct profile_sample *sample) {
+  uint64_t weight = sample->weight;
+  return (unsigned __int128)(weight * sample->size) * ((weight - PROFILE_WEIGHT_ONE) * sample->size);
+}
+
 #define PROFILE_MOST_BYTES (1024 * MiB)
 #define PROFILE_PAUSED     UINT32_MAX /* as an interval: takes no new samples, but follows the old ones */
 
 HIDDEN extern _Atomic uint32_t profile_interval; /* BYTES; 0: the profile never started */
+HIDDEN extern _Atomic uint32_t profile_chunk_interval; /* of blocks in chunks; 0: none of them was ever sampled */
 HIDDEN extern struct lock profile_lock;
 
 struct profile_totals {
@@ -95,8 +104,19 @@ struct profile_totals {
 INLINE uint32_t profile_interval_now(void) { return atomic_load_explicit(&profile_interval, memory_order_relaxed); }
 INLINE bool profile_is_on(void) { return UNLIKELY(profile_interval_now() != 0); }
 
-/* Starts the profile, or changes its interval. sampled_start calls this after it has begun sampled_heap. */
-HIDDEN bool profile_start(uint32_t interval);
+INLINE uint32_t profile_chunk_interval_now(void) {
+  return atomic_load_explicit(&profile_chunk_interval, memory_order_relaxed);
+}
+
+/* Returns true if blocks of chunks are samples, or were. Each free of a chunk's last block then takes the slow path,
+ * because the next point moves with it. */
+INLINE bool profile_is_on_in_chunks(void) {
+  return UNLIKELY(profile_chunk_interval_now() != 0);
+}
+
+/* Starts the profile, or changes its interval. If not `in_chunks`, no more blocks of chunks become samples.
+ * sampled_start calls this after it has begun sampled_heap. */
+HIDDEN bool profile_start(uint32_t interval, bool in_chunks);
 
 /* Notes the alignment that the call asks for; 0 after the call. */
 INLINE void profile_note_alignment(size_t alignment) {
@@ -161,6 +181,8 @@ HIDDEN bool profile_is_frozen(void);
 
 INLINE uint32_t profile_interval_now(void) { return PROFILE_PAUSED; }
 INLINE bool profile_is_on(void) { return false; }
+INLINE bool profile_is_on_in_chunks(void) { return false; }
+INLINE uint32_t profile_chunk_interval_now(void) { return PROFILE_PAUSED; }
 INLINE void profile_note_alignment(size_t alignment) { (void)alignment; }
 INLINE bool profile_places_of(const void *block, char *out, size_t capacity) {
   return (void)block, (void)out, (void)capacity, false;

@@ -184,7 +184,7 @@ bool heap_overflow(struct heap *heap, unsigned class, void *block) {
   /* The fast path counted a free that it did not make. */
   STORE_RACING(heap->count[class].now, heap->count[class].now + ROOM_ONE - 1);
   /* A detached list has less room, so its use says nothing; the length of the list does. */
-  bool was_detached = heap->sampling.detached && heap->sampling.class == class;
+  bool was_detached = tcache_is_detached(heap, class);
   unsigned mallocs = tcache_fold(heap, class), held = 0;
   if (was_detached && mallocs == 0) held = heap->sampling.held % HELD_MOST;
   counter_add_release(&bin->overflows, 1);

@@ -4,6 +4,7 @@
 #ifndef TSLAB_HEAP_SAMPLE_H
 #define TSLAB_HEAP_SAMPLE_H
 
+#include "heap/tcache.h"
 #include "heap/timing.h"
 
 #if TSLAB_TELEMETRY
@@ -11,7 +12,7 @@
 /* sample_is_due returns true if the class's list was detached to time this call. sample_detached then serves the call.
  * It returns NULL if the head of the list is damaged; the list is then attached again. */
 INLINE bool sample_is_due(const struct heap *heap, unsigned class) {
-  return heap->sampling.detached && heap->sampling.class == class && heap->list[class] == CHAIN_END;
+  return tcache_is_detached(heap, class) && heap->list[class] == CHAIN_END;
 }
 HIDDEN void *sample_detached(struct heap *heap, unsigned class, size_t requested);
 

@@ -18,9 +18,9 @@ static void begin(void) {
   lock_release(&sampled_heap.lock);
 }
 
-bool sampled_start(uint32_t interval) {
+bool sampled_start(uint32_t interval, bool in_chunks) {
   if (!profile_is_on()) begin();
-  return profile_start(interval);
+  return profile_start(interval, in_chunks);
 }
 
 /* Caller holds sampled_heap's lock. */
@@ -59,7 +59,7 @@ static void *take_run(struct heap *heap, size_t size) {
 
 void *sampled_take(struct heap *heap, unsigned class, size_t size, uint32_t interval) {
   if (profile_is_frozen()) return NULL;
-  void *block = heap->arena ? take_run(heap, size) : take_from_slab(heap, class);
+  void *block = heap->arena ? take_run(heap, guard_is_on() ? size : class_size(class)) : take_from_slab(heap, class);
   if (!block) return NULL;
   profile_record(heap, block, size, class_size(class), profile_weight(class_size(class), interval));
   return guard_sample(heap, block, size, class_size(class), interval);
@@ -68,9 +68,9 @@ void *sampled_take(struct heap *heap, unsigned class, size_t size, uint32_t inte
 static void *take_drawn(struct heap *heap, unsigned class, struct draw *draw, size_t size) {
   uint32_t interval = draw->interval; /* that of the draw; it may have changed since */
   cut_draw(heap, class);
-  if (heap->sampling.detached && heap->sampling.class == class) tcache_rejoin(heap);
+  if (tcache_is_detached(heap, class)) tcache_rejoin(heap);
   cut_unmark(draw);
-  void *block = sampled_take(heap, class, size, interval);
+  void *block = interval == PROFILE_PAUSED ? NULL : sampled_take(heap, class, size, interval); /* a long pause */
   if (UNLIKELY(!block)) block = fast_pop(heap, class, (uintptr_t)pages.base);
   cut_again(heap, class, CUT_FEW_BLOCKS);
   return block;
@@ -78,7 +78,10 @@ static void *take_drawn(struct heap *heap, unsigned class, struct draw *draw, si
 
 void *sampled_malloc_slow(struct heap *heap, unsigned class, size_t size) {
   struct draw *draw = &heap->store->draws[class];
-  if (!draw->interval) cut_draw(heap, class);
+  if (!draw->interval) {
+    if (tcache_is_detached(heap, class)) return NULL; /* it comes back uncut, so the class draws at a later visit */
+    cut_draw(heap, class);
+  }
   if (cut_left(heap, draw, class) == 0) return take_drawn(heap, class, draw, size);
   if (!draw->marked || heap->list[class] != draw->marked) return NULL;
   cut_unmark(draw);

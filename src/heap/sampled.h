@@ -1,9 +1,10 @@
 /* sampled: serves the mallocs that a class drew for the heap profile.                               floor: heap
  *
  * Their blocks come from slabs of sampled_heap. The pagemap names no owner for these slabs, so that each free takes a
- * slow path. A slab belongs to one epoch, so a sample of an epoch's heap is a large block instead, of the size that the
- * call asks for: a granule, of which the program touches a page or a few. It counts in the epoch's budget, so an epoch
- * that has one, or whose parent does, gets no such samples.
+ * slow path. A slab belongs to one epoch, so a sample of an epoch's heap is a large block instead, of the class's size:
+ * a granule, of which the program touches a page or a few. While there are guards it has the size that the call asks
+ * for, as the guarded block in front of it has. It counts in the epoch's budget, so an epoch that has one, or whose
+ * parent does, gets no such samples.
  *
  * Threads: any; sampled_heap.lock protects the slabs. */
 #ifndef TSLAB_HEAP_SAMPLED_H
@@ -15,9 +16,9 @@
 
 /* Takes samples by this interval from now on: at least PROFILE_LEAST_BYTES, or PROFILE_PAUSED (heap/profile.h). A class
  * draws anew at its next visit, unless its point may lie within the calls that its list serves; a chunk keeps its draw
- * until its point or its end. Starts the profile if there is none. Returns false without memory. Caller holds no lock
- * of this floor, and only one thread calls at a time. */
-HIDDEN bool sampled_start(uint32_t interval);
+ * until its point or its end. If not `in_chunks`, chunks draw nothing more. Starts the profile if there is none.
+ * Returns false without memory. Caller holds no lock of this floor, and only one thread calls at a time. */
+HIDDEN bool sampled_start(uint32_t interval, bool in_chunks);
 
 /* Returns a block of the class as a sample of this call, drawn by the interval, or NULL without memory. Caller holds no
  * lock. */
@@ -35,7 +36,7 @@ INLINE void *sampled_malloc(struct heap *heap, unsigned class, size_t size) {
 
 #else
 
-INLINE bool sampled_start(uint32_t interval) { return (void)interval, false; }
+INLINE bool sampled_start(uint32_t interval, bool in_chunks) { return (void)interval, (void)in_chunks, false; }
 INLINE void *sampled_malloc(struct heap *heap, unsigned class, size_t size) {
   return (void)heap, (void)class, (void)size, NULL;
 }

@@ -118,7 +118,7 @@ void tcache_detach(struct heap *heap, unsigned class, unsigned held) {
 unsigned tcache_fold(struct heap *heap, unsigned class) {
   unsigned mallocs = 0;
   if (profile_is_on()) cut_settle(heap, class);
-  if (UNLIKELY(heap->sampling.detached) && heap->sampling.class == class) mallocs = tcache_rejoin(heap);
+  if (UNLIKELY(tcache_is_detached(heap, class))) mallocs = tcache_rejoin(heap);
   if (UNLIKELY(heap->sampling.timings == TIMED)) timing_count(heap);
   mallocs += add_up(heap, class, 0);
   counter_add_release(&heap->visits, 1);

@@ -36,6 +36,10 @@ HIDDEN unsigned tcache_lose(struct heap *heap, unsigned class, unsigned lost);
 HIDDEN void tcache_detach(struct heap *heap, unsigned class, unsigned held);
 HIDDEN unsigned tcache_rejoin(struct heap *heap); /* returns the mallocs that it added up */
 
+INLINE bool tcache_is_detached(const struct heap *heap, unsigned class) {
+  return heap->sampling.detached && heap->sampling.class == class;
+}
+
 INLINE void *tcache_attach(struct heap *heap) {
   struct sampling *sampling = &heap->sampling;
   struct count *count = &heap->count[sampling->class], whole = count_look(count);
@@ -54,7 +58,7 @@ INLINE void *tcache_attach(struct heap *heap) {
  * it. */
 INLINE bool tcache_is_folded(const struct heap *heap, unsigned class) {
   return heap->list[class] == CHAIN_END && heap->count[class].now == heap->count[class].then &&
-         !(heap->sampling.detached && heap->sampling.class == class);
+         !tcache_is_detached(heap, class);
 }
 
 /* Gives the class its first cap. */

@@ -8,7 +8,7 @@
 #include "heap/sampled.h"
 #include "heap/timing.h"
 #include "os/os.h"
-#include "process/process.h"
+#include "stats/pace.h"
 #include "tslab/tslab.h"
 #include <errno.h>
 #include <string.h>
@@ -19,11 +19,10 @@ struct lock profile_reading;
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
-/* Sums over live samples. A sample stands for `weight` blocks; the square of its error is weight * (weight - 1) *
- * size^2. */
+/* Sums over live samples. */
 struct sums {
   uint64_t samples, blocks, bytes; /* blocks and bytes in units of 1 / PROFILE_WEIGHT_ONE */
-  unsigned __int128 squares;       /* in units of its square */
+  unsigned __int128 squares;       /* of their errors: profile_square */
 };
 
 static void add(struct sums *to, const struct profile_sample *sample) {
@@ -31,7 +30,7 @@ static void add(struct sums *to, const struct profile_sample *sample) {
   to->samples++;
   to->blocks += weight;
   to->bytes += weight * sample->size;
-  to->squares += (unsigned __int128)(weight * sample->size) * ((weight - PROFILE_WEIGHT_ONE) * sample->size);
+  to->squares += profile_square(sample);
 }
 
 static uint64_t whole(uint64_t weighted) { return (weighted + PROFILE_WEIGHT_ONE / 2) / PROFILE_WEIGHT_ONE; }
@@ -43,7 +42,7 @@ static uint64_t root_of(unsigned __int128 square) {
   return root;
 }
 
-static uint64_t error_of(const struct sums *sums) { return whole(root_of(sums->squares)); }
+static uint64_t error_of(unsigned __int128 squares) { return whole(root_of(squares)); }
 
 /* ---- walking ----------------------------------------------------------------------------------------------------- */
 
@@ -65,15 +64,10 @@ static void each_sample(void (*visit)(uint32_t index, const struct profile_sampl
 
 /* ---- the profile ------------------------------------------------------------------------------------------------- */
 
-static size_t interval_bytes(void) {
-  uint32_t interval = profile_interval_now();
-  return interval == PROFILE_PAUSED ? 0 : interval;
-}
-
 size_t profile_collect(void *rows, size_t most) {
   struct profile_row *row = rows;
   if (most == 0 || !profile_is_on()) return 0;
-  *row = (struct profile_row){.interval_bytes = interval_bytes()};
+  *row = (struct profile_row){.interval_bytes = pace_interval_bytes()};
   lock_take(&profile_lock);
   struct profile_totals totals = profile_totals();
   lock_release(&profile_lock);
@@ -90,6 +84,7 @@ size_t profile_collect(void *rows, size_t most) {
   row->guards_refused = guards.refused;
   row->guard_bytes = guards.bytes;
   row->began_ns = totals.began_ns;
+  row->automatic = pace_is_automatic();
   return 1;
 }
 
@@ -106,9 +101,17 @@ static void add_to_site(uint32_t index, const struct profile_sample *sample) {
   add(&sums_of_sites[sample->site].live, sample);
 }
 
-/* profile_reading protects this. */
+static uint32_t sites_now(void) {
+  lock_take(&profile_lock);
+  uint32_t sites = profile_sites();
+  lock_release(&profile_lock);
+  return sites;
+}
+
+/* profile_reading protects this. Clears only the rows of sites that there are, because the others are zero and should
+ * not become resident. A site that begins during the walk has its row cleared by the next call. */
 static void sum_sites(void) {
-  memset(sums_of_sites, 0, sizeof sums_of_sites);
+  memset(sums_of_sites, 0, (sites_now() + 1) * sizeof *sums_of_sites);
   each_sample(add_to_site);
 }
 
@@ -152,10 +155,11 @@ static void fill_site(struct site_row *row, uint32_t index) {
       .allocated_samples = site->allocated_samples,
       .allocated_blocks = whole(site->allocated_blocks),
       .allocated_bytes = whole(site->allocated_bytes),
+      .allocated_error_bytes = error_of(site->allocated_squares),
       .live_samples = sums->samples,
       .live_blocks = whole(sums->blocks),
       .live_bytes = whole(sums->bytes),
-      .error_bytes = error_of(sums),
+      .error_bytes = error_of(sums->squares),
   };
   write_stack(row->stack, site);
 }
@@ -266,7 +270,7 @@ size_t profile_collect_holders(void *rows, size_t most) {
     row->live_samples = holders.sums[i].samples;
     row->live_blocks = whole(holders.sums[i].blocks);
     row->live_bytes = whole(holders.sums[i].bytes);
-    row->error_bytes = error_of(&holders.sums[i]);
+    row->error_bytes = error_of(holders.sums[i].squares);
   }
   size_t count = holders.count;
   lock_release(&profile_reading);
@@ -274,19 +278,6 @@ size_t profile_collect_holders(void *rows, size_t most) {
 }
 
 /* ---- the C face -------------------------------------------------------------------------------------------------- */
-
-int tslab_profile_interval(size_t bytes, size_t *before) {
-  if (bytes > PROFILE_MOST_BYTES) return ERANGE;
-  if (!process_start()) return ENOMEM;
-  lock_take(&profile_reading);
-  size_t until_now = interval_bytes();
-  bool changed = (bytes == 0 && !profile_is_on()) ||
-                 sampled_start(bytes ? (uint32_t)max_size(bytes, PROFILE_LEAST_BYTES) : PROFILE_PAUSED);
-  lock_release(&profile_reading);
-  if (!changed) return ENOMEM;
-  if (before) *before = until_now;
-  return 0;
-}
 
 _Static_assert(sizeof(tslab_profile_site) % 128 == 0 && TSLAB_STACK == STACK_MOST, "a fixed multiple, and all of it");
 
@@ -298,10 +289,11 @@ static void fill_visited(tslab_profile_site *row, uint32_t index) {
       .allocated_samples = site->allocated_samples,
       .allocated_blocks = whole(site->allocated_blocks),
       .allocated_bytes = whole(site->allocated_bytes),
+      .allocated_error_bytes = error_of(site->allocated_squares),
       .live_samples = sums->samples,
       .live_blocks = whole(sums->blocks),
       .live_bytes = whole(sums->bytes),
-      .error_bytes = error_of(sums),
+      .error_bytes = error_of(sums->squares),
       .depth = site->depth,
   };
   for (uint32_t i = 0; i < site->depth; i++) row->stack[i] = profile_frames(site)[i];
@@ -314,9 +306,7 @@ static size_t copy_sites(tslab_profile_site *rows) {
   size_t count = 0;
   lock_take(&profile_reading);
   sum_sites();
-  lock_take(&profile_lock);
-  uint32_t sites = profile_sites();
-  lock_release(&profile_lock);
+  uint32_t sites = sites_now();
   for (uint32_t i = 1; i <= sites; i++) {
     lock_take(&profile_lock);
     if (profile_site_at(i)->allocated_samples) fill_visited(&rows[count++], i);
@@ -341,7 +331,6 @@ int tslab_profile_each(int (*visit)(const tslab_profile_site *, void *), void *a
 
 #else
 
-int tslab_profile_interval(size_t bytes, size_t *before) { return (void)bytes, (void)before, ENOTSUP; }
 int tslab_profile_each(int (*visit)(const tslab_profile_site *, void *), void *arg) {
   (void)arg;
   return visit ? ENODATA : EINVAL;

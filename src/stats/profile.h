@@ -16,12 +16,12 @@
 struct profile_row {
   uint64_t interval_bytes, samples, frees, lost, stackless, live_samples, sites, memory_bytes;
   uint64_t guards, guards_live, guards_refused, guard_bytes;
-  uint64_t began_ns;
+  uint64_t began_ns, automatic;
 };
 
 /* An address has at most 12 digits. A space follows each address but the last, and a 0 follows the last. */
 struct site_row {
-  uint64_t site, allocated_samples, allocated_blocks, allocated_bytes;
+  uint64_t site, allocated_samples, allocated_blocks, allocated_bytes, allocated_error_bytes;
   uint64_t live_samples, live_blocks, live_bytes, error_bytes;
   char stack[STACK_MOST * 13 + 8];
 };

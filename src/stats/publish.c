@@ -378,7 +378,8 @@ static void follow_request(void) {
   uint64_t request = atomic_load_explicit(&header->profile_request, memory_order_relaxed);
   if (request == segment.profile_request) return;
   segment.profile_request = request;
-  tslab_profile_interval((uint32_t)request, NULL);
+  uint32_t bytes = (uint32_t)request;
+  tslab_profile_interval(bytes == SEGMENT_AUTO ? TSLAB_PROFILE_AUTO : bytes, NULL);
 }
 
 bool publish_now(void) {

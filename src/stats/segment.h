@@ -21,6 +21,7 @@
 #define SEGMENT_VERSION  1
 #define SEGMENT_NAME     "/dev/shm/tslab." /* and the process id in decimal */
 #define SEGMENT_TABLES   16
+#define SEGMENT_AUTO     UINT32_MAX /* in profile_request */
 
 struct segment_header {
   char magic[8];
@@ -37,7 +38,8 @@ struct segment_header {
   _Atomic uint64_t latest; /* number of the latest whole snapshot, from 1; 0: none yet */
   char library[128];       /* tslab_version() */
   /* A reader writes here how often the heap profile samples from now on (tslab_profile_interval): the low 32 bits are
-   * the interval in bytes, the others count such requests. The library looks when it publishes. 0: none yet. */
+   * the interval in bytes, or SEGMENT_AUTO for TSLAB_PROFILE_AUTO; the others count such requests. The library looks
+   * when it publishes. 0: none yet. */
   _Atomic uint64_t profile_request;
 };
 

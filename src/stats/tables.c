@@ -242,6 +242,7 @@ static const struct statistic profile[] = {
       "samples that were to be and were not: too large, the pool full, or many of their call site in it"),
     R(guard_bytes, GAUGE, BYTES, "pages that guarded blocks in use lie on"),
     R(began_ns, GAUGE, NANOSECONDS, "when the profile began, on CLOCK_MONOTONIC: blocks from before are no samples"),
+    R(automatic, GAUGE, NONE, "1 if the process chooses the interval by itself, 0 if someone set it"),
 };
 
 #define I(name, kind, unit, help) FIELD(site_row, name, kind, unit, help)
@@ -250,6 +251,7 @@ static const struct statistic site[] = {
     I(allocated_samples, COUNTER, NONE, "blocks sampled"),
     I(allocated_blocks, COUNTER, NONE, "blocks allocated: an estimate, as are all that follow"),
     I(allocated_bytes, COUNTER, BYTES, "bytes of these, as asked for"),
+    I(allocated_error_bytes, GAUGE, BYTES, "the standard error of allocated_bytes"),
     I(live_samples, GAUGE, NONE, "sampled blocks in use: exact"),
     I(live_blocks, GAUGE, NONE, "blocks in use"),
     I(live_bytes, GAUGE, BYTES, "bytes of these, as asked for"),

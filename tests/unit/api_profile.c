@@ -22,7 +22,7 @@ enum { INTERVAL = 4096, CERTAIN = 64 * INTERVAL, SMALL = 200, LEFT = 3000, KEPT 
 /* Sums all sites whose innermost function is `function`; malloc is innermost where no call became a jump. */
 struct sums {
   uintptr_t from, to; /* 0: all sites */
-  uint64_t sites, samples, blocks, bytes, allocated, squares;
+  uint64_t sites, samples, blocks, bytes, allocated, squares, allocated_squares;
 };
 
 static bool is_from(const tslab_profile_site *site, const struct sums *sums) {
@@ -37,6 +37,7 @@ static int add(const tslab_profile_site *site, void *arg) {
   CHECK_COUNT(site->depth, <=, TSLAB_STACK);
   for (uint64_t i = 0; i < TSLAB_STACK; i++) CHECK((site->stack[i] != 0) == (i < site->depth));
   CHECK(site->live_samples <= site->allocated_samples && site->live_bytes <= site->allocated_bytes);
+  CHECK_COUNT(site->error_bytes, <=, site->allocated_error_bytes);
   if (!is_from(site, sums)) return 0;
   sums->sites++;
   sums->samples += site->live_samples;
@@ -44,6 +45,7 @@ static int add(const tslab_profile_site *site, void *arg) {
   sums->bytes += site->live_bytes;
   sums->allocated += site->allocated_bytes;
   sums->squares += site->error_bytes * site->error_bytes;
+  sums->allocated_squares += site->allocated_error_bytes * site->allocated_error_bytes;
   return 0;
 }
 
@@ -67,6 +69,9 @@ DEFINE_SITE(left_over)
 DEFINE_SITE(in_pause)
 DEFINE_SITE(last)
 DEFINE_SITE(in_slab)
+DEFINE_SITE(in_turn)
+DEFINE_SITE(to_the_end)
+DEFINE_SITE(alone)
 
 /* ---- the checks -------------------------------------------------------------------------------------------------- */
 
@@ -113,6 +118,7 @@ static void exact(void) {
   sums = sums_of(certain);
   CHECK_COUNT(sums.bytes, ==, 3 * CERTAIN + 24);
   CHECK_COUNT(sums.allocated, ==, 10 * CERTAIN + 45);
+  CHECK_COUNT(sums.allocated_squares, ==, 0);
   int visits = 0;
   CHECK(tslab_profile_each(stop_at_once, &visits) == 4711 && visits == 1);
   for (int i = 7; i < 10; i++) tslab_free(blocks[i]);
@@ -150,6 +156,23 @@ static void while_it_changes(void) {
 }
 
 /* The first epoch of a label turns from chunks to slabs. Its blocks come and go. */
+/* A sample holds as much as any other block of its size. With more room it would grow where it is and keep the weight
+ * of its first size. With less it would end where others grow. */
+static void as_much_room_as_others(void) {
+  for (size_t size = 1; size <= 32 << 10; size += size / 5 + 1) {
+    void *const first = in_pause(size);
+    const size_t room = tslab_malloc_usable_size(first);
+    tslab_free(first);
+    for (int i = 0; i < 300; i++) {
+      void *const block = in_pause(size);
+      CHECK_COUNT(tslab_malloc_usable_size(block), ==, room);
+      char *const grown = tslab_realloc(memset(block, 7, room), room + 1);
+      CHECK(grown[0] == 7 && grown[room - 1] == 7 && tslab_malloc_usable_size(grown) > room);
+      tslab_free(grown);
+    }
+  }
+}
+
 static void in_slabs(void) {
   static void *blocks[KEPT];
   const tslab_epoch_options options = {.struct_size = sizeof options, .label = "in slabs",
@@ -169,6 +192,7 @@ static void in_slabs(void) {
   for (int i = 0; i < KEPT / 2; i++) tslab_free(blocks[i]);
   for (int i = 0; i < KEPT / 2; i++) CHECK(tslab_malloc_usable_size(blocks[KEPT / 2 + i]) >= SMALL);
   check_near("half of them", sums_of(in_slab), (uint64_t)KEPT / 2 * SMALL);
+  as_much_room_as_others();
   CHECK(tslab_epoch_leave(epoch) == 0 && tslab_epoch_destroy(epoch, &report) == 0);
   CHECK_COUNT(report.live_blocks, ==, KEPT / 2);
   CHECK_COUNT(sums_of(in_slab).samples, ==, 0);
@@ -192,6 +216,40 @@ static void paused(void) {
   CHECK(tslab_profile_interval(INTERVAL, &before) == 0 && before == 0);
   tslab_free(last(CERTAIN));
   CHECK_COUNT(sums_of(last).allocated, ==, CERTAIN);
+}
+
+static void check_allocated(const char *what, struct sums sums, uint64_t truth) {
+  CHECK_COUNT(sums.samples, ==, 0);
+  sums.bytes = sums.allocated;
+  sums.squares = sums.allocated_squares;
+  check_near(what, sums, truth);
+}
+
+/* Blocks that an epoch frees in turn use the same bytes again and again. */
+static void freed_in_turn(void) {
+  enum { REQUESTS = 3000, BLOCKS = 40, TURNS = 400, SIZE = 1000 };
+  const tslab_epoch_options options = {.struct_size = sizeof options, .label = "request",
+                                       .flags = TSLAB_EPOCH_DESTROYABLE};
+  CHECK(tslab_profile_interval(4 << 20, NULL) == 0);
+  for (int i = 0; i < REQUESTS; i++) {
+    const tslab_epoch epoch = tslab_epoch_open_with(&options);
+    CHECK(tslab_epoch_enter(epoch) == 0);
+    for (int turn = 0; turn < TURNS; turn++) {
+      if (turn % (TURNS / BLOCKS) == 0) to_the_end(SIZE);
+      tslab_free(in_turn(SIZE));
+    }
+    CHECK(tslab_epoch_leave(epoch) == 0 && tslab_epoch_destroy(epoch, NULL) == 0);
+  }
+  for (int i = 0; i < 10 * REQUESTS; i++) { /* their chunk is empty at the end */
+    const tslab_epoch epoch = tslab_epoch_open_with(&options);
+    CHECK(tslab_epoch_enter(epoch) == 0);
+    for (int turn = 0; turn < TURNS / 10; turn++) tslab_free(alone(SIZE));
+    CHECK(tslab_epoch_leave(epoch) == 0 && tslab_epoch_destroy(epoch, NULL) == 0);
+  }
+  CHECK(tslab_profile_interval(INTERVAL, NULL) == 0);
+  check_allocated("to the end of requests", sums_of(to_the_end), (uint64_t)REQUESTS * BLOCKS * SIZE);
+  check_allocated("freed in turn", sums_of(in_turn), (uint64_t)REQUESTS * TURNS * SIZE);
+  check_allocated("freed in turn, and nothing else", sums_of(alone), (uint64_t)REQUESTS * TURNS * SIZE);
 }
 
 /* ---- the text ---------------------------------------------------------------------------------------------------- */
@@ -235,6 +293,8 @@ int main(void) {
   exact();
   while_it_changes();
   in_slabs();
+  freed_in_turn();
+  as_much_room_as_others();
   paused();
   holders();
   return 0;

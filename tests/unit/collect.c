@@ -36,6 +36,7 @@ static const struct excuse {
     {"thread", "repair_reason_purge", "nor a limit on what it may map", WITHOUT_REFUSALS},
     {"process", "frozen_bytes", "an emulator says that it will wipe a word in children, and does not", EMULATED},
     {"profile", "interval_bytes", "the setting of a process", ANYWHERE},
+    {"profile", "automatic", "the setting of a process: see pace.c", ANYWHERE},
     {"profile", "began_ns", "a profile begins once in a process", ANYWHERE},
     {"profile", "lost", "takes 32,768 live samples: see profile.c", ANYWHERE},
     {"profile", "stackless", "takes a full table of stacks: see tests/stress/profile_stacks.c", ANYWHERE},
@@ -464,7 +465,7 @@ static void limited(void) {
 
 /* In a process of its own, because a profile does not end. */
 static void profiled(void) {
-  CHECK(sampled_start(PROFILE_LEAST_BYTES) && guard_start(PROFILE_LEAST_BYTES));
+  CHECK(sampled_start(PROFILE_LEAST_BYTES, true) && guard_start(PROFILE_LEAST_BYTES));
   look();
   block_size = 1000;
   fill(0, BLOCKS / 2);

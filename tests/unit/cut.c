@@ -79,8 +79,8 @@ static void bursts(size_t size, unsigned length) {
   }
 }
 
-static void pairs(size_t size) {
-  for (unsigned i = 0; i < TURNS; i++) give(take(size), size);
+static void pairs(size_t size, unsigned turns) {
+  for (unsigned i = 0; i < turns; i++) give(take(size), size);
 }
 
 static void *other_thread(void *unused) {
@@ -95,14 +95,14 @@ static void changing(size_t size) {
   enum { TAKES = 400000 / TEST_SCALE };
   const size_t timed = options.sample;
   options.sample = 1;
-  pairs(size);
+  pairs(size, TURNS);
   weights = 0;
   for (unsigned i = 0; i < TAKES; i++) {
-    if (check_random(&seed) % 30 == 0) CHECK(sampled_start(INTERVAL << check_random(&seed) % 3 * 2));
+    if (check_random(&seed) % 30 == 0) CHECK(sampled_start(INTERVAL << check_random(&seed) % 3 * 2, true));
     give(take(size), size);
   }
   options.sample = timed;
-  CHECK(sampled_start(INTERVAL));
+  CHECK(sampled_start(INTERVAL, true));
   printf("size %zu, while the interval changes: samples stand for %.3f of the calls\n", size, weights / TAKES);
   /* The interval of a draw is 13 times INTERVAL at the most, in the mean of all bytes. */
   const double deviation = sqrt(13.0 * INTERVAL / ((double)TAKES * (double)size));
@@ -128,26 +128,90 @@ static void wholeness(void) {
     seen++;
     CHECK(heap_find_double(current_heap) == NULL); /* a mark is not damage */
     CHECK_COUNT(marked_lists(), ==, 0);
-    for (unsigned class = 0; class < CLASSES; class++) cut_list(current_heap, class); /* for a thread's end */
+    for (unsigned class = 0; class < CLASSES; class++) { /* it is no thread's end: the heap goes on */
+      tcache_fold(current_heap, class);
+      cut_list(current_heap, class);
+    }
   }
   CHECK(seen > 0);
   tslab_purge(); /* and the heap returns all lists */
   for (unsigned class = 0; class < CLASSES; class++) CHECK(tcache_is_folded(current_heap, class));
 }
 
+/* A pause ends no sooner because a class passes so many mallocs that its draw comes due: that would be a sample of
+ * gibibytes. */
+static void long_pause(size_t size) {
+  static void *blocks[SLOTS];
+  const struct heap *const heap = current_heap;
+  const unsigned class = class_of(size);
+  struct draw *const draw = &heap->store->draws[class];
+  CHECK(sampled_start(PROFILE_PAUSED, true));
+  for (unsigned i = 0; i < SLOTS || draw->interval != PROFILE_PAUSED; i++) {
+    tslab_free(blocks[i % SLOTS]);
+    CHECK(blocks[i % SLOTS] = tslab_malloc(size));
+  }
+  const struct profile_totals before = profile_totals();
+  const struct count seen = count_look(&heap->count[class]);
+  draw->due = (uint32_t)heap->bins[class].allocations + count_passed(seen.then, seen.now).mallocs;
+  const uint32_t due = draw->due;
+  for (unsigned i = 0; i < SLOTS; i++) CHECK(tslab_malloc(size) != NULL && draw->interval == PROFILE_PAUSED);
+  CHECK(draw->due != due); /* a visit has met it */
+  CHECK_COUNT(profile_totals().samples, ==, before.samples);
+  CHECK(sampled_start(INTERVAL, true));
+  for (unsigned i = 0; i < SLOTS; i++) tslab_free(blocks[i]); /* one may be the sample that the pause found drawn */
+}
+
+/* ---- threads that were there before the profile ------------------------------------------------------------------ */
+
+enum { EARLY_THREADS = 16, EARLY_BYTES = 1000 };
+static pthread_barrier_t is_detached, has_begun;
+static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+
+/* The profile begins while the class's list is detached, to time a malloc. */
+static void *early_thread(void *unused) {
+  void *blocks[200];
+  for (unsigned i = 0; i < 200; i++) CHECK(blocks[i] = tslab_malloc(EARLY_BYTES));
+  for (unsigned i = 0; i < 200; i++) tslab_free(blocks[i]);
+  for (unsigned i = 0; i < 20; i++) CHECK(blocks[i] = tslab_malloc(EARLY_BYTES));
+  for (unsigned i = 0; i < 20; i++) tslab_free(blocks[i]);
+  CHECK(current_heap->sampling.detached && current_heap->sampling.class == class_of(EARLY_BYTES));
+  CHECK(current_heap->store->draws[class_of(EARLY_BYTES)].interval == 0);
+  pthread_barrier_wait(&is_detached);
+  pthread_barrier_wait(&has_begun);
+  CHECK(pthread_mutex_lock(&one_at_a_time) == 0);
+  pairs(EARLY_BYTES, 1000);
+  CHECK(pthread_mutex_unlock(&one_at_a_time) == 0);
+  return unused;
+}
+
+static void begin_late(void) {
+  const size_t timed = options.sample;
+  pthread_t threads[EARLY_THREADS];
+  options.sample = 1;
+  CHECK(pthread_barrier_init(&is_detached, NULL, EARLY_THREADS + 1) == 0);
+  CHECK(pthread_barrier_init(&has_begun, NULL, EARLY_THREADS + 1) == 0);
+  for (int i = 0; i < EARLY_THREADS; i++) CHECK(pthread_create(&threads[i], NULL, early_thread, NULL) == 0);
+  pthread_barrier_wait(&is_detached);
+  options.sample = timed;
+  CHECK(sampled_start(INTERVAL, true));
+  pthread_barrier_wait(&has_begun);
+  for (int i = 0; i < EARLY_THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
 int main(void) {
   tslab_free(tslab_malloc(1));
-  CHECK(sampled_start(INTERVAL));
+  begin_late();
   balanced(16, 1200);
   balanced(100, 100);
   balanced(4000, 30000);
   for (unsigned length = 1; length < SLOTS; length = length * 3 + 1) bursts(48, length);
   bursts(2000, 300);
-  pairs(32);
-  pairs(8000);
+  pairs(32, TURNS);
+  pairs(8000, TURNS);
   changing(128);
   changing(1000);
   wholeness();
+  long_pause(72);
   pthread_t threads[3];
   const struct heap *const heap = current_heap; /* each thread in turn has its `seed` and counts */
   for (int i = 0; i < 3; i++)

@@ -9,6 +9,7 @@
 #include "heap/misuse.h"
 #include "heap/registry.h"
 #include "process/process.h"
+#include "stats/pace.h"
 #include "stats/profile.h"
 #include "stats/publish.h"
 #include <pthread.h>
@@ -366,6 +367,7 @@ int main(void) {
   common_heap_comes_last();
   child_beside_long_hold_is_whole(&epoch_gates[EPOCH_GATES - 1].lock);
   child_beside_long_hold_is_whole(&profile_reading);
+  child_beside_long_hold_is_whole(&pace_lock);
   if (COMES_LATER) deadlock_ends();
   if (COMES_LATER) CHECK(in_child(deadlock_ends_beside_signals) == 0);
   if (COMES_LATER) child_of_long_copy_is_whole();

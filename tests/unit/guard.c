@@ -229,12 +229,12 @@ static void in_a_child(void) {
 
 int main(void) {
   tslab_free(tslab_malloc(1));
-  CHECK(sampled_start(PROFILE_PAUSED) && guard_start(INTERVAL));
+  CHECK(sampled_start(PROFILE_PAUSED, true) && guard_start(INTERVAL));
   one_block();
   slots_are_bounded();
   locked_for_a_while();
   bytes_are_bounded();
-  CHECK(sampled_start(INTERVAL));
+  CHECK(sampled_start(INTERVAL, true));
   families();
   epochs();
   options.on_misuse = MISUSE_REPORT;

@@ -70,6 +70,21 @@ static const struct profile_site *site_of(uintptr_t address) {
   return NULL;
 }
 
+/* The two samples that 0x5000 allocated have the same weight, and `live` of them are in use. */
+static void check_errors(unsigned live) {
+  static struct site_row rows[TABLE_SITES_MOST];
+  const size_t count = profile_collect_sites(rows, TABLE_SITES_MOST);
+  const double weight = (double)profile_weight(class_size(class_of(100)), INTERVAL) / PROFILE_WEIGHT_ONE;
+  const double one = 100 * sqrt(weight * (weight - 1));
+  for (size_t i = 0; i < count; i++) {
+    if (strcmp(rows[i].stack, "5000") != 0) continue;
+    CHECK(fabs((double)rows[i].allocated_error_bytes - sqrt(2) * one) < 1);
+    CHECK(fabs((double)rows[i].error_bytes - sqrt(live) * one) < 1);
+    return;
+  }
+  CHECK(false);
+}
+
 static void sites(void) {
   const struct profile_totals before = totals();
   void *const one = sample_from(0x5000, 100), *const two = sample_from(0x5000, 100);
@@ -80,7 +95,10 @@ static void sites(void) {
   CHECK_COUNT(site_of(0x5000)->allocated_blocks, ==, 2 * profile_weight(class_size(class_of(100)), INTERVAL));
   CHECK_COUNT(site_of(0x5000)->allocated_bytes, ==, 200 * profile_weight(class_size(class_of(100)), INTERVAL));
   CHECK(tslab_malloc_usable_size(one) == class_size(class_of(100)));
-  tslab_free(one), tslab_free(two), tslab_free(other);
+  check_errors(2);
+  tslab_free(one);
+  check_errors(1);
+  tslab_free(two), tslab_free(other);
   CHECK_COUNT(totals().live, ==, before.live);
 }
 
@@ -329,7 +347,7 @@ static void too_many(void) {
 
 int main(void) {
   tslab_free(tslab_malloc(1));
-  CHECK(sampled_start(INTERVAL));
+  CHECK(sampled_start(INTERVAL, true));
   weights();
   for (unsigned class = 0; class < CLASSES; class += 5) class_draws(class);
   for (size_t most = 16; most < 20 * INTERVAL; most = most * 3) byte_draws(most);

@@ -10,7 +10,7 @@ enum { INTERVAL = 4096, BLOCKS = 200 };
 int main(void) {
   static void *blocks[BLOCKS];
   tslab_free(tslab_malloc(1));
-  CHECK(sampled_start(INTERVAL));
+  CHECK(sampled_start(INTERVAL, true));
   for (unsigned class = 0; class < CLASSES; class += 3) {
     const uint64_t before = profile_totals().live;
     const uint64_t slabs = sampled_heap.bins[class].slabs;
