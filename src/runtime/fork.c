@@ -38,6 +38,7 @@
 #include "epoch/finish.h"
 #include "epoch/handle.h"
 #include "epoch/tree.h"
+#include "stats/pace.h"
 #include "stats/profile.h"
 #include "stats/publish.h"
 #include "heap/arena.h"
@@ -125,10 +126,12 @@ static void begin_anew(void) {
   process_is_this();
   locks_held = 0; /* all locks have been reset */
   log_forget();
+  pages_forget_purges();
   atomic_store_explicit(&bare_waiters, 0, memory_order_relaxed);
   atomic_store_explicit(&hold, NOT_HELD, memory_order_relaxed);
   publish_after_fork_child();
   lock_reset(&profile_reading);
+  lock_reset(&pace_lock);
   scavenger_after_fork_child();
   if (current_thread) {
     current_thread->plain->sampling.timings = 0; /* the parent's thread counts them */
@@ -423,7 +426,17 @@ void fork_watch(void) {
   if (witness) lock_witness = witness;
 }
 
+/* Other threads may fork until the process is gone. glibc's pthread_atfork ties the handlers to this library, and exit
+ * takes them away together with its destructors: a fork that began with our handlers would end without them, and hold
+ * our locks for ever. Handlers of no library stay. */
+#if defined(__GLIBC__)
+int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *library);
+static void watch_forks(void) { __register_atfork(before_fork, after_fork_parent, after_fork_child, NULL); }
+#else
+static void watch_forks(void) { pthread_atfork(before_fork, after_fork_parent, after_fork_child); }
+#endif
+
 void fork_start(void) {
   fork_watch();
-  pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+  watch_forks();
 }

@@ -1,17 +1,19 @@
 /* interpose: replaces functions of libc, so that programs run with this library as without it.      floor: runtime
  *
- *   pthread_create, dlopen, __cxa_atexit    allocate in epoch 0, inside a scope too
- *   fork                                    takes no lock of libc's in a program of one thread
- *   fork, pthread_create                    end the scavenger where it has the last process that a limit allows
- *   setrlimit, prlimit, mlockall            give back the unused reservation before they limit or lock addresses
- *   unshare, setns                          end the scavenger in a program of one thread
- *   setuid and all of its family            end the scavenger, which may have other capabilities
+ *   pthread_create, thrd_create, dlopen,     allocate in epoch 0, inside a scope too
+ *   dlmopen, __cxa_atexit
+ *   fork                                     takes no lock of libc's in a program of one thread
+ *   fork, pthread_create, thrd_create        end the scavenger where it has the last process that a limit allows
+ *   setrlimit, prlimit, mlockall             give back the unused reservation, and unmap free memory, before they limit
+ *                                            or lock addresses
+ *   unshare, setns                           end the scavenger in a program of one thread
+ *   setuid and all of its family             end the scavenger, which may have other capabilities
  *
- * The first three allocate memory that outlives every scope: libc keeps a thread's stack and its thread-local storage
+ * The first five allocate memory that outlives every scope: libc keeps a thread's stack and its thread-local storage
  * for later threads, and a loaded library and a list of exit handlers for the process. In a request's epoch this memory
  * would pin the epoch, or dangle after its destroy. Outside a scope these calls jump straight to libc's function, so
- * that dlopen sees its true caller. Only the shared library has all these: a static program has no next definition to
- * find. */
+ * that dlopen and dlmopen see their true caller. Only the shared library has all these: a static program has no next
+ * definition to find. */
 #include "runtime/interpose.h"
 
 #include "epoch/scope.h"
@@ -27,17 +29,20 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <threads.h>
 #include <unistd.h>
 
 #define SHOWN __attribute__((visibility("default")))
 
 typedef int create_function(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+typedef int create_simply_function(thrd_t *, thrd_start_t, void *);
 typedef void *open_function(const char *, int);
 typedef int exit_function(void (*)(void *), void *, void *);
 typedef pid_t fork_function(void);
 exit_function __cxa_atexit; /* no header of libc declares it */
 
 static create_function *_Atomic next_create;
+static create_simply_function *_Atomic next_create_simply;
 static open_function *_Atomic next_open;
 static exit_function *_Atomic next_exit;
 static fork_function *_Atomic next_fork;
@@ -45,7 +50,7 @@ static volatile char *libc_is_single; /* libc's own __libc_single_threaded, of w
 
 /* Libc's definition: the next one after ours. dlsym waits for a thread that is loading a library. That thread may
  * itself wait for this one, if a constructor in the library joins it. So find_next looks names up before there are
- * threads, and find_next_of_users before the program makes a thread or loads a library. */
+ * threads, and find_more before the program makes a thread or loads a library. */
 #define NEXT(place, name) \
   (atomic_load_explicit(&(place), memory_order_relaxed) ? atomic_load_explicit(&(place), memory_order_relaxed) \
                                                         : (place = (__typeof__(place))dlsym(RTLD_NEXT, name)))
@@ -64,10 +69,10 @@ __attribute__((constructor(101))) static void find_next(void) {
   birth_expect_notes();
 }
 
-static _Atomic bool knows_next_of_users;
-static COLD void find_next_of_users(void);
+static _Atomic bool knows_more;
+static COLD void find_more(void);
 static void expect_threads(void) {
-  if (UNLIKELY(!atomic_load_explicit(&knows_next_of_users, memory_order_acquire))) find_next_of_users();
+  if (UNLIKELY(!atomic_load_explicit(&knows_more, memory_order_acquire))) find_more();
 }
 
 static bool is_in_scope(void) { return current_heap->arena != NULL; }
@@ -128,6 +133,25 @@ SHOWN int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, vo
   return error;
 }
 
+/* libc's thrd_create calls no pthread_create that a library can replace. Its word for EAGAIN is thrd_error. */
+static int create_simply(thrd_t *thread, thrd_start_t start, void *argument) {
+  birth_note_thread();
+  expect_threads();
+  create_simply_function *next = NEXT(next_create_simply, "thrd_create");
+  int result = next(thread, start, argument);
+  if (UNLIKELY(result == thrd_error) && make_room()) result = next(thread, start, argument);
+  return UNLIKELY(result == thrd_error) && end_scavenger() ? next(thread, start, argument) : result;
+}
+
+SHOWN int thrd_create(thrd_t *thread, thrd_start_t start, void *argument) {
+  if (process_has_started()) scavenger_notice_thread();
+  if (LIKELY(!is_in_scope())) return create_simply(thread, start, argument);
+  bool entered = enter_default();
+  int result = create_simply(thread, start, argument);
+  leave_default(entered);
+  return result;
+}
+
 /* A library loaded with RTLD_DEEPBIND finds libc's malloc and free before ours, while libc itself calls ours. So the
  * wrong free gets the first block that crosses, for instance a strdup. PHP loads all its modules in this way. */
 #ifdef RTLD_DEEPBIND
@@ -145,6 +169,22 @@ SHOWN void *dlopen(const char *file, int mode) {
   leave_default(entered);
   return library;
 }
+
+/* A library of another namespace takes malloc and free from there, and so does its libc. */
+#ifdef LM_ID_BASE
+typedef void *open_in_function(Lmid_t, const char *, int);
+static open_in_function *_Atomic next_open_in;
+
+SHOWN void *dlmopen(Lmid_t space, const char *file, int mode) {
+  if (space == LM_ID_BASE) mode &= ~UNSAFE_MODES;
+  expect_threads();
+  if (LIKELY(!is_in_scope())) return NEXT(next_open_in, "dlmopen")(space, file, mode);
+  bool entered = enter_default();
+  void *library = NEXT(next_open_in, "dlmopen")(space, file, mode);
+  leave_default(entered);
+  return library;
+}
+#endif
 
 static pid_t fork_in_its_place(void) {
   fork_function *next = NEXT(next_fork, "fork");
@@ -202,9 +242,17 @@ static int set_limit(pid_t process, resource what, const struct rlimit *limit, s
  * takes. Later slow paths then notice the limit, as they notice one that another process set. */
 static bool may_trim(void) { return process_has_started() && locks_held == 0; }
 
+static void unmap_free(void) {
+  pages_purge(UINT64_MAX, SIZE_MAX);
+  pages_give_up();
+}
+
+/* Free memory counts in both limits as long as it is mapped and may be written. */
 static void notice_limit(resource what, const struct rlimit *limit) {
-  if (what != RLIMIT_AS || !limit || limit->rlim_cur == RLIM_INFINITY) return;
-  if (may_trim() && !process_is_visitor()) pages_trim_reservation();
+  if ((what != RLIMIT_AS && what != RLIMIT_DATA) || !limit || limit->rlim_cur == RLIM_INFINITY) return;
+  if (!may_trim() || process_is_visitor()) return;
+  if (what == RLIMIT_AS) pages_trim_reservation();
+  unmap_free();
 }
 
 SHOWN int setrlimit(resource what, const struct rlimit *limit) {
@@ -223,10 +271,13 @@ SHOWN int setrlimit64(resource, const struct rlimit64 *) __attribute__((alias("s
 SHOWN int prlimit64(pid_t, resource, const struct rlimit64 *, struct rlimit64 *) __attribute__((alias("prlimit")));
 #endif
 
-/* The kernel counts reserved addresses as locked memory, too. It would refuse to lock them all. If a superuser locks
- * them and then becomes another user, the kernel would refuse that user every mapping. */
+/* The kernel would make all free memory resident, so this unmaps it first. It counts all addresses as locked memory,
+ * also those that are only reserved, and would refuse to lock them all. If a superuser locks them and then becomes
+ * another user, the kernel would refuse that user every mapping. */
 SHOWN int mlockall(int flags) {
-  if ((flags & MCL_CURRENT) && may_trim() && os_locking_is_limited()) pages_trim_reservation();
+  if (!(flags & MCL_CURRENT) || !may_trim() || process_is_visitor()) return (int)syscall(SYS_mlockall, flags);
+  if (os_locking_is_limited()) pages_trim_reservation();
+  unmap_free();
   return (int)syscall(SYS_mlockall, flags);
 }
 
@@ -270,7 +321,8 @@ FOR_EACH_THREAD(setgroups, (size_t count, const gid_t *groups), (count, groups),
 FOR_EACH_THREAD(initgroups, (const char *user, gid_t group), (user, group), false, 0)
 
 /* Several threads may do this at the same time, because they find the same. */
-static void find_next_of_users(void) {
+static void find_more(void) {
+  (void)NEXT(next_create_simply, "thrd_create");
   next_setuid = (setuid_function *)dlsym(RTLD_NEXT, "setuid");
   next_seteuid = (seteuid_function *)dlsym(RTLD_NEXT, "seteuid");
   next_setreuid = (setreuid_function *)dlsym(RTLD_NEXT, "setreuid");
@@ -281,7 +333,7 @@ static void find_next_of_users(void) {
   next_setresgid = (setresgid_function *)dlsym(RTLD_NEXT, "setresgid");
   next_setgroups = (setgroups_function *)dlsym(RTLD_NEXT, "setgroups");
   next_initgroups = (initgroups_function *)dlsym(RTLD_NEXT, "initgroups");
-  atomic_store_explicit(&knows_next_of_users, true, memory_order_release); /* pairs with expect_threads */
+  atomic_store_explicit(&knows_more, true, memory_order_release); /* pairs with expect_threads */
 }
 
 /* ---- calls for a process of one thread --------------------------------------------------------------------------- */

@@ -27,6 +27,7 @@
 #include "epoch/cache.h"
 #include "epoch/finish.h"
 #include "process/limits.h"
+#include "stats/pace.h"
 #include "stats/publish.h"
 #include "heap/bump.h"
 #include "heap/chunk_cache.h"
@@ -381,12 +382,14 @@ static void *run(void *unused) {
   bool has_own_files = os_leave_files();
   log_borrow(has_own_files);
   huge_start(has_own_files);
+  pace_start();
   atomic_store_explicit(&scavenger_id, os_thread_id(), memory_order_relaxed);
   birth_keep_no_heap(); /* a heap here would hide the end of the program's last */
   if (atomic_load_explicit(&live_heaps, memory_order_relaxed) == 0) scavenger_stop(); /* it has ended */
   for (unsigned idle = 0; !is_leaving();) {
     wait_for_tick();
     limits_tick(tick);
+    pace_look(os_now_coarse_ns());
     if (pages_is_pressed()) relieve();
     bool freed = tick_once() != 0, seen = publish(), moves = huge_look(visited);
     bool waits = pages_free_dirty() + large_cache_total() + reserve_bytes() != 0;
@@ -508,6 +511,7 @@ static void start(uint32_t seen) {
     atomic_compare_exchange_strong(&state, &seen, IMPOSSIBLE);
     return;
   }
+  if (process_is_visitor()) return;
   signal_set before = os_block_signals();
   start_now(seen);
   os_restore_signals(before);
@@ -533,7 +537,7 @@ static COLD void start_or_wake(uint32_t seen) {
   int kept = errno;
   if (seen == ASLEEP) {
     if (atomic_compare_exchange_strong(&state, &seen, BUSY)) os_wake(&state, 1);
-  } else if (seen == UNBORN && !process_is_visitor()) {
+  } else if (seen == UNBORN) {
     start(seen);
   } else if (seen == IMPOSSIBLE) {
     do_without();

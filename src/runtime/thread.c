@@ -119,7 +119,7 @@ static void start_sampling(void) {
   size_t profile = options.profile_bytes ? options.profile_bytes : SIZE_MAX;
   size_t guard = options.guard_bytes ? options.guard_bytes : SIZE_MAX;
   size_t interval = max_size(min_size(profile, guard), PROFILE_LEAST_BYTES);
-  if (interval > PROFILE_MOST_BYTES || !process_start() || !sampled_start((uint32_t)interval)) return;
+  if (interval > PROFILE_MOST_BYTES || !process_start() || !sampled_start((uint32_t)interval, true)) return;
   if (options.guard_bytes && !guard_start((uint32_t)max_size(guard, PROFILE_LEAST_BYTES)))
     log_line("TSLAB_GUARD: there is no memory that can be guarded here; going on without");
 }

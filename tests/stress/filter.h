@@ -14,9 +14,9 @@
 #define FILTER_MORE 8
 
 /* Installs a filter that allows the system calls which the library makes after its start, those by which a test says
- * how it ended, and those in `more`, which ends with -1. Every other call fails with EPERM. `flags` are those of
- * SECCOMP_SET_MODE_FILTER. Returns false if this machine does not allow filters. */
-static inline bool install_filter(unsigned flags, const int more[FILTER_MORE]) {
+ * how it ended, and those in `more`, which ends with -1. `otherwise` says what the kernel does at every other call, and
+ * `flags` are those of SECCOMP_SET_MODE_FILTER. Returns false if this machine does not allow filters. */
+static inline bool install_filter_with(uint32_t otherwise, unsigned flags, const int more[FILTER_MORE]) {
   static const int always[] = {SYS_madvise, SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_futex, SYS_membarrier,
                                SYS_clock_gettime, SYS_clock_nanosleep, SYS_write, SYS_exit, SYS_exit_group};
   enum { ALWAYS = sizeof always / sizeof *always };
@@ -28,10 +28,15 @@ static inline bool install_filter(unsigned flags, const int more[FILTER_MORE]) {
     rules[count++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1);
     rules[count++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
   }
-  rules[count++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
+  rules[count++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, otherwise);
   const struct sock_fprog program = {count, rules};
   CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program) != 0) return false;
+  return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program) == 0;
+}
+
+/* The same; every other call fails with EPERM. */
+static inline bool install_filter(unsigned flags, const int more[FILTER_MORE]) {
+  if (!install_filter_with(SECCOMP_RET_ERRNO | EPERM, flags, more)) return false;
   errno = 0;
   CHECK(syscall(SYS_getpid) == -1 && errno == EPERM);
   return true;

@@ -1,5 +1,4 @@
-/* The library that tests/stress/loading.c loads. Its constructor waits for a thread, which libc makes without a call
- * that a library could interpose. */
+/* The library that tests/stress/loading.c loads. Its constructor waits for a thread. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
