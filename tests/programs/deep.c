@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-int main(void) {
-  void *module = dlopen(MODULE, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+enum { MODES = RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND };
+
+static void use(void *module) {
   CHECK(module != NULL);
   char *(*gives)(void) = (char *(*)(void))dlsym(module, "module_gives");
   char *(*gives_from_libc)(void) = (char *(*)(void))dlsym(module, "module_gives_from_libc");
@@ -23,5 +24,10 @@ int main(void) {
   takes(block);
   takes(strdup("a word of the program"));
   CHECK(dlclose(module) == 0);
+}
+
+int main(void) {
+  use(dlopen(MODULE, MODES));
+  use(dlmopen(LM_ID_BASE, MODULE, MODES));
   return 0;
 }

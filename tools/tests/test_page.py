@@ -81,7 +81,7 @@ def test_it_fits_and_axe_finds_nothing_serious(browser: Browser, page_at: tuple[
             found = Axe().run(page).response["violations"]
             serious = [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")]
             assert serious == [], scheme
-            if folder := os.environ.get("TSLAB_TEST_SCREENSHOTS"):
+            if folder := os.environ.get("TEST_SCREENSHOTS"):
                 page.screenshot(path=f"{folder}/page-{width}-{scheme}.png", full_page=True)
 
 

@@ -268,11 +268,12 @@ def test_growth_is_told_by_site(server: int, holding: Path, tmp_path: Path, caps
 
 
 def test_growth_counts_what_is_new_and_what_is_gone() -> None:
-    def site(held: int, error: int) -> Site:
-        return Site(1, (), 0, 0, 1, 1, held, error)
+    def site(held: int) -> Site:
+        return Site(1, (), 1, held, 1, 1, held, 0, 0)
 
-    rows = growth([("a", site(10, 3)), ("gone", site(5, 1))], [("a", site(30, 4)), ("new", site(7, 2))])
-    assert [(row.name, row.bytes, row.error_bytes) for row in rows] == [("a", 20, 5), ("new", 7, 2), ("gone", -5, 1)]
+    rows = growth([("a", site(10)), ("gone", site(5))], [("a", site(30)), ("new", site(7))])
+    assert [(row.name, row.bytes) for row in rows] == [("a", 20), ("new", 7), ("gone", -5)]
+    assert all(row.estimate and row.estimate.is_exact for row in rows)
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -296,7 +297,7 @@ def test_the_flame_page(server: int, tmp_path: Path, browser: Browser, width: in
         found = Axe().run(page).response["violations"]
         assert [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")] == [], scheme
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        if folder := os.environ.get("TSLAB_TEST_SCREENSHOTS"):
+        if folder := os.environ.get("TEST_SCREENSHOTS"):
             page.screenshot(path=f"{folder}/flame-{width}-{scheme}.png", full_page=True)
     frames.filter(has_text="keep_leak").click()
     expect(page.locator("#about")).to_contain_text("keep_leak")

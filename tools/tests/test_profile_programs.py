@@ -190,7 +190,8 @@ def test_a_process_that_runs_samples_when_it_is_asked_to(tmp_path: Path, capsys:
         while profile_of(Source(pid).read()).samples < 10:
             assert time.monotonic() < end, "nothing is sampled"
             time.sleep(0.1)
-        assert "samples none from now on (" in _ask(pid, "0", capsys)
+        assert "samples as many blocks as it chooses from now on (" in _ask(pid, "auto", capsys)
+        assert "samples none from now on (as many blocks as it chooses before)" in _ask(pid, "0", capsys)
         child.send_signal(signal.SIGSTOP)
         assert main(["profile", pid, "--interval", "8M"]) == 0
         assert "is at rest: it samples one block in about 8.0 MiB from when it next" in capsys.readouterr().out
@@ -199,12 +200,21 @@ def test_a_process_that_runs_samples_when_it_is_asked_to(tmp_path: Path, capsys:
         child.kill()  # it stays as a zombie
         assert main(["profile", pid, "--interval", "4M"]) != 0
         assert f"process {pid} has ended" in capsys.readouterr().err
-    for text in ("", "1X", "-1", "1025M", "4,096"):
+    for text in ("", "1X", "-1", "1025M", "4,096", "Auto"):
         with pytest.raises(SystemExit):
             main(["profile", pid, f"--interval={text}"])
     (tmp_path / "saved").write_bytes(b"")
     assert main(["profile", str(tmp_path / "saved"), "--interval", "8M"]) != 0
     assert "--interval takes a process, and" in capsys.readouterr().err
+
+
+def test_a_large_heap_is_sampled_by_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = _compile(tmp_path / "holds", "holds.c", "-g", "-fno-omit-frame-pointer")
+    with _running(program, str(100 * ROWS), "0", interval="auto") as child:
+        profile = _read(str(child.pid), 0)
+        assert profile.is_automatic and profile.interval_bytes == 8 << 20
+        assert main(["profile", str(child.pid)]) == 0
+        assert "one in about 8.0 MiB allocated, as the process chose;" in capsys.readouterr().out
 
 
 # ---- another program was executed ------------------------------------------------------------------------------------

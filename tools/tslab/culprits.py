@@ -11,7 +11,8 @@ LEAST_SHARE = 0.1  # of what grew, or of what is held
 
 
 def grown_sites(case: Case) -> str:
-    """Names the call sites that hold more at the last look than at the first, beyond what chance explains."""
+    """Names the call sites that hold more at the last look than at the first: neither estimate lies in the other's
+    interval."""
     first, last = case.looks[0].document, case.found
     if case.name_of is None or len(case.looks) < 2 or not (first.get("profiles") and last.get("profiles")):
         return ""
@@ -19,9 +20,10 @@ def grown_sites(case: Case) -> str:
     grown: dict[str, int] = {}
     for name, site in by_name(profile_of(last), case.name_of):
         before = old.get(name)
-        more = site.live_bytes - (before.live_bytes if before else 0)
-        if more > 2 * max(site.error_bytes, before.error_bytes if before else 0):
-            grown[name] = more
+        held_before = before.live_bytes if before else 0
+        most_before = before.held.most if before and before.held else held_before
+        if site.held and held_before < site.held.least and most_before < site.live_bytes:
+            grown[name] = site.live_bytes - held_before
     return _told("By the heap profile what grew was allocated at", "more ", grown)
 
 

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from tslab import process as processes
 from tslab import unpublished
 from tslab.errors import LabError, Unreadable
+from tslab.estimate import estimate, reach_of
 from tslab.metrics import KEYS, PROCESS, known_fields, section
 from tslab.process import Process
 from tslab.segment import (
@@ -167,7 +168,10 @@ def _named(where: str, read: Callable[[], T]) -> T:
 
 
 def request_profile(pid: int, interval_bytes: int) -> None:
-    """Asks a living process to sample its heap at another interval, from when it next publishes: 0 pauses."""
+    """Asks a living process to sample its heap at another interval, from when it next publishes.
+
+    0 pauses, and PROFILE_AUTO lets the process choose.
+    """
     with _opened(pid, os.O_RDWR) as (descriptor, process, path):
         fetch, facts = of_descriptor(descriptor), os.fstat(descriptor)
         if process is None or process.state in processes.ENDED:
@@ -399,12 +403,30 @@ def derive(found: Document) -> None:
         }
     for row in found["epochs"]:
         row["derived"] = {"live_share": ratio(row.get("live_bytes"), row.get("committed_bytes"))}
+    reaches: dict[int, float] = {}
+    for row in found["sites"]:
+        allocated, error = row.get("allocated_bytes"), row.get("allocated_error_bytes")
+        if allocated is not None and error is not None:
+            reaches[row["site"]] = reach_of(allocated, error)
+        reach = reaches.get(row["site"])
+        row["derived"] = _ends("live", row, reach) | _ends("allocated", row, reach, "allocated_error_bytes")
+    for row in found["holders"]:
+        row["derived"] = _ends("live", row, reaches.get(row["site"]))
     for row in found["locks"]:
         taken = row.get("fast", 0) + row.get("contended", 0)
         row["derived"] = {
             "contention_rate": ratio(row.get("contended"), taken),
             "mean_wait_ns": ratio(row.get("wait_ns"), row.get("contended")),
         }
+
+
+def _ends(name: str, row: Document, reach: float | None, error_name: str = "error_bytes") -> Document:
+    """The interval in which the true figure lies in 95 of 100 cases."""
+    value, error = row.get(f"{name}_bytes"), row.get(error_name)
+    if value is None or error is None or (value == 0 and reach is None):
+        return {}
+    found = estimate(value, error, reach or 0.0)
+    return {f"{name}_least_bytes": round(found.least), f"{name}_most_bytes": round(found.most)}
 
 
 def ratio(part: int | None, whole: int | None) -> float | None:

@@ -30,6 +30,7 @@ SNAPSHOT = struct.Struct("<QQQQ")  # and one u64 for each table
 WORD = struct.Struct("<Q")
 LATEST_AT = HEADER.size - 128 - WORD.size
 PROFILE_REQUEST_AT = HEADER.size  # of libraries whose header goes on
+PROFILE_AUTO = 2**32 - 1  # the interval that asks the process to choose
 
 KINDS = ("counter", "gauge", "text", "histogram")
 UNITS = ("none", "bytes", "nanoseconds")

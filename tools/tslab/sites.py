@@ -1,20 +1,21 @@
 """The heap profile of a process: its call sites, and the memory that each of them holds in each place.
 
-Figures are estimates from samples. `error` is a standard error: the true figure lies within twice that in 95 of 100
-cases, as long as a handful of samples are behind it.
+Figures are estimates from samples. `error` is a standard error, and `held` and `allocated` are the estimates with the
+interval in which the true figure lies in 95 of 100 cases.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from tslab.errors import LabError, Unreadable
+from tslab.estimate import Estimate, estimate, reach_of
 from tslab.figures import Document
 from tslab.reporters.quantities import bytes_text, time_text
 
-HOW_TO_START = "`tslab profile --interval=512K PID` starts one (docs/profile.md)"
+HOW_TO_START = "it begins with 64 MiB in the heap, and `tslab profile --interval=512K PID` starts one (docs/profile.md)"
 PLAIN, OPEN, CLOSING = range(3)
 STATES = ("plain malloc", "open", "closing")
 UNKNOWN_SITE = 1
@@ -32,6 +33,24 @@ class Site:
     live_blocks: int
     live_bytes: int
     error_bytes: int
+    allocated_error_bytes: int | None = None  # an older library does not say
+
+    @property
+    def allocated(self) -> Estimate | None:
+        error = self.allocated_error_bytes
+        return None if error is None else estimate(self.allocated_bytes, error)
+
+    @property
+    def held(self) -> Estimate | None:
+        """None if no sample is in use, and how far one would reach is not known."""
+        if self.live_bytes == 0 and self.allocated_error_bytes is None:
+            return None
+        return estimate(self.live_bytes, self.error_bytes, self.reach)
+
+    @property
+    def reach(self) -> float:
+        """The mean reach of all its samples; 0 if it is not known."""
+        return reach_of(self.allocated_bytes, self.allocated_error_bytes or 0)
 
 
 @dataclass(frozen=True)
@@ -48,6 +67,11 @@ class Holder:
     error_bytes: int
     slabs: int
     oldest_s: float
+    reach: float  # of the call site's samples
+
+    @property
+    def held(self) -> Estimate:
+        return estimate(self.bytes, self.error_bytes, self.reach)
 
 
 @dataclass(frozen=True)
@@ -89,6 +113,7 @@ class HeapProfile:
     holders: tuple[Holder, ...]
     lifespans: tuple[Lifespan, ...] = ()
     spreads: tuple[Spread, ...] = ()
+    is_automatic: bool = False  # the process chose the interval
     age_s: float | None = None  # since it began: blocks from before are no samples
 
     @property
@@ -96,8 +121,8 @@ class HeapProfile:
         return sum(site.live_bytes for site in self.sites)
 
     @property
-    def error_bytes(self) -> float:
-        return math.hypot(*(site.error_bytes for site in self.sites))
+    def held(self) -> Estimate:
+        return estimate(self.live_bytes, math.hypot(*(site.error_bytes for site in self.sites)))
 
     def site(self, number: int) -> Site | None:
         return next((site for site in self.sites if site.number == number), None)
@@ -112,15 +137,16 @@ def profile_of(found: Document) -> HeapProfile:
         Site(
             row["site"], _stack(row.get("stack", "")), row.get("allocated_blocks", 0), row.get("allocated_bytes", 0),
             row.get("live_samples", 0), row.get("live_blocks", 0), row.get("live_bytes", 0), row.get("error_bytes", 0),
+            row.get("allocated_error_bytes"),
         )
         for row in found["sites"]
     )  # fmt: skip
-    now = found.get("monotonic_ns", 0)
+    now, reaches = found.get("monotonic_ns", 0), {site.number: site.reach for site in sites}
     holders = tuple(
         Holder(
             row["site"], min(row.get("state", 0), CLOSING), row.get("epoch", 0), row.get("label", ""),
             row.get("live_samples", 0), row.get("live_blocks", 0), row.get("live_bytes", 0), row.get("error_bytes", 0),
-            row.get("slabs", 0), max(0, now - row.get("oldest_ns", 0)) / 1e9,
+            row.get("slabs", 0), max(0, now - row.get("oldest_ns", 0)) / 1e9, reaches.get(row["site"], 0.0),
         )
         for row in found["holders"]
     )  # fmt: skip
@@ -140,7 +166,7 @@ def profile_of(found: Document) -> HeapProfile:
         about["interval_bytes"], about.get("samples", 0), about.get("live_samples", 0), about.get("lost", 0),
         about.get("stackless", 0),
         tuple(sorted(sites, key=lambda site: (-site.live_bytes, -site.allocated_bytes))),
-        tuple(sorted(holders, key=lambda holder: -holder.bytes)), lifespans, spreads,
+        tuple(sorted(holders, key=lambda holder: -holder.bytes)), lifespans, spreads, bool(about.get("automatic", 0)),
         max(0, now - about["began_ns"]) / 1e9 if about.get("began_ns") else None,
     )  # fmt: skip
 
@@ -151,7 +177,7 @@ def missing(profile: HeapProfile, found: Document) -> list[str]:
     published_s = (found.get("timestamp_ns", 0) - found.get("started_ns", 0)) / 1e9
     if profile.age_s is None or profile.age_s >= published_s or profile.lost or len(profile.sites) >= MOST_SITES:
         return []  # from the start, or what is shown is not all that was sampled
-    if in_use - profile.live_bytes - 2 * profile.error_bytes < in_use / 10:
+    if in_use - profile.held.most < in_use / 10:
         return []
     began = time_text(profile.age_s * 1e9)
     return [
@@ -179,7 +205,8 @@ def by_name(profile: HeapProfile, name_of: Callable[[Site], str]) -> list[tuple[
     return sorted(joined, key=lambda pair: (-pair[1].live_bytes, -pair[1].allocated_bytes))
 
 
-def _joined(sites: list[Site]) -> Site:
+def _joined(sites: Sequence[Site]) -> Site:
+    allocated = [site.allocated_error_bytes for site in sites]
     return Site(
         sites[0].number,
         sites[0].stack,
@@ -188,5 +215,17 @@ def _joined(sites: list[Site]) -> Site:
         sum(site.live_samples for site in sites),
         sum(site.live_blocks for site in sites),
         sum(site.live_bytes for site in sites),
-        round(sum(site.error_bytes**2 for site in sites) ** 0.5),
+        round(math.hypot(*(site.error_bytes for site in sites))),
+        None if any(error is None for error in allocated) else round(math.hypot(*(error or 0 for error in allocated))),
     )
+
+
+def growth_of(before: Site | None, after: Site | None) -> Estimate | None:
+    """A site that one side does not list has no sample there. One would reach as far as on the other side."""
+    sides = [after or _nothing_of(before), before or _nothing_of(after)]
+    new, old = (side.held if side else None for side in sides)
+    return new.minus(old) if new and old else None
+
+
+def _nothing_of(site: Site | None) -> Site | None:
+    return replace(site, live_samples=0, live_blocks=0, live_bytes=0, error_bytes=0) if site else None

@@ -19,7 +19,15 @@ from tslab.figures import RESIDENT, Document, ratio
 from tslab.findings import findings
 from tslab.looks import Look
 from tslab.rates import Between, same_life
-from tslab.reporters.quantities import share_text, short_bytes, short_count, short_rate, short_time, signed
+from tslab.reporters.quantities import (
+    share_text,
+    short_bytes,
+    short_count,
+    short_interval,
+    short_rate,
+    short_time,
+    signed,
+)
 from tslab.reporters.screen import Column, finding_line, fit, joined, shorten, sparkline
 from tslab.reporters.summary import CLASSES, class_rows
 from tslab.sites import HOW_TO_START, Site, by_name, profile_of
@@ -142,7 +150,7 @@ def _sites(seen: Seen) -> Rows:
     total = sum(site.live_bytes for _, site in held)
     return [
         {
-            "name": name, "live": site.live_bytes, "error": 2 * site.error_bytes, "blocks": site.live_blocks,
+            "name": name, "live": site.live_bytes, "held": site.held, "blocks": site.live_blocks,
             "share": ratio(site.live_bytes, total), "allocated": site.allocated_bytes,
             "change": (site.live_bytes - earlier.get(name, 0)) * MINUTE_S / seconds if seconds else None,
         }
@@ -226,7 +234,8 @@ def _change(row: Document) -> str:
 
 SITES = (
     Column("LIVE", lambda row: short_bytes(row["live"]), value=lambda row: row["live"]),
-    Column("±", lambda row: short_bytes(row["error"]), rank=2, value=lambda row: row["error"]),
+    Column("95 % RANGE", lambda row: short_interval(row["held"]), rank=2,
+           value=lambda row: row["held"].most if row["held"] else None),
     Column("SHARE", lambda row: share_text(row["share"]), rank=3, value=lambda row: row["share"]),
     Column("CHANGE/MIN", _change, rank=1, value=lambda row: row["change"]),
     Column("BLOCKS", lambda row: short_count(row["blocks"]), rank=4, value=lambda row: row["blocks"]),

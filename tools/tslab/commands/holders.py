@@ -17,10 +17,10 @@ from itertools import groupby
 from rich.console import Console
 from rich.text import Text
 
-from tslab.commands.profile import name_of
+from tslab.commands.profile import RANGE, name_of
 from tslab.figures import Document, Source, ratio
 from tslab.reporters.figures import print_header
-from tslab.reporters.quantities import bytes_text, share_text, short_time, time_text
+from tslab.reporters.quantities import bytes_text, interval_text, share_text, short_time, time_text
 from tslab.sites import CLOSING, OPEN, PLAIN, HeapProfile, Holder, missing, profile_of
 from tslab.symbolize import Symbolizer
 
@@ -133,7 +133,7 @@ def _lines(holders: list[Holder], profile: HeapProfile, symbolizer: Symbolizer, 
         where = name_of(site, symbolizer, 3) if site else "(a call site that is not listed)"
         slabs = f" in {holder.slabs:,} or more chunks" if holder.state == CLOSING else ""
         lines.append(
-            f"{bytes_text(holder.bytes):>10} ± {bytes_text(2 * holder.error_bytes)}, {holder.blocks:,} blocks{slabs}, "
+            f"{bytes_text(holder.bytes):>10} ({RANGE}: {interval_text(holder.held)}), {holder.blocks:,} blocks{slabs}, "
             f"up to {time_text(holder.oldest_s * 1e9)} old: {where}"
         )
     if most is not None and len(joined) > most:

@@ -1,19 +1,19 @@
 """Which call sites hold the memory of a process, and which allocated most: its sampled heap profile.
 
-tslab profile 4711                     a table by call site, as estimates with their errors
+tslab profile 4711                     a table by call site: estimates, and the ranges of the true figures
 tslab profile 4711 --stacks            with the whole stack of each
 tslab profile 4711 -o heap.pb.gz       for pprof: go tool pprof -http=: heap.pb.gz
 tslab profile 4711 --flame heap.html   one page for a browser: which calls hold what
 tslab profile --diff before.seg 4711   growth by call site; `tslab stats 4711 --save before.seg` saved the first
-tslab profile --interval 512K 4711     samples one block in 512 KiB from now on; 0 pauses
+tslab profile --interval 512K 4711     samples one block in 512 KiB from now on; 0 pauses, auto lets it choose
 
-A process samples from its start when TSLAB_PROFILE=512K is in its environment, and --interval changes it while it runs.
+A process begins to sample by itself once its heap holds 64 MiB, as often as it can for little: one block in 8 MiB or
+more. With TSLAB_PROFILE=512K in its environment it samples from its start, and --interval changes it while it runs.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,15 +25,18 @@ from rich.text import Text
 
 from tslab import given, pprof
 from tslab.errors import LabError
+from tslab.estimate import Estimate
 from tslab.figures import Document, Source, ratio, request_profile
 from tslab.process import ENDED
 from tslab.reporters import flame
 from tslab.reporters.figures import header, print_header, print_table
-from tslab.reporters.quantities import bytes_text, share_text, signed
-from tslab.sites import HeapProfile, Site, by_name, missing, profile_of
+from tslab.reporters.quantities import bytes_text, interval_text, share_text, signed
+from tslab.segment import PROFILE_AUTO
+from tslab.sites import HeapProfile, Site, by_name, growth_of, missing, profile_of
 from tslab.symbolize import Symbolizer
 
 ROWS = 20
+RANGE = "95 % range"
 ARROW = " ← "
 LEAST_INTERVAL, MOST_INTERVAL = 4 << 10, 1 << 30
 PATIENCE_S = 5.0  # a process that works publishes each second, later on a busy machine
@@ -49,7 +52,10 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--flame", type=Path, metavar="FILE", help="write a page with a flame graph there")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the profile there, as pprof reads it")
     parser.add_argument(
-        "--interval", type=_interval, metavar="BYTES", help="sample one block in so many bytes from now on, 0 for none"
+        "--interval",
+        type=_interval,
+        metavar="BYTES",
+        help="sample one block in so many bytes from now on: 0 for none, auto for as the process chooses",
     )
     parser.add_argument("--stacks", action="store_true", help="show the whole stack of each call site")
     parser.add_argument("--all", action="store_true", help="show every call site")
@@ -93,9 +99,13 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 def _interval(text: str) -> int:
     """The library takes 4K for less."""
+    if text == "auto":
+        return PROFILE_AUTO
     value = given.size(text)
     if value is None or value > MOST_INTERVAL:
-        raise argparse.ArgumentTypeError(f"'{text:.20}' is not a number of bytes up to 1G, as 512K or 8M; 0 for none")
+        raise argparse.ArgumentTypeError(
+            f"'{text:.20}' is not a number of bytes up to 1G, as 512K or 8M; 0 for none, or auto"
+        )
     return max(value, LEAST_INTERVAL) if value else 0
 
 
@@ -112,6 +122,8 @@ def _change_interval(console: Console, source: Source, interval: int) -> int:
         raise LabError(f"process {source.pid} has ended")
     if _interval_of(now) == interval:
         text = f"process {source.pid} samples {_pace(interval)} from now on ({_pace(_interval_of(before))} before)"
+    elif interval == PROFILE_AUTO and not now["profiles"]:
+        text = f"process {source.pid} begins to sample once its heap holds 64 MiB"
     elif now["snapshot"] > before["snapshot"] + 1:
         raise LabError(
             f"process {source.pid} samples {_pace(_interval_of(now))} and not {_pace(interval)}: "
@@ -124,10 +136,16 @@ def _change_interval(console: Console, source: Source, interval: int) -> int:
 
 
 def _interval_of(found: Document) -> int:
-    return found["profiles"][0]["interval_bytes"] if found["profiles"] else 0
+    """PROFILE_AUTO for one that the process chooses."""
+    if not found["profiles"]:
+        return 0
+    about = found["profiles"][0]
+    return PROFILE_AUTO if about.get("automatic") else about["interval_bytes"]
 
 
 def _pace(interval: int) -> str:
+    if interval == PROFILE_AUTO:
+        return "as many blocks as it chooses"
     return f"one block in about {bytes_text(interval)}" if interval else "none"
 
 
@@ -139,9 +157,10 @@ def name_of(site: Site, symbolizer: Symbolizer, most: int = 2) -> str:
 
 def _summary(profile: HeapProfile, found: Document) -> list[str]:
     pace = f"one in about {bytes_text(profile.interval_bytes)} allocated" if profile.interval_bytes else "now paused"
+    pace += ", as the process chose" if profile.is_automatic else ""
     lines = [
         f"{profile.live_samples:,} live samples of {profile.samples:,}, {pace}; "
-        f"they stand for {bytes_text(profile.live_bytes)} in use, as asked for"
+        f"they stand for {bytes_text(profile.live_bytes)} in use as asked for ({RANGE}: {interval_text(profile.held)})"
     ]
     lines += missing(profile, found)
     if profile.lost:
@@ -157,16 +176,17 @@ def _table(console: Console, profile: HeapProfile, symbolizer: Symbolizer, most:
     print_table(
         console,
         "call sites, those that hold most first",
-        ["call site", "held", "±", "share", "blocks", "samples", "allocated"],
+        ["call site", "held", RANGE, "share", "allocated", RANGE, "blocks", "samples"],
         (
             [
                 name,
                 bytes_text(site.live_bytes),
-                bytes_text(2 * site.error_bytes),
+                interval_text(site.held),
                 share_text(ratio(site.live_bytes, total)),
+                bytes_text(site.allocated_bytes),
+                interval_text(site.allocated),
                 f"{site.live_blocks:,}",
                 f"{site.live_samples:,}",
-                bytes_text(site.allocated_bytes),
             ]
             for name, site in rows[:most]
         ),
@@ -186,8 +206,8 @@ class Growth:
         return _held(self.after) - _held(self.before)
 
     @property
-    def error_bytes(self) -> float:
-        return math.hypot(*(site.error_bytes for site in (self.before, self.after) if site))
+    def estimate(self) -> Estimate | None:
+        return growth_of(self.before, self.after)
 
 
 def _held(site: Site | None) -> int:
@@ -218,12 +238,12 @@ def _differences(console: Console, names: Sequence[str], most: int | None) -> in
     print_table(
         console,
         "call sites, what grew most first",
-        ["call site", "grew by", "±", "before", "after", "blocks"],
+        ["call site", "grew by", RANGE, "before", "after", "blocks"],
         (
             [
                 row.name,
                 signed(bytes_text(row.bytes), row.bytes),
-                bytes_text(round(2 * row.error_bytes)),
+                interval_text(row.estimate, sign="+"),
                 bytes_text(_held(row.before)),
                 bytes_text(_held(row.after)),
                 f"{(row.after.live_blocks if row.after else 0) - (row.before.live_blocks if row.before else 0):+,}",
@@ -232,7 +252,8 @@ def _differences(console: Console, names: Sequence[str], most: int | None) -> in
         ),
     )
     total = sum(row.bytes for row in rows)
-    console.print(f"in all {signed(bytes_text(total), total)}; a growth within ± may be chance", markup=False)
+    grown = signed(bytes_text(total), total)
+    console.print(f"in all {grown}; a growth may be chance if its range has 0 in it", markup=False)
     return 0
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tslab.estimate import Estimate
+
 
 def quantity(metric: str, value: float) -> str:
     """A figure in the unit that its metric's name ends in."""
@@ -27,11 +29,30 @@ def time_text(value: float) -> str:
     return f"{value / 1e9:.3g} s" if abs(value) < 1e12 else f"{value / 1e9:,.0f} s"
 
 
+_UNITS_OF_BYTES = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+
+
 def bytes_text(value: float) -> str:
-    for limit, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+    for limit, unit in _UNITS_OF_BYTES:
         if abs(value) >= limit:
             return f"{value / limit:.1f} {unit}"
     return f"{value:.0f} bytes"
+
+
+def range_text(least: float, most: float, sign: str = "") -> str:
+    """Both ends in one unit: 3.4 to 4.5 MiB, or 632 to 1,094 KiB. With "+" as `sign` both have one."""
+    low, high = sorted((abs(least), abs(most)))
+    unit, name = next(((unit, name) for unit, name in _UNITS_OF_BYTES if low >= unit or high >= 2 * unit), (1, "bytes"))
+    digits = 0 if unit == 1 or high >= 100 * unit else 1
+    ends = (f"{end / unit:{sign},.{digits}f}" if end else "0" for end in (least, most))
+    return f"{' to '.join(ends)} {name}"
+
+
+def interval_text(found: Estimate | None, sign: str = "") -> str:
+    """The interval of an estimate, or a dash if it is not known."""
+    if found is None:
+        return "–"
+    return "exact" if found.is_exact else range_text(found.least, found.most, sign)
 
 
 def share_text(value: float | None) -> str:
@@ -61,6 +82,12 @@ def short_bytes(value: float) -> str:
         if abs(value) >= 999.95 * 1024 ** (power - 1):
             return f"{value / 1024**power:.1f}{unit}"
     return f"{value:.0f}"
+
+
+def short_interval(found: Estimate | None) -> str:
+    if found is None:
+        return "–"
+    return "exact" if found.is_exact else f"{short_bytes(found.least)}–{short_bytes(found.most)}"
 
 
 def short_count(value: float) -> str:
