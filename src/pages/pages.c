@@ -657,23 +657,29 @@ static bool map_again(size_t granules, size_t alignment) {
   return false;
 }
 
-/* Unmaps the largest free run without dirty granules. Returns false if all are small, or if the kernel refuses. */
-static bool unmap_largest(void) {
+/* Unmaps the largest free run without dirty granules. Returns its bytes, or 0 if all are small or the kernel
+ * refuses. */
+static size_t unmap_largest(void) {
   uint32_t g = largest(CLEAN);
-  if (!g || run_at(g)->granules < UNMAPPED_LEAST) return false;
+  if (!g || run_at(g)->granules < UNMAPPED_LEAST) return 0;
   struct run *run = run_at(g);
-  if (!os_unreserve(run_start(run), run_bytes(run))) return false;
+  size_t bytes = run_bytes(run);
+  if (!os_unreserve(run_start(run), bytes)) return 0;
   bin_remove(run);
   bin_insert(merge(run, RUN_UNMAPPED), RUN_UNMAPPED);
-  return true;
+  return bytes;
 }
 
-void pages_give_up(void) {
-  for (bool more = true; more;) { /* lets waiting threads take the lock in between */
+/* Lets waiting threads take the lock in between. What others free meanwhile stays: they may go on for ever. */
+void pages_unmap_free(void) {
+  pages_purge(UINT64_MAX, pages_free_dirty());
+  size_t left = LOAD_RACING(state.free_clean) << GRANULE_SHIFT, bytes;
+  do {
     lock_take(&pages_lock);
-    more = unmap_largest();
+    bytes = unmap_largest();
     lock_release(&pages_lock);
-  }
+    left -= min_size(left, bytes);
+  } while (left != 0 && bytes != 0);
 }
 
 /* Makes free memory for a request that no free run fits. */

@@ -35,7 +35,7 @@ typedef uintptr_t pagemap_entry; /* a heap's address and a size class: heap/heap
 enum run_kind {
   RUN_NONE, RUN_FREE, RUN_SLAB, RUN_LARGE, RUN_CHUNK, RUN_RESERVED, RUN_TRAP, RUN_META, RUN_SPLIT,
   RUN_GUARDED, /* the pool of heap/guard.h */
-  RUN_UNMAPPED /* free, but its addresses went back to the kernel: pages_give_up */
+  RUN_UNMAPPED /* free, but its addresses went back to the kernel: pages_unmap_free */
 };
 
 /* 64 bytes, so that one run touches one line. */
@@ -156,10 +156,10 @@ HIDDEN bool pages_resize(struct run *run, size_t granules);
  * search, and no system call is made under the lock. Returns the bytes given back. */
 HIDDEN size_t pages_purge(uint64_t tick, size_t most);
 
-/* Unmaps the free runs of 1 MiB and more that have no dirty granule, because their addresses count in the kernel's
+/* Purges all that is free, and unmaps the free runs of 1 MiB and more, because their addresses count in the kernel's
  * limits, and mlockall would make them resident. If no free run fits a request, a piece of an unmapped one is mapped
  * again. At each moment a run is either free or known as unmapped, so the call takes no memory from other threads. */
-HIDDEN void pages_give_up(void);
+HIDDEN void pages_unmap_free(void);
 
 /* Memory ahead of need (docs/decisions/0041). A thread that fills one run after the other notes the granules of each.
  * pages_growth_is_foreseen returns true if the heap is large, has grown, and has little free memory that is resident.

@@ -242,17 +242,12 @@ static int set_limit(pid_t process, resource what, const struct rlimit *limit, s
  * takes. Later slow paths then notice the limit, as they notice one that another process set. */
 static bool may_trim(void) { return process_has_started() && locks_held == 0; }
 
-static void unmap_free(void) {
-  pages_purge(UINT64_MAX, SIZE_MAX);
-  pages_give_up();
-}
-
 /* Free memory counts in both limits as long as it is mapped and may be written. */
 static void notice_limit(resource what, const struct rlimit *limit) {
   if ((what != RLIMIT_AS && what != RLIMIT_DATA) || !limit || limit->rlim_cur == RLIM_INFINITY) return;
   if (!may_trim() || process_is_visitor()) return;
   if (what == RLIMIT_AS) pages_trim_reservation();
-  unmap_free();
+  pages_unmap_free();
 }
 
 SHOWN int setrlimit(resource what, const struct rlimit *limit) {
@@ -277,7 +272,7 @@ SHOWN int prlimit64(pid_t, resource, const struct rlimit64 *, struct rlimit64 *)
 SHOWN int mlockall(int flags) {
   if (!(flags & MCL_CURRENT) || !may_trim() || process_is_visitor()) return (int)syscall(SYS_mlockall, flags);
   if (os_locking_is_limited()) pages_trim_reservation();
-  unmap_free();
+  pages_unmap_free();
   return (int)syscall(SYS_mlockall, flags);
 }
 

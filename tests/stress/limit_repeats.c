@@ -46,11 +46,27 @@ static void map_among_blocks(int resource, size_t peak, size_t limit) {
   for (size_t i = 0; i < 65536; i++) CHECK(mapped[i] == 7);
 }
 
+/* Half of what the block needs is unmapped, the other half is free and mapped. */
+static void join_halves(int resource, size_t peak, size_t limit) {
+  char *volatile halves[2];
+  for (int i = 0; i < 2; i++) {
+    CHECK((halves[i] = malloc(peak / 2)) != NULL);
+    memset(halves[i], 1, peak / 2);
+  }
+  free(halves[0]);
+  limit_to(resource, limit);
+  free(halves[1]);
+  char *volatile block = malloc(peak);
+  CHECK(block != NULL);
+  free(block);
+}
+
 static int under(int resource) {
   unsigned char *const kept = memset(malloc(2 * MIB), 9, 2 * MIB);
   repeat(resource, 64 * MIB, 100 * MIB);
   map_among_blocks(resource, 64 * MIB, 100 * MIB);
   repeat(resource, 40 * MIB, 100 * MIB);
+  for (int i = 0; i < 10; i++) join_halves(resource, 64 * MIB, 100 * MIB);
   for (size_t i = 0; i < 2 * MIB; i++) CHECK(kept[i] == 9);
   free(kept);
   return 0;

@@ -698,16 +698,16 @@ static void a_soft_limit_asks(void) {
   pages_set_limits(SIZE_MAX, SIZE_MAX);
 }
 
-/* Large free runs that are given up count in no limit. A piece of one serves again before the frontier moves, reads as
+/* Large free runs that are unmapped count in no limit. A piece of one serves again before the frontier moves, reads as
    zero, and joins what is free beside it. */
-static void give_up(void) {
+static void unmap_free(void) {
   enum { LARGE = 4 * MiB / GRANULE };
   struct run *const large = take(LARGE), *const edge = take(1);
   memset(run_start(large), 1, run_bytes(large));
   pages_free(large, false);
   pages_purge(UINT64_MAX, SIZE_MAX);
   const struct pages_totals before = pages_totals();
-  pages_give_up();
+  pages_unmap_free();
   pages_check();
   const struct pages_totals after = pages_totals();
   CHECK_COUNT(before.committed - after.committed, ==, before.free_clean - after.free_clean);
@@ -720,8 +720,7 @@ static void give_up(void) {
   CHECK(reads_zero(first) && reads_zero(second));
   pages_check();
   pages_free(first, true), pages_free(second, true), pages_free(edge, false);
-  pages_purge(UINT64_MAX, SIZE_MAX);
-  pages_give_up();
+  pages_unmap_free();
   pages_check();
 }
 
@@ -743,7 +742,7 @@ int main(void) {
   purges_are_bounded();
   long_runs_go_back_in_few_steps();
   if (!SANITIZED && !emulated()) guards(); /* a sanitizer's mlock has no effect, and the process lives on */
-  give_up();
+  unmap_free();
   outside();
   pages_check();
   return 0;
