@@ -59,8 +59,6 @@ static double exponential(uint32_t random) {
   return -(ln + 2 * s * terms);
 }
 
-static double draw(void) { return exponential(draw_below(UINT32_MAX)); }
-
 /* Returns 1 / (1 - e^-x): for small x by its series, else by e^-x = (e^(-x/2))^2. */
 static double weight_of(double x) {
   if (x > 40) return 1;
@@ -80,13 +78,16 @@ uint64_t profile_weight(size_t bytes, uint32_t interval) {
 
 uint32_t profile_draw(unsigned class, uint32_t interval) {
   if (interval == PROFILE_PAUSED) return DRAWN_MOST;
-  double calls = draw() * interval / class_size(class);
+  double calls = exponential(draw_below(UINT32_MAX)) * interval / class_size(class);
   return calls < DRAWN_MOST ? (uint32_t)calls : DRAWN_MOST;
 }
 
 size_t profile_draw_bytes(size_t most, uint32_t interval) {
   if (interval == PROFILE_PAUSED) return most;
-  double bytes = draw() * interval;
+  uint32_t random = draw_below(UINT32_MAX);
+  /* -ln x is at least 1 - x, so nearly all draws far beyond `most` need no logarithm. */
+  if (LIKELY((uint64_t)(UINT32_MAX - random) * interval >> 32 >= most)) return most;
+  double bytes = exponential(random) * interval;
   return bytes < (double)most ? (size_t)bytes : most;
 }
 
