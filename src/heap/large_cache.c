@@ -137,15 +137,14 @@ void large_cache_forget(struct heap *heap) {
 void *heap_large_alloc(struct heap *heap, size_t size, size_t alignment, bool *zero) {
   struct arena *arena = heap->arena;
   size_t bytes = large_run_bytes(size);
-  struct pages_how how = {0};
+  struct pages_how how = {.wants_zero = zero != NULL};
+  if (zero) *zero = false;
   counters_stage(heap->counters, PATH_LARGE);
   struct run *again = arena || alignment > GRANULE ? NULL : large_cache_take(heap, large_granules(size));
-  if (again) {
-    *zero = false;
-    return large_again(again, size, &heap->counters->large);
-  }
+  if (again) return large_again(again, size, &heap->counters->large);
   if (arena && !arena_charge(arena, bytes)) return NULL;
-  void *block = large_alloc(size, alignment, zero, &how, &heap->counters->large);
+  void *block = large_alloc(size, alignment, &how, &heap->counters->large);
+  if (zero) *zero = block != NULL;
   counters_wait(heap->counters, how.waited);
   if (!arena) return block;
   if (!block) {

@@ -41,7 +41,8 @@ INLINE size_t large_cache_bytes(const struct heap *heap) {
   return heap_has_store(heap) ? (size_t)LOAD_RACING(heap->store->large.granules) << GRANULE_SHIFT : 0;
 }
 
-/* Returns a large block in the heap's epoch, charged to its arena and listed there. */
+/* Returns a large block in the heap's epoch, charged to its arena and listed there. `zero`: NULL if the caller needs no
+ * zeros; otherwise *zero says if the block reads as zero, which it does unless its thread freed it lately. */
 HIDDEN void *heap_large_alloc(struct heap *heap, size_t size, size_t alignment, bool *zero);
 /* Free a large block. `heap` is the thread's heap of epoch 0, or empty_heap. heap_large_keep is quick; if it cannot
  * keep the run, it returns false and changes nothing. */

@@ -50,9 +50,8 @@ static bool has_budget(const struct arena *arena) {
 }
 
 static void *take_run(struct heap *heap, size_t size) {
-  bool zero;
   if (has_budget(heap->arena)) return NULL;
-  void *block = heap_large_alloc(heap, max_size(size, 1), GRANULE, &zero);
+  void *block = heap_large_alloc(heap, max_size(size, 1), GRANULE, NULL);
   if (block) pages.runs[granule_of(block)].capacity = 1;
   return block;
 }

@@ -115,11 +115,11 @@ INLINE void *miss(unsigned class, size_t size) {
   return LIKELY(block != NULL) ? block : refill(class, size);
 }
 
-/* Returns the block that the program gets. */
+/* Returns the block that the program gets. In this file `zero` is as in heap_large_alloc. */
 static COLD void *draw_large(struct heap *heap, void *block, size_t size, bool *zero) {
   uint32_t interval = profile_large(heap, block, size);
   void *given = interval ? guard_sample(heap, block, size, size, interval) : block;
-  if (given != block) *zero = false;
+  if (given != block && zero) *zero = false;
   return given;
 }
 
@@ -212,9 +212,8 @@ static NOINLINE void *malloc_in_scope(size_t size, bool *zero) {
 }
 
 static NOINLINE void *malloc_otherwise(size_t size) {
-  bool zero;
   counters_note_caller(__builtin_frame_address(0));
-  void *block = UNLIKELY(current_heap->arena) ? malloc_in_scope(size, &zero) : by_size(size, &zero);
+  void *block = UNLIKELY(current_heap->arena) ? malloc_in_scope(size, NULL) : by_size(size, NULL);
   return LIKELY(block != NULL) ? block : no_memory();
 }
 
@@ -242,25 +241,24 @@ HOT void *slow_calloc(size_t size) {
   return LIKELY(block != NULL) ? memset(block, 0, size) : calloc_otherwise(size);
 }
 
-static void *aligned(size_t alignment, size_t size, bool *zero) {
+static void *aligned(size_t alignment, size_t size) {
   unsigned class = class_of_aligned(size, alignment);
-  return class < CLASSES ? small(class, size) : large(max_size(size, 1), alignment, zero);
+  return class < CLASSES ? small(class, size) : large(max_size(size, 1), alignment, NULL);
 }
 
 static void *aligned_in_scope(size_t alignment, size_t size) {
-  bool zero;
   struct heap *heap = current_heap;
   void *block = bump_aligned(heap, alignment, size);
-  if (!block && !is_closing(heap)) block = aligned(alignment, size, &zero);
+  if (!block && !is_closing(heap)) block = aligned(alignment, size);
   return block || !is_closing(heap) ? block : aligned_diverted(alignment, size);
 }
 
 void *slow_aligned(size_t alignment, size_t size) {
-  bool zero, is_born = current_heap == &empty_heap;
+  bool is_born = current_heap == &empty_heap;
   if (!thread_own_heap()) return no_memory();
   counters_note_caller(__builtin_frame_address(0));
   profile_note_alignment(alignment);
-  void *block = current_heap->arena ? aligned_in_scope(alignment, size) : aligned(alignment, size, &zero);
+  void *block = current_heap->arena ? aligned_in_scope(alignment, size) : aligned(alignment, size);
   profile_note_alignment(0);
   if (is_born) thread_end_call();
   return block ? block : no_memory();

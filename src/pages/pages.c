@@ -23,6 +23,7 @@
 #define MAP_TRIES            4 /* runs that one search tries to map again */
 #define PURGE_PIECE          ((16 * MiB) >> GRANULE_SHIFT) /* given back by one call */
 #define PURGE_RESTS          500 /* milliseconds at most that a request without memory waits for a purge */
+#define ZERO_BY_PURGE        ((32 * MiB) >> GRANULE_SHIFT) /* much of such a stretch may not be resident */
 #define PURGE_SHARE          32 /* one purge takes a piece out of the bins, or this part of a longer run */
 
 #define ROOMS_A_TIME         64 /* freed under one hold of the lock */
@@ -693,7 +694,7 @@ static bool make_place(size_t granules, size_t alignment) {
 struct asked {
   size_t granules, alignment, moves_in;
   enum run_kind kind;
-  bool minds_soft_limit, is_over, meets_purge;
+  bool minds_soft_limit, wants_zero, is_over, meets_purge;
 };
 
 /* Returns true if the limits let the caller take `more` granules that are clean now. */
@@ -793,7 +794,8 @@ static struct run *take(struct asked *asked, bool *zero, struct pages_how *how) 
     at = find_place(asked->granules, asked->alignment, SIZE_MAX, &found);
   if (at) {
     bin_remove(found);
-    *zero = cut(found, at, asked->granules) == 0;
+    size_t dirty = asked->wants_zero ? split(found, at, asked->granules, RUN_FREE) : cut(found, at, asked->granules);
+    *zero = dirty == 0;
     run = describe(at, asked->granules, asked->kind);
   }
   asked->meets_purge = !run && state.purging != 0;
@@ -825,12 +827,39 @@ static COLD struct run *take_after_purge(struct asked *asked, bool *zero, struct
   return run;
 }
 
+/* Marks the first dirty granules of [*from, end) clean, and moves *from behind them. Returns the first; `end`: none. */
+static size_t take_dirty(size_t *from, size_t end) {
+  lock_take(&pages_lock);
+  size_t first = dirty_find(*from, end, true);
+  *from = dirty_find(first, end, false);
+  dirty_set(first, *from, false);
+  lock_release(&pages_lock);
+  return first;
+}
+
+/* Makes the dirty granules of a run that was just taken read as zero. */
+static void zero_dirty(const struct run *run) {
+  size_t from = run_index(run), end = from + run->granules, first;
+  while ((first = take_dirty(&from, end)) < end) {
+    char *start = pages.base + (first << GRANULE_SHIFT);
+    size_t granules = from - first;
+    if (granules < ZERO_BY_PURGE || !os_purge(start, granules << GRANULE_SHIFT))
+      memset(start, 0, granules << GRANULE_SHIFT);
+  }
+}
+
 struct run *pages_alloc(size_t granules, size_t alignment, enum run_kind kind, bool *zero, struct pages_how *how) {
-  struct asked asked = {granules, alignment, how ? how->moves_in : 0, kind, true, false, false};
+  struct asked asked = {.granules = granules, .alignment = alignment, .kind = kind, .minds_soft_limit = true};
+  if (how) asked.moves_in = how->moves_in, asked.wants_zero = how->wants_zero;
   if (is_beyond_machine(granules - min_size(granules, asked.moves_in))) return NULL;
   struct run *run = take(&asked, zero, how);
   if (UNLIKELY(asked.meets_purge)) run = take_beside_purge(&asked, zero, how);
-  return UNLIKELY(asked.is_over) ? take_after_purge(&asked, zero, how) : run;
+  if (UNLIKELY(asked.is_over)) run = take_after_purge(&asked, zero, how);
+  if (run && asked.wants_zero && !*zero) {
+    zero_dirty(run);
+    *zero = true;
+  }
+  return run;
 }
 
 struct run *pages_alloc_in_window(size_t granules, size_t window, enum run_kind kind, bool *zero) {
@@ -953,7 +982,8 @@ static bool grow_in_place(struct run *run, size_t granules) {
 }
 
 static bool grow(struct run *run, size_t granules) {
-  struct asked asked = {granules - run->granules, GRANULE, 0, RUN_LARGE, true, false, false};
+  struct asked asked = {
+      .granules = granules - run->granules, .alignment = GRANULE, .kind = RUN_LARGE, .minds_soft_limit = true};
   bool done = false;
   if (is_beyond_machine(asked.granules)) return false;
   for (unsigned turn = 0; !done && turn < LIMIT_TURNS; turn++) {

@@ -116,11 +116,13 @@ struct pages_how {
   bool ready;      /* the reserve had it ready */
   bool mapped;     /* the frontier moved */
   size_t moves_in; /* set by the caller: granules whose memory another run holds until os_move moves it here */
+  bool wants_zero; /* set by the caller: the run is to read as zero */
   uint64_t waited; /* ticks, for locks */
 };
 
 /* Returns a run of `granules` that starts on a multiple of `alignment` (a power of two, at least GRANULE), or NULL
- * without memory. Its contents are arbitrary unless *zero. All its fields but kind, granules, was and back are zero.
+ * without memory. Its contents are arbitrary unless *zero, which how->wants_zero makes true. Then only memory that was
+ * in use before is written, or purged if it is much. All its fields but kind, granules, was and back are zero.
  * Adds to *how, which may be NULL. */
 HIDDEN struct run *pages_alloc(size_t granules, size_t alignment, enum run_kind kind, bool *zero,
                                struct pages_how *how);

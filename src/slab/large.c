@@ -54,8 +54,9 @@ static struct run *alloc_with_room(size_t size, bool *zero) {
   return run;
 }
 
-void *large_alloc(size_t size, size_t alignment, bool *zero, struct pages_how *how, struct large_counts *counts) {
-  struct run *run = alloc_run(size, alignment, zero, how);
+void *large_alloc(size_t size, size_t alignment, struct pages_how *how, struct large_counts *counts) {
+  bool zero;
+  struct run *run = alloc_run(size, alignment, &zero, how);
   if (!run) return NULL;
   count_allocated(counts, run);
   return run_start(run);

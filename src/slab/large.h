@@ -12,9 +12,9 @@ struct large_counts {
   bool is_own;
 };
 
-/* Returns at least `size` bytes on a multiple of `alignment` (a power of two), or NULL without memory. Sets *zero if
- * they read as zero. size <= PTRDIFF_MAX. */
-HIDDEN void *large_alloc(size_t size, size_t alignment, bool *zero, struct pages_how *how, struct large_counts *counts);
+/* Returns at least `size` bytes on a multiple of `alignment` (a power of two), or NULL without memory. The
+ * block reads as zero if how->wants_zero. size <= PTRDIFF_MAX. */
+HIDDEN void *large_alloc(size_t size, size_t alignment, struct pages_how *how, struct large_counts *counts);
 
 HIDDEN size_t large_granules(size_t size); /* granules of a run for a block of `size` bytes */
 INLINE size_t large_run_bytes(size_t size) { return large_granules(size) << GRANULE_SHIFT; }

@@ -40,13 +40,13 @@ static void check_run(const struct slot *s) {
 
 static void allocate(struct slot *s) {
   const size_t alignment = (size_t)16 << draw(18);
-  bool zero;
+  struct pages_how how = {.wants_zero = draw(4) == 0};
   *s = (struct slot){.size = a_size(), .fill = (char)(1 + draw(127))};
-  s->block = large_alloc(s->size, alignment, &zero, NULL, &counts);
+  s->block = large_alloc(s->size, alignment, &how, &counts);
   CHECK(s->block != NULL);
   CHECK_COUNT((uintptr_t)s->block % alignment, ==, 0);
-  if (zero)
-    for (size_t at = 0; at < s->size; at += os_page_size) CHECK_COUNT(s->block[at], ==, 0);
+  if (how.wants_zero)
+    for (size_t at = 0; at < s->size; at++) CHECK_COUNT(s->block[at], ==, 0);
   check_run(s);
   fill(s);
   allocated++;
@@ -97,9 +97,8 @@ static void check_totals(void) {
 /* Without memory for more, the call returns NULL and changes nothing. */
 static void refused(void) {
   struct slot *const s = &slots[0];
-  bool zero;
   allocate(s);
-  CHECK(large_alloc((size_t)PTRDIFF_MAX, GRANULE, &zero, NULL, &counts) == NULL);
+  CHECK(large_alloc((size_t)PTRDIFF_MAX, GRANULE, NULL, &counts) == NULL);
   CHECK(large_resize(pages_run_of(s->block), (size_t)PTRDIFF_MAX, &counts) == NULL);
   check_run(s);
   check_totals();

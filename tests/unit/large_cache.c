@@ -14,8 +14,7 @@ static struct heap heap = {.store = &store};
 static struct large_counts counts = {.is_own = true};
 
 static struct run *retire_new(size_t granules) {
-  bool zero;
-  char *block = large_alloc(granules << GRANULE_SHIFT, GRANULE, &zero, NULL, &counts);
+  char *block = large_alloc(granules << GRANULE_SHIFT, GRANULE, NULL, &counts);
   CHECK(block != NULL);
   large_retire(pages_run_of(block), &counts);
   return pages_run_of(block);

@@ -130,11 +130,10 @@ static void late_frees(void) {
 }
 
 int main(void) {
-  bool zero;
   start_floors();
   slab = slab_new(CLASS, 0, NULL);
   block = slab_link(slab, 1).head;
-  large = large_alloc(100000, GRANULE, &zero, NULL, &counts);
+  large = large_alloc(100000, GRANULE, NULL, &counts);
   CHECK(setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}) == 0);
   pointers();
   if (!TSLAB_HARDENED) what_may_be_two_things();

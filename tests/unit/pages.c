@@ -75,7 +75,11 @@ static void allocate(struct slot *s) {
     s->run = pages_alloc_in_window(s->granules, window, RUN_LARGE, &zero);
     if (s->run) alignment = window * GRANULE;
   }
-  if (!s->run) s->run = pages_alloc(s->granules, alignment, RUN_LARGE, &zero, NULL);
+  struct pages_how how = {.wants_zero = draw(4) == 0};
+  if (!s->run) {
+    s->run = pages_alloc(s->granules, alignment, RUN_LARGE, &zero, &how);
+    CHECK(zero || !how.wants_zero);
+  }
   CHECK(s->run != NULL && s->run->kind == RUN_LARGE);
   CHECK(s->run->word == 0 && s->run->heap == NULL && s->run->epoch == 0 && s->run->size == 0 && !s->run->moved);
   CHECK_COUNT((uintptr_t)run_start(s->run) % alignment, ==, 0);
