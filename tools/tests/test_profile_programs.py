@@ -210,7 +210,7 @@ def test_a_process_that_runs_samples_when_it_is_asked_to(tmp_path: Path, capsys:
 
 def test_a_large_heap_is_sampled_by_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = _compile(tmp_path / "holds", "holds.c", "-g", "-fno-omit-frame-pointer")
-    with _running(program, str(100 * ROWS), "0", interval="auto") as child:
+    with _running(program, str(20 * ROWS), "0", str(100 * ROWS), interval="auto") as child:
         profile = _read(str(child.pid), 0)
         assert profile.is_automatic and profile.interval_bytes == 8 << 20
         assert main(["profile", str(child.pid)]) == 0

@@ -1,5 +1,5 @@
 /* holds: a server that keeps memory in three ways, for test_profile.py: rows of plain malloc that it never frees, one
- * block of each request's epoch, and none of what it works with. Then it sleeps. */
+ * block of each request's epoch, and none of what it works with. Then it sleeps until its parent ends it, or is gone. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,13 +27,15 @@ SITE static void serve(void) {
 
 int main(int count, char **arguments) {
   int rows = count > 1 ? atoi(arguments[1]) : 4000, requests = count > 2 ? atoi(arguments[2]) : 300;
+  int later = count > 3 ? atoi(arguments[3]) : 0; /* rows that it keeps in the next ten seconds */
   for (int i = 0; i < rows; i++) keep_row();
   for (int i = 0; i < requests; i++) serve();
   puts("ready");
   fflush(stdout);
-  for (int i = 0; i < 600; i++) {
+  for (const pid_t parent = getppid(); getppid() == parent;) {
     usleep(100000);
     free(malloc(100000));
+    for (int i = 0; i < 4000 && later > 0; i++, later--) keep_row();
   }
   return 0;
 }
