@@ -66,7 +66,6 @@ void birth_expect_no_end(void) {
 }
 
 static _Atomic bool has_made_threads, has_had_two_heaps;
-bool birth_last_must_exit;
 static bool expects_notes; /* written before there are threads */
 
 void birth_expect_notes(void) { expects_notes = true; }

@@ -34,7 +34,6 @@ HIDDEN bool birth_may_have_had_threads(void);
 HIDDEN void birth_expect_notes(void);
 HIDDEN void birth_note_thread(void);
 
-HIDDEN extern bool birth_last_must_exit; /* in a fork child whose libc counts a thread too many */
 HIDDEN void birth_keep_no_heap(void); /* called by the scavenger: from now on its heaps live only for a call */
 
 #endif

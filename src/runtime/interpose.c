@@ -3,6 +3,7 @@
  *   pthread_create, thrd_create, dlopen,     allocate in epoch 0, inside a scope too
  *   dlmopen, __cxa_atexit
  *   fork                                     takes no lock of libc's in a program of one thread
+ *   fork, _Fork                              do not count the scavenger among the child's threads
  *   fork, pthread_create, thrd_create        end the scavenger where it has the last process that a limit allows
  *   setrlimit, prlimit, mlockall             give back the unused reservation, and unmap free memory, before they limit
  *                                            or lock addresses
@@ -45,8 +46,9 @@ static create_function *_Atomic next_create;
 static create_simply_function *_Atomic next_create_simply;
 static open_function *_Atomic next_open;
 static exit_function *_Atomic next_exit;
-static fork_function *_Atomic next_fork;
+static fork_function *_Atomic next_fork, *_Atomic next_bare_fork;
 static volatile char *libc_is_single; /* libc's own __libc_single_threaded, of which the program may have a copy */
+static unsigned *libc_threads_count; /* glibc's own count of the threads that it made, and the first */
 
 /* Libc's definition: the next one after ours. dlsym waits for a thread that is loading a library. That thread may
  * itself wait for this one, if a constructor in the library joins it. So find_next looks names up before there are
@@ -65,7 +67,9 @@ __attribute__((constructor(101))) static void find_next(void) {
   scavenger_use(&libc_threads);
   (void)NEXT(next_exit, "__cxa_atexit");
   (void)NEXT(next_fork, "fork"); /* a signal handler may be the first to fork */
+  (void)NEXT(next_bare_fork, "_Fork");
   libc_is_single = dlsym(RTLD_NEXT, "__libc_single_threaded");
+  libc_threads_count = dlsym(RTLD_NEXT, "__nptl_nthreads");
   birth_expect_notes();
 }
 
@@ -200,19 +204,34 @@ static bool is_alone(bool *with_scavenger) {
   return threads == 1 || *with_scavenger;
 }
 
+/* For a child for which glibc did not count its threads anew. The one that glibc believes to be the last calls exit when
+ * it ends, so that handlers of atexit run. */
+static void uncount_scavenger(void) {
+  if (libc_threads_count && *libc_threads_count > 1) --*libc_threads_count;
+}
+
 /* A signal handler may call fork, and so interrupt a fork, fflush(NULL) or getpwnam. In a process of several threads
  * glibc's fork takes locks that the interrupted call may hold, and the scavenger is a second thread. So in a program of
- * one thread glibc believes during the fork that the process has one thread, as in the child it has. But in the child
- * glibc then still counts the scavenger. */
+ * one thread glibc believes during the fork that the process has one thread, as in the child it has. */
 SHOWN pid_t fork(void) {
   bool with_scavenger;
   if (!libc_is_single || *libc_is_single || !is_alone(&with_scavenger)) return fork_in_its_place();
   *libc_is_single = true;
   pid_t child = fork_in_its_place();
   if (child != 0) *libc_is_single = false;
-  else if (with_scavenger) birth_last_must_exit = true;
+  else if (with_scavenger) uncount_scavenger();
   return child;
 }
+
+#if defined(__GLIBC__)
+SHOWN pid_t _Fork(void) {
+  bool with_scavenger = scavenger_is_there();
+  fork_function *next = NEXT(next_bare_fork, "_Fork");
+  pid_t child = next();
+  if (child == 0 && with_scavenger) uncount_scavenger();
+  return child;
+}
+#endif
 
 /* atexit and the destructors of C++ statics call this. */
 SHOWN int __cxa_atexit(void (*handler)(void *), void *argument, void *library) {

@@ -58,8 +58,6 @@ static void thread_dies(void *heap) {
   if (UNLIKELY(current_thread && current_thread->depth != 0)) scope_misused_at_exit();
   thread_heap_state = HEAP_ENDED;
   end_heap(heap);
-  bool is_last = birth_last_must_exit && atomic_load_explicit(&live_heaps, memory_order_relaxed) == 0;
-  if (UNLIKELY(is_last) && process_threads() == 1) exit(0); /* as pthread_exit in the last thread */
 }
 
 struct heap *thread_heap_to_free(void) {

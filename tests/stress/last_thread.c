@@ -1,8 +1,8 @@
 /* last_thread: a process whose main thread left by pthread_exit ends, with status 0, with the last thread of the
  * program: the scavenger, which was started before, must not keep it alive. The same in a child that another thread
  * forked, with threads whose last destructor allocates after the library's own, and when the last two threads end at
- * the same time, one of them in such a destructor; and when the last thread only frees. last_thread [fork | keys |
- * together | free] */
+ * the same time, one of them in such a destructor; when the last thread only frees; and in a child that a program of
+ * one thread forked. last_thread [fork | keys | together | free | child] */
 #include "../check.h"
 
 #include <pthread.h>
@@ -140,10 +140,44 @@ static int free_at_last(const char *program) {
   return 0;
 }
 
+/* The scavenger is a second thread of the parent that the child does not have. The thread ends with or without a
+ * heap. */
+static void *outlive_first(void *frees) {
+  CHECK(pthread_join(main_thread, NULL) == 0);
+  if (frees) free_much();
+  return frees;
+}
+
+static void end_in_child(bool frees) {
+  pthread_t other;
+  alarm(20);
+  main_thread = pthread_self();
+  CHECK(atexit(say_exit) == 0);
+  CHECK(pthread_create(&other, NULL, outlive_first, frees ? kept : NULL) == 0 && pthread_detach(other) == 0);
+  pthread_exit(NULL);
+}
+
+static int end_in_children(void) {
+#if defined(__GLIBC__) /* in a child of musl 1.2.3's fork no thread outlives the first */
+  free_much();
+  for (int mode = 0; mode < 4; mode++) {
+    int status;
+    const pid_t child = mode & 1 ? _Fork() : fork();
+    CHECK(child >= 0);
+    if (child == 0) end_in_child(mode & 2);
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status));
+    CHECK_COUNT(WEXITSTATUS(status), ==, LAST_STATUS);
+  }
+#endif
+  return 0;
+}
+
 int main(int argc, char **argv) {
   if (argc > 2) end_freeing();
   if (argc > 1 && strcmp(argv[1], "free") == 0) return free_at_last(argv[0]);
   if (argc > 1 && strcmp(argv[1], "together") == 0) return end_together_often();
+  if (argc > 1 && strcmp(argv[1], "child") == 0) return end_in_children();
   pthread_t other;
   pthread_key_t key;
   const int forks = argc > 1 && strcmp(argv[1], "fork") == 0;
