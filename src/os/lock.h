@@ -79,11 +79,14 @@ INLINE void lock_count(uint64_t *counter, uint64_t by) {
 }
 
 /* Names this thread by its storage. That of another thread lies at least a page away, because a stack has more than
- * one, and no multiple of 4 TiB. */
+ * one. The highest bits are mixed in for stacks that a program has placed 4 TiB apart. */
 #ifndef LOCK_THREAD
 #define LOCK_THREAD ((uintptr_t)&locks_held)
 #endif
-INLINE uint32_t lock_mark(void) { return ((uint32_t)(LOCK_THREAD >> 10) | 2) & ~1u; }
+INLINE uint32_t lock_mark(void) {
+  uint64_t thread = LOCK_THREAD;
+  return (((uint32_t)(thread >> 10) ^ (uint32_t)(thread >> 42) * 0x9e3779b1u) | 2) & ~1u;
+}
 
 static inline bool lock_word_try(struct lock *lock) {
   uint32_t free_word = 0;

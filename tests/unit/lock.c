@@ -1,5 +1,6 @@
 /* lock: one holder at a time; a release, also after a take-over, wakes a sleeper; lock_try does not wait; a reset lock
- * is free. A line that a thread writes under a lock waits until the thread releases its last lock. */
+ * is free; threads whose stacks lie far apart are told apart. A line that a thread writes under a lock waits until the
+ * thread releases its last lock. */
 #include "unit.h"
 
 #include "base/log.h"
@@ -7,6 +8,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/mman.h>
 
 enum { THREADS = 4, ROUNDS = 20000 / TEST_SCALE };
 
@@ -87,6 +89,28 @@ static void a_lock_is_taken_over(void) {
 }
 
 /* ---- lines under a lock ------------------------------------------------------------------------------------------ */
+
+/* Stacks of a program's own may lie anywhere. */
+static void *mark_here(void *mark) {
+  *(uint32_t *)mark = lock_mark();
+  return mark;
+}
+
+static void far_threads_have_marks_of_their_own(void) {
+  enum { FAR = 4, FAR_STACK = 1 << 20 };
+  uint32_t marks[FAR];
+  for (int i = 0; i < FAR; i++) {
+    pthread_attr_t attributes;
+    pthread_t thread;
+    const uintptr_t at = (uintptr_t)(16 + 4 * i) << 40;
+    void *const stack = mmap((void *)at, FAR_STACK, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (stack != (void *)at) return; /* a sanitizer's shadow lies there, or the machine has fewer addresses */
+    CHECK(pthread_attr_init(&attributes) == 0 && pthread_attr_setstack(&attributes, stack, FAR_STACK) == 0);
+    CHECK(pthread_create(&thread, &attributes, mark_here, &marks[i]) == 0 && pthread_join(thread, NULL) == 0);
+    for (int before = 0; before < i; before++) CHECK(marks[before] != marks[i]);
+  }
+}
 
 static struct lock other;
 static void nothing(void) {}
@@ -182,6 +206,7 @@ int main(void) {
   CHECK_COUNT(entered, ==, THREADS);
   a_holder_takes_it_again();
   a_lock_is_taken_over();
+  far_threads_have_marks_of_their_own();
   lock_take(&lock);
   lock_reset(&lock);
   CHECK(lock_try(&lock) && !lock_try(&lock));
