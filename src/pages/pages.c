@@ -58,7 +58,7 @@ static struct {
   size_t first;    /* first granule that is not a table */
   size_t frozen;   /* first granule that is neither a table nor frozen */
   size_t memory;   /* granules of the machine's memory; SIZE_MAX: not known */
-  size_t free_clean, unmapped; /* granules */
+  size_t free_clean, unmapped, lost; /* granules; lost: see lose_place */
   unsigned purging; /* runs that a thread purges just now, which no other thread can take */
   size_t returned, purge_calls, purge_failures, moved_runs, populated, limit_purged;
   uint64_t tick;
@@ -391,7 +391,7 @@ static bool is_beyond_machine(size_t granules) {
 /* Caller holds pages_lock. Each granule that is held counts with its share of the tables. */
 static size_t held(void) {
   size_t below = __atomic_load_n(&pages.count, __ATOMIC_RELAXED) - state.first, tables = 0;
-  size_t granules = below - state.free_clean - state.unmapped;
+  size_t granules = below - state.free_clean - state.unmapped - state.lost;
   size_t gone = atomic_load_explicit(&absent, memory_order_relaxed);
   for (unsigned i = 0; i < TABLES; i++) tables += state.tables[i].ready;
   size_t bytes = granules * (GRANULE + tables / max_size(below, 1));
@@ -643,17 +643,41 @@ static bool map_piece(struct run *run, size_t at, size_t granules) {
   return true;
 }
 
-/* Maps what a request needs of an unmapped run, the smallest that fits, and perhaps more of it. The kernel may refuse:
- * there is a limit, or something else lies there now. Then this tries a run of another bin. */
+/* Returns true if the program has mapped something there; false if it may be a limit that refuses these granules. */
+static bool is_occupied(size_t at, size_t granules) {
+  char *start = pages.base + (at << GRANULE_SHIFT);
+  size_t bytes = granules << GRANULE_SHIFT;
+  if (!os_reserve_at(start, bytes)) return os_can_reserve(bytes);
+  os_unreserve(start, bytes);
+  return false;
+}
+
+/* Gives up a mebibyte or less of such a place in an unmapped run, for ever. */
+static void lose_place(struct run *run, size_t at, size_t granules) {
+  while (granules > UNMAPPED_LEAST) {
+    size_t half = granules / 2;
+    bool is_first = is_occupied(at, half);
+    at += is_first ? 0 : half;
+    granules = is_first ? half : granules - half;
+  }
+  bin_remove(run);
+  split(run, at, granules, RUN_UNMAPPED);
+  describe(at, granules, RUN_META);
+  state.lost += granules;
+}
+
+/* Maps what a request needs of an unmapped run, the smallest that fits, and perhaps more of it. If a limit refuses the
+ * run, this tries one of another bin. */
 static bool map_again(size_t granules, size_t alignment) {
   struct run *run;
-  unsigned tries = MAP_TRIES;
-  for (unsigned bin = bin_of(granules); (bin = next_bin(bin, UNMAPPED, UNMAPPED)) < BINS && tries > 0; bin++) {
+  unsigned bin = bin_of(granules);
+  for (unsigned tries = 0; tries < MAP_TRIES && (bin = next_bin(bin, UNMAPPED, UNMAPPED)) < BINS;) {
     size_t at = find_in_bin(UNMAPPED, bin, granules, alignment, LOOKS, &run);
-    if (!at) continue;
-    size_t most = min_size(run_index(run) + run->granules - at, generous_for(granules));
-    if (map_piece(run, at, most) || map_piece(run, at, granules)) return true;
-    tries--;
+    size_t most = at ? min_size(run_index(run) + run->granules - at, generous_for(granules)) : 0;
+    if (at && (map_piece(run, at, most) || map_piece(run, at, granules))) return true;
+    tries += at != 0;
+    if (at && is_occupied(at, granules)) lose_place(run, at, granules);
+    else bin++;
   }
   return false;
 }
@@ -1422,7 +1446,7 @@ size_t pages_most(void) { return state.coverage << GRANULE_SHIFT; }
 
 struct pages_totals pages_totals(void) {
   lock_take(&pages_lock);
-  size_t gone = state.first + state.unmapped, reserved = (state.reserved - gone) << GRANULE_SHIFT;
+  size_t gone = state.first + state.unmapped + state.lost, reserved = (state.reserved - gone) << GRANULE_SHIFT;
   for (unsigned i = 0; i < TABLES; i++) reserved += state.tables[i].reserved;
   struct pages_totals totals = {
       .reserved = reserved,

@@ -728,6 +728,33 @@ static void unmap_free(void) {
   pages_check();
 }
 
+/* What the program maps at addresses of an unmapped run stays, and the rest of the run serves. */
+static void meets_a_mapping(void) {
+  enum { LARGE = 8 * MiB / GRANULE, PIECE = 2 * MiB / GRANULE };
+  struct run *const large = take(LARGE), *const edge = take(1);
+  char *const start = run_start(large);
+  pages_free(large, false);
+  pages_unmap_free();
+  char *const mapped = mmap(start + MiB, GRANULE, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  CHECK(mapped == start + MiB);
+  memset(mapped, 7, GRANULE);
+  const size_t end = pages.count;
+  struct run *pieces[3];
+  for (int i = 0; i < 3; i++) {
+    pieces[i] = take(PIECE);
+    memset(run_start(pieces[i]), 1, run_bytes(pieces[i]));
+  }
+  CHECK_COUNT(pages.count, ==, end);
+  CHECK(pages_run_of(mapped)->kind == RUN_META);
+  pages_check();
+  for (size_t i = 0; i < GRANULE; i++) CHECK_COUNT(mapped[i], ==, 7);
+  for (int i = 0; i < 3; i++) pages_free(pieces[i], false);
+  pages_free(edge, false);
+  pages_unmap_free();
+  pages_check();
+}
+
 int main(void) {
   if (!SANITIZED && !emulated()) in_children();
   start_floors();
@@ -747,6 +774,7 @@ int main(void) {
   long_runs_go_back_in_few_steps();
   if (!SANITIZED && !emulated()) guards(); /* a sanitizer's mlock has no effect, and the process lives on */
   unmap_free();
+  if (!emulated()) meets_a_mapping();
   outside();
   pages_check();
   return 0;
