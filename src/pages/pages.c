@@ -695,7 +695,7 @@ static size_t unmap_largest(void) {
   return bytes;
 }
 
-/* Lets waiting threads take the lock in between. What others free meanwhile stays: they may go on for ever. */
+/* Lets waiting threads take the lock in between. It leaves alone what they free meanwhile: they may go on for ever. */
 void pages_unmap_free(void) {
   pages_purge(UINT64_MAX, pages_free_dirty());
   size_t left = LOAD_RACING(state.free_clean) << GRANULE_SHIFT, bytes;

@@ -204,8 +204,8 @@ static bool is_alone(bool *with_scavenger) {
   return threads == 1 || *with_scavenger;
 }
 
-/* For a child for which glibc did not count its threads anew. The one that glibc believes to be the last calls exit when
- * it ends, so that handlers of atexit run. */
+/* For a child for which glibc did not count its threads anew. The thread that glibc believes to be the last calls exit
+ * when it ends, so that handlers of atexit run. */
 static void uncount_scavenger(void) {
   if (libc_threads_count && *libc_threads_count > 1) --*libc_threads_count;
 }

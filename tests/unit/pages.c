@@ -728,7 +728,7 @@ static void unmap_free(void) {
   pages_check();
 }
 
-/* What the program maps at addresses of an unmapped run stays, and the rest of the run serves. */
+/* A mapping of the program's at addresses of an unmapped run stays, and the rest of the run serves. */
 static void meets_a_mapping(void) {
   enum { LARGE = 8 * MiB / GRANULE, PIECE = 2 * MiB / GRANULE };
   struct run *const large = take(LARGE), *const edge = take(1);
