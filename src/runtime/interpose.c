@@ -352,28 +352,22 @@ static void find_more(void) {
 
 /* ---- calls for a process of one thread --------------------------------------------------------------------------- */
 
-/* The kernel lets a process into some namespaces only while it has a single thread. If the kernel refuses, the
- * scavenger may be the cause. So these calls end it and ask again. */
+/* The kernel lets a process into some namespaces only while it has a single thread. Into others a thread goes alone.
+ * The scavenger would then keep the old ones, or an old working directory, in use. So these calls end it. */
 #define ALONE_TRIES 100 /* a millisecond each: the kernel drops a joined thread a moment later */
 
-static COLD bool may_succeed_alone(int tries) {
-  if (errno != EINVAL && errno != EUSERS) return false;
-  if (tries == 0) return end_scavenger();
-  os_rest();
-  return tries < ALONE_TRIES;
-}
-
-SHOWN int unshare(int what) {
-  int done;
-  for (int tries = 0; (done = (int)syscall(SYS_unshare, what)) != 0 && may_succeed_alone(tries); tries++) {}
+static long call_alone(long number, long first, long second) {
+  bool has_ended = end_scavenger();
+  long done = syscall(number, first, second);
+  for (int tries = 0; done != 0 && has_ended && (errno == EINVAL || errno == EUSERS) && tries < ALONE_TRIES; tries++) {
+    os_rest();
+    done = syscall(number, first, second);
+  }
   return done;
 }
 
-SHOWN int setns(int file, int kind) {
-  int done;
-  for (int tries = 0; (done = (int)syscall(SYS_setns, file, kind)) != 0 && may_succeed_alone(tries); tries++) {}
-  return done;
-}
+SHOWN int unshare(int what) { return (int)call_alone(SYS_unshare, what, 0); }
+SHOWN int setns(int file, int kind) { return (int)call_alone(SYS_setns, file, kind); }
 
 /* ---- the program's malloc ---------------------------------------------------------------------------------------- */
 

@@ -32,6 +32,24 @@ static void *wait_for_it(void *mutex) {
   return NULL;
 }
 
+/* The library's thread would keep the old working directory and the old namespace in use. */
+static void leave_nothing_behind(void) {
+  make_scavenger();
+  CHECK(unshare(CLONE_FS) == 0);
+  /* The kernel drops a joined thread a moment later. */
+  for (int i = 0; i < 100 && other_thread() != 0; i++) usleep(1000);
+  CHECK(other_thread() == 0);
+}
+
+static void leave_a_namespace(void) {
+  const int file = open("/proc/self/ns/uts", O_RDONLY | O_CLOEXEC);
+  if (file < 0 || setns(file, CLONE_NEWUTS) != 0) _exit(SKIPPED);
+  make_scavenger();
+  CHECK(setns(file, CLONE_NEWUTS) == 0);
+  for (int i = 0; i < 100 && other_thread() != 0; i++) usleep(1000);
+  CHECK(other_thread() == 0);
+}
+
 static void be_refused(void) {
   pthread_t thread;
   pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -65,6 +83,8 @@ int main(void) {
   const int passed = is_passed(enter_user_namespace) + is_passed(enter_mount_namespace) +
                      is_passed(enter_time_namespace);
   CHECK(is_passed(be_refused));
+  CHECK(is_passed(leave_nothing_behind));
+  is_passed(leave_a_namespace);
   if (passed == 0) {
     printf("skipped: no namespace can be entered here\n");
     return SKIPPED;
