@@ -345,6 +345,8 @@ bool os_open_page_table(void) {
   return page_table >= 0;
 }
 
+void os_close_page_table(void) { os_close(page_table); }
+
 bool os_is_all_here(void *at) {
   const uint64_t wanted = PAGE_IS_HERE | PAGE_IS_OURS;
   uint64_t words[128], all = wanted; /* few, for the stack is small */
@@ -484,18 +486,30 @@ static int open_at(const char *path, int flags) {
 #ifndef MQUEUE_MAGIC
 #define MQUEUE_MAGIC 0x19800202
 #endif
+#ifndef TRACEFS_MAGIC
+#define TRACEFS_MAGIC 0x74726163
+#endif
 
 /* When any thread of a process closes a descriptor of a message queue, the kernel forgets that the process wants to be
- * notified of a message (mq_notify). The kernel's struct statfs is libc's on 64-bit machines. */
-static bool has_queue(void) {
+ * notified of a message (mq_notify). When one closes a descriptor of a file of the tracing file system, readers of that
+ * file get no more. The kernel's struct statfs is libc's on 64-bit machines. */
+static bool has_delicate_file(void) {
   struct statfs status;
   for (int file = 0; file < COPIED_FILES; file++)
-    if (kernel_call(SYS_fstatfs, file, (long)&status, 0, 0, 0, 0) == 0 && status.f_type == MQUEUE_MAGIC) return true;
+    if (kernel_call(SYS_fstatfs, file, (long)&status, 0, 0, 0, 0) == 0 &&
+        (status.f_type == MQUEUE_MAGIC || status.f_type == TRACEFS_MAGIC))
+      return true;
   return false;
 }
 
+uint64_t os_file_system_bytes(int file) {
+  struct statfs status;
+  if (kernel_call(SYS_fstatfs, file, (long)&status, 0, 0, 0, 0) != 0) return 0;
+  return (uint64_t)status.f_blocks * (uint64_t)status.f_bsize;
+}
+
 bool os_leave_files(void) {
-  return !has_queue() && kernel_call(SYS_close_range, 0, UINT32_MAX, CLOSE_RANGE_UNSHARE, 0, 0, 0) == 0;
+  return !has_delicate_file() && kernel_call(SYS_close_range, 0, UINT32_MAX, CLOSE_RANGE_UNSHARE, 0, 0, 0) == 0;
 }
 
 int os_create(const char *path) { return open_at(path, O_RDWR | O_CREAT | O_EXCL); }

@@ -105,10 +105,11 @@ HIDDEN bool os_populate_huge(void *at, size_t length);
 HIDDEN bool os_allows_huge(void);
 
 /* os_is_all_here returns true if all pages of the HUGE_PAGE bytes at `at` are resident, belong to this process alone,
- * and the kernel says so. os_open_page_table comes first, in each thread that calls it, and leaves a descriptor open.
- * It returns false if the kernel cannot say. */
+ * and the kernel says so. os_open_page_table comes first, in the same thread, and leaves a descriptor open until
+ * os_close_page_table. It returns false if the kernel cannot say. */
 #define HUGE_PAGE (2 * MiB)
 HIDDEN bool os_open_page_table(void);
+HIDDEN void os_close_page_table(void);
 HIDDEN bool os_is_all_here(void *at);
 
 /* Moves the pages of the 2 MiB at `at`, a multiple of that, to a huge page. Threads that fault meanwhile wait, some
@@ -154,9 +155,12 @@ HIDDEN size_t os_resident_bytes(void);  /* 0 if /proc does not say */
  * Return a descriptor or -1. They follow no link, wait for nothing, and programs that the process executes inherit
  * none. */
 /* Gives this thread an empty table of descriptors of its own, so that a descriptor that it opens takes no number from
- * the program, and its end closes none. Returns false, and changes nothing, if the kernel cannot, or if the program has
- * a message queue open. */
+ * the program, and its end closes none. For a moment the thread has copies of the program's. Returns false, and changes
+ * nothing, if the kernel cannot, or if the program has a message queue or a file of the tracing file system open. */
 HIDDEN bool os_leave_files(void);
+
+/* Returns the size of the file system that the file lies in; 0 if it has none, or the kernel does not say. */
+HIDDEN uint64_t os_file_system_bytes(int file);
 
 HIDDEN int os_create(const char *path); /* new and empty, for this user alone */
 HIDDEN int os_open(const char *path);   /* to read */

@@ -54,7 +54,7 @@ static size_t make_room(size_t windows) {
 static size_t windows_before(const char *end) { return (size_t)(end - window_start(0)) / HUGE_PAGE; }
 
 void huge_start(bool may_open) {
-  state.may_look = may_open && options.huge && os_allows_huge() && os_open_page_table();
+  state.may_look = may_open && options.huge && os_allows_huge();
 }
 
 /* Returns true if the heap is large and has grown since the last round began. */
@@ -123,6 +123,8 @@ bool huge_look(bool is_active) {
   bool is_over = state.next >= state.windows, grew = has_grown();
   if (is_over && state.since < ROUND_TICKS) return state.waiting != 0 || grew;
   if (is_over && !begin_round()) return false;
+  if (!os_open_page_table()) return false;
   look_on(is_active ? MOVES_A_TICK : 1);
+  os_close_page_table();
   return state.next < state.windows || state.waiting != 0;
 }

@@ -373,13 +373,30 @@ static void leave(void) {
   os_wake(&state, INT_MAX);
 }
 
+/* The thread has left the program's descriptors, or will not. */
+static _Atomic uint32_t files_are_left;
+static void say_files_are_left(void) {
+  atomic_store(&files_are_left, true);
+  os_wake(&files_are_left, 1);
+}
+
+/* For a moment the thread has copies of the program's descriptors. A program of one thread that closes one of its own
+ * then expects what the last close does: a lock or a port is free, a pipe ends. A filter may end the thread before it
+ * says so. */
+#define FILES_PATIENCE_MS 100
+static void wait_for_files(void) {
+  for (int tries = 0; tries < FILES_PATIENCE_MS && !atomic_load(&files_are_left); tries++)
+    os_wait(&files_are_left, false, 1);
+}
+
 static void *run(void *unused) {
-  while (atomic_load(&state) == STARTING) os_rest();
-  if (!has_stack()) {
+  while (atomic_load(&state) == STARTING) os_wait(&state, STARTING, 1);
+  bool may_run = has_stack(), has_own_files = may_run && os_leave_files();
+  say_files_are_left();
+  if (!may_run) {
     give_up();
     return unused;
   }
-  bool has_own_files = os_leave_files();
   log_borrow(has_own_files);
   huge_start(has_own_files);
   pace_start();
@@ -492,9 +509,12 @@ static void start_now(uint32_t seen) {
   struct heap *heap = current_heap;
   if (!atomic_compare_exchange_strong(&state, &seen, STARTING)) return;
   atomic_store_explicit(&scavenger_id, 0, memory_order_relaxed); /* it is not known to have gone */
+  atomic_store(&files_are_left, false);
   current_heap = current_thread->plain; /* libc's memory for the thread outlives every scope */
   if (create_thread()) {
     atomic_store(&state, BUSY);
+    os_wake(&state, 1);
+    if (!birth_had_threads()) wait_for_files();
   } else {
     atomic_store(&try_again_ns, os_now_coarse_ns() + RETRY_S * UINT64_C(1000000000));
     atomic_store(&state, IMPOSSIBLE);

@@ -38,6 +38,7 @@ bool os_populate(void *at, size_t length) { return (void)at, (void)length, true;
 bool os_populate_huge(void *at, size_t length) { return (void)at, (void)length, true; }
 bool os_allows_huge(void) { return false; }
 bool os_open_page_table(void) { return false; }
+void os_close_page_table(void) {}
 bool os_is_all_here(void *at) { return (void)at, false; }
 enum os_collapsed os_collapse(void *at) { return (void)at, OS_REFUSED; }
 void os_forget_moves(void) {}
@@ -105,6 +106,7 @@ void os_rest(void) { explore_yield(); }
 signal_set os_block_signals(void) { return 0; } /* no signals here */
 void os_restore_signals(signal_set before) { (void)before; }
 bool os_leave_files(void) { return true; }
+uint64_t os_file_system_bytes(int file) { return (void)file, 0; }
 bool os_is_in_loader(uintptr_t address) { return (void)address, false; }
 bool os_barrier_everywhere(void) {
   if (kernel_has_barrier) explore_barrier();
