@@ -24,6 +24,8 @@
 #define FIRST_BYTES    2048 /* the first pages of a longer table */
 #define NAMES_A_LOOK   4096 /* of the directory */
 #define FILES_A_LOOK   64   /* of ended processes */
+#define FILE_BYTES     (128 * KiB) /* of a file, about; one grows with what it says */
+#define FILES_SHARE    4    /* of the directory, the files of all processes take this part at most */
 #define PATH_BYTES     (sizeof SEGMENT_NAME + 10)
 #define DIRECTORY      "/dev/shm/." /* not "/dev/shm", which may be a link */
 #define PREFIX         (&SEGMENT_NAME[sizeof "/dev/shm/" - 1])
@@ -217,7 +219,7 @@ static uint32_t process_of(const char *name) {
 }
 
 struct look {
-  unsigned names, files;
+  unsigned names, files, living; /* living: files of processes that exist */
 };
 
 static bool look_at(const char *name, void *arg) {
@@ -228,13 +230,17 @@ static bool look_at(const char *name, void *arg) {
     log_format(left, sizeof left, SEGMENT_NAME "%u", process);
     remove_left_over(left, process);
     look->files++;
+  } else if (process != 0) {
+    look->living++;
   }
   return ++look->names < NAMES_A_LOOK && look->files < FILES_A_LOOK;
 }
 
-static void clean_up(void) {
-  struct look look = {0, 0};
+/* Returns how many files of processes that exist it has seen. */
+static unsigned clean_up(void) {
+  struct look look = {0, 0, 0};
   os_each_name(DIRECTORY, look_at, &look);
+  return look.living;
 }
 
 /* ---- making it --------------------------------------------------------------------------------------------------- */
@@ -254,7 +260,14 @@ static bool share(int file) {
   return true;
 }
 
-static bool make_file(uint32_t process) {
+/* Where the directory is small, as in most containers, the program's own shared memory needs it: a write to that would
+ * end the program if there were no room. */
+static bool has_share(int file, unsigned others) {
+  uint64_t size = os_file_system_bytes(file);
+  return size == 0 || (others + 1) * (uint64_t)FILE_BYTES <= size / FILES_SHARE;
+}
+
+static bool make_file(uint32_t process, unsigned others) {
   log_format(path, sizeof path, SEGMENT_NAME "%u", process);
   int file = os_create(path);
   if (file < 0 && remove_left_over(path, process)) file = os_create(path);
@@ -262,7 +275,7 @@ static bool make_file(uint32_t process) {
   struct os_file made, now;
   bool known = os_file_of(file, &made) == 0;
   atomic_store_explicit(&published_by, process, memory_order_relaxed);
-  bool done = share(file);
+  bool done = has_share(file, others) && share(file);
   /* A program that closes all descriptors may have closed this one, and opened another file under its number. */
   if (known && os_file_of(file, &now) == 0 && now.inode == made.inode && now.device == made.device) os_close(file);
   return done;
@@ -289,8 +302,8 @@ static bool make(void) {
   plan(&segment.layout);
   if (segment.layout.total / os_page_size > PAGES_MOST) return false;
   lock_take(&descriptors);
-  clean_up();
-  bool done = !atomic_load_explicit(&ended, memory_order_relaxed) && make_file(process);
+  unsigned others = clean_up();
+  bool done = !atomic_load_explicit(&ended, memory_order_relaxed) && make_file(process, others);
   if (done && !has_room()) {
     os_unreserve(segment.base, segment.layout.total);
     done = false;

@@ -20,7 +20,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-enum { SKIPPED = 77, EPOCHS = 30, CHILDREN = 1000, AT_ONCE = 200 / TEST_SCALE };
+enum { SKIPPED = 77, EPOCHS = 30, CHILDREN = 1000, AT_ONCE = 80 / TEST_SCALE };
 
 static void pause_shortly(void) { nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); }
 
@@ -271,14 +271,31 @@ static void keep_working(void) {
   }
 }
 
-static void mounted(const char *options_text, unsigned long flags) {
-  if (!own_mounts() || mount("tmpfs", "/dev/shm", "tmpfs", flags, options_text) != 0) exit(SKIPPED);
+/* A new /dev/shm of a mebibyte, all but the last kilobytes of which are the program's own. */
+enum { SMALL_KIB = 1024 };
+static void mount_nearly_full(int kilobytes_left) {
+  char options_text[32];
+  snprintf(options_text, sizeof options_text, "size=%dk", SMALL_KIB);
+  if (!own_mounts() || mount("tmpfs", "/dev/shm", "tmpfs", 0, options_text) != 0) exit(SKIPPED);
+  const int file = open("/dev/shm/own", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  CHECK(file >= 0 && posix_fallocate(file, 0, (off_t)(SMALL_KIB - kilobytes_left) * 1024) == 0 && close(file) == 0);
+}
+
+/* The files of all processes take a quarter at most, here those of two. Processes 1 and our parent live. */
+static void shared(void) {
+  mount_nearly_full(SMALL_KIB / 2);
+  const int others = atoi(getenv("OTHERS"));
+  const pid_t living[] = {1, getppid()};
+  for (int i = 0; i < others; i++)
+    CHECK(close(open(published_path(living[i]), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) == 0);
   keep_working();
+  CHECK(is_published(getpid()) == (others < 2));
 }
 
 static void full(void) {
   struct published p;
-  mounted(getenv("SIZE"), 0);
+  mount_nearly_full(atoi(getenv("LEFT")));
+  keep_working();
   if (!is_published(getpid())) return;
   /* A file that has room is whole. */
   if (!read_published(getpid(), &p)) return;
@@ -288,7 +305,8 @@ static void full(void) {
 }
 
 static void read_only(void) {
-  mounted(NULL, MS_RDONLY);
+  if (!own_mounts() || mount("tmpfs", "/dev/shm", "tmpfs", MS_RDONLY, NULL) != 0) exit(SKIPPED);
+  keep_working();
   CHECK(!is_published(getpid()));
 }
 
@@ -682,7 +700,8 @@ static const struct scenario {
     {"requests", requests, DIRECT, NULL, {""}},
     {"obstacles", obstacles, DIRECT, "OBSTACLE", {"link", "directory", "fifo", "file", "namespace"}},
     {"spoiled", spoiled, DIRECT, NULL, {""}},
-    {"full", full, 0, "SIZE", {"size=4k", "size=48k", "size=80k", "size=112k", "size=128k", "size=144k"}},
+    {"full", full, 0, "LEFT", {"4", "48", "80", "112", "128", "144"}},
+    {"shared", shared, 0, "OTHERS", {"1", "2"}},
     {"read_only", read_only, 0, NULL, {""}},
     {"missing", missing, 0, NULL, {""}},
     {"short_files", short_files, 0, NULL, {""}},

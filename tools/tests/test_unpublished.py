@@ -133,6 +133,15 @@ def test_its_directory(options: str, said: str) -> None:
         assert said in reason(pid)
 
 
+@pytest.mark.usefixtures("grown_up")
+def test_its_directory_is_small_for_so_many() -> None:
+    if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], check=False).returncode != 0:
+        pytest.skip("needs root, who may mount")
+    fill = "mount -t tmpfs -o size=1m none /dev/shm && touch /dev/shm/tslab.1 /dev/shm/tslab.$PPID && exec "
+    with process(["unshare", "-m", "sh", "-c", fill + '"$@"', "sh", *LARGE]) as pid:
+        assert "the files of 2 processes take the quarter of its /dev/shm that is theirs" in reason(pid)
+
+
 def forbid_threads() -> None:
     """A seccomp filter: clone3 is unknown, and clone is refused."""
     clone = {"x86_64": 56, "aarch64": 220}[os.uname().machine]

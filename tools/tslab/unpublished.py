@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import re
 import signal
 import stat
 import struct
@@ -26,6 +27,7 @@ YOUNG_S = 3.0
 SMALL_HEAP_BYTES = 2 << 20
 # The size of a segment, in bytes: a limit below it keeps the library from making one.
 SEGMENT_BYTES = 764 << 10
+FILE_BYTES, FILES_SHARE = 128 << 10, 4  # of src/stats/publish.c
 NAME_IN_LIBRARY = b"/dev/shm/tslab."  # SEGMENT_NAME of src/stats/segment.h; a build without telemetry lacks it
 AT_SECURE = 23
 
@@ -141,6 +143,12 @@ def _closed_directory(directory: str, status: dict[str, str]) -> str | None:
         return f"{owner_names({user})} may not write to its {name}"
     if room.f_blocks and (room.f_bavail * room.f_frsize < SEGMENT_BYTES or (room.f_files and room.f_favail == 0)):
         return f"its {name} is full"
+    living = sum(1 for entry in Path(directory).iterdir() if re.fullmatch(r"tslab\.[1-9][0-9]*", entry.name))
+    if room.f_blocks and (living + 1) * FILE_BYTES > room.f_blocks * room.f_frsize // FILES_SHARE:
+        return (
+            f"the files of {living} processes take the quarter of its {name} that is theirs: make it larger (in a "
+            f"container: --shm-size)"
+        )
     return None
 
 
