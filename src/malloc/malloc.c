@@ -123,6 +123,14 @@ static COLD void *draw_large(struct heap *heap, void *block, size_t size, bool *
   return given;
 }
 
+/* Called when no free run fits. If the kernel refuses more, it may do so by a limit, and then unmapped memory makes
+ * room. */
+static COLD bool makes_room(size_t bytes) {
+  if (bytes > pages_memory() || pages_limit_refuses(bytes)) return false;
+  pages_unmap_free();
+  return true;
+}
+
 static void *large(size_t size, size_t alignment, bool *zero) {
   struct timing timing;
   bool is_born = UNLIKELY(current_heap == &empty_heap);
@@ -134,6 +142,7 @@ static void *large(size_t size, size_t alignment, bool *zero) {
     counters_stage(counters_here(), PATH_PURGE);
     if (scavenger_reclaim(heap->arena ? SIZE_MAX : large_run_bytes(size)))
       block = heap_large_alloc(heap, size, alignment, zero);
+    if (!block && makes_room(large_run_bytes(size))) block = heap_large_alloc(heap, size, alignment, zero);
     if (!block) limits_note_failure(size, large_run_bytes(size));
   }
   if (block && profile_is_on()) block = draw_large(heap, block, size, zero); /* before the scavenger starts */

@@ -7,7 +7,7 @@
  *   fork, pthread_create, thrd_create        end the scavenger where it has the last process that a limit allows
  *   setrlimit, prlimit, mlockall             give back the unused reservation, and unmap free memory, before they limit
  *                                            or lock addresses
- *   unshare, setns                           end the scavenger in a program of one thread
+ *   unshare, setns                           end the scavenger, which would stay in the old namespace
  *   setuid and all of its family             end the scavenger, which may have other capabilities
  *
  * The first five allocate memory that outlives every scope: libc keeps a thread's stack and its thread-local storage
@@ -350,7 +350,7 @@ static void find_more(void) {
   atomic_store_explicit(&knows_more, true, memory_order_release); /* pairs with expect_threads */
 }
 
-/* ---- calls for a process of one thread --------------------------------------------------------------------------- */
+/* ---- namespaces -------------------------------------------------------------------------------------------------- */
 
 /* The kernel lets a process into some namespaces only while it has a single thread. Into others a thread goes alone.
  * The scavenger would then keep the old ones, or an old working directory, in use. So these calls end it. */

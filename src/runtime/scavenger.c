@@ -768,7 +768,6 @@ bool scavenger_reclaim(size_t wanted) {
   if (pages_round_is_due(bytes)) {
     pages_begin_round();
     collect_free();
-    if (bytes <= pages_memory() && !pages_limit_refuses(bytes)) pages_unmap_free(); /* the kernel refused, by a limit */
     pages_end_round(bytes);
   } else if (unseen) {
     heap_flush_lists(heap);

@@ -225,12 +225,13 @@ struct look {
 static bool look_at(const char *name, void *arg) {
   struct look *look = arg;
   uint32_t process = process_of(name);
-  if (process != 0 && process != os_process_id() && !os_process_exists(process)) {
+  bool is_of_another = process != 0 && process != os_process_id();
+  if (is_of_another && !os_process_exists(process)) {
     char left[PATH_BYTES];
     log_format(left, sizeof left, SEGMENT_NAME "%u", process);
     remove_left_over(left, process);
     look->files++;
-  } else if (process != 0) {
+  } else if (is_of_another) {
     look->living++;
   }
   return ++look->names < NAMES_A_LOOK && look->files < FILES_A_LOOK;
