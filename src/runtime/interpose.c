@@ -9,6 +9,7 @@
  *                                            or lock addresses
  *   unshare, setns                           end the scavenger, which would stay in the old namespace
  *   setuid and all of its family             end the scavenger, which may have other capabilities
+ *   prctl, libseccomp's seccomp_load         let the library make no thread behind a filter of system calls
  *
  * The first five allocate memory that outlives every scope: libc keeps a thread's stack and its thread-local storage
  * for later threads, and a loaded library and a list of exit handlers for the process. In a request's epoch this memory
@@ -26,8 +27,10 @@
 #include <errno.h>
 #include <grp.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <threads.h>
@@ -40,6 +43,7 @@ typedef int create_simply_function(thrd_t *, thrd_start_t, void *);
 typedef void *open_function(const char *, int);
 typedef int exit_function(void (*)(void *), void *, void *);
 typedef pid_t fork_function(void);
+typedef int control_function(int, ...);
 exit_function __cxa_atexit; /* no header of libc declares it */
 
 static create_function *_Atomic next_create;
@@ -48,6 +52,8 @@ static open_function *_Atomic next_open;
 static exit_function *_Atomic next_exit;
 static fork_function *_Atomic next_fork, *_Atomic next_bare_fork;
 static volatile char *libc_is_single; /* libc's own __libc_single_threaded, of which the program may have a copy */
+static control_function *_Atomic next_control;
+static bool setuid_is_replaced; /* by a library behind this one */
 static unsigned *libc_threads_count; /* glibc's own count of the threads that it made, and the first */
 
 /* Libc's definition: the next one after ours. dlsym waits for a thread that is loading a library. That thread may
@@ -60,6 +66,12 @@ static unsigned *libc_threads_count; /* glibc's own count of the threads that it
 static int create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument);
 static struct thread_calls libc_threads = {create, pthread_join, pthread_detach};
 
+static bool is_of_libc(const char *name) {
+  Dl_info found, libc;
+  void *const next = dlsym(RTLD_NEXT, name), *const start = dlsym(RTLD_NEXT, "__libc_start_main");
+  return !next || !start || !dladdr(next, &found) || !dladdr(start, &libc) || found.dli_fbase == libc.dli_fbase;
+}
+
 __attribute__((constructor(101))) static void find_next(void) {
   (void)NEXT(next_create, "pthread_create");
   libc_threads.join = (__typeof__(libc_threads.join))dlsym(RTLD_NEXT, "pthread_join");
@@ -68,6 +80,8 @@ __attribute__((constructor(101))) static void find_next(void) {
   (void)NEXT(next_exit, "__cxa_atexit");
   (void)NEXT(next_fork, "fork"); /* a signal handler may be the first to fork */
   (void)NEXT(next_bare_fork, "_Fork");
+  (void)NEXT(next_control, "prctl");
+  setuid_is_replaced = !is_of_libc("setuid");
   libc_is_single = dlsym(RTLD_NEXT, "__libc_single_threaded");
   libc_threads_count = dlsym(RTLD_NEXT, "__nptl_nthreads");
   birth_expect_notes();
@@ -304,7 +318,8 @@ SHOWN int mlockall(int flags) {
  *
  * A process of one thread makes the system call: these functions may run in a signal handler, which may have
  * interrupted another one of them, and libc's take a lock once a process has had two threads. Such a process also needs
- * none of libc's functions, so most programs never look them up. A scavenger that ends soon counts for nothing. */
+ * none of libc's functions, so most programs never look them up. A scavenger that ends soon counts for nothing. If
+ * another library replaces these functions, as fakeroot does, it gets every call. */
 static bool has_one_thread(void) {
   if (libc_is_single && *libc_is_single) return true;
   unsigned threads = process_threads();
@@ -316,7 +331,7 @@ static bool has_one_thread(void) {
   static name##_function *next_##name;                                                                    \
   SHOWN int name parameters {                                                                             \
     end_scavenger();                                                                                      \
-    if ((is_simple) && has_one_thread()) return (int)syscall(__VA_ARGS__);                                \
+    if ((is_simple) && !setuid_is_replaced && has_one_thread()) return (int)syscall(__VA_ARGS__);         \
     expect_threads();                                                                                     \
     return next_##name arguments;                                                                         \
   }
@@ -368,6 +383,30 @@ static long call_alone(long number, long first, long second) {
 
 SHOWN int unshare(int what) { return (int)call_alone(SYS_unshare, what, 0); }
 SHOWN int setns(int file, int kind) { return (int)call_alone(SYS_setns, file, kind); }
+
+/* ---- filters of system calls ------------------------------------------------------------------------------------- */
+
+/* A filter of the program's own knows the calls that the program makes, and may end the process at any other. To make a
+ * thread takes some ten of these. libseccomp does not call prctl for its filters. */
+SHOWN int prctl(int what, ...) {
+  unsigned long more[4];
+  va_list arguments;
+  va_start(arguments, what);
+  for (int i = 0; i < 4; i++) more[i] = va_arg(arguments, unsigned long);
+  va_end(arguments);
+  int done = NEXT(next_control, "prctl")(what, more[0], more[1], more[2], more[3]);
+  if (what == PR_SET_SECCOMP && done == 0) scavenger_forbid();
+  return done;
+}
+
+typedef int load_function(void *);
+load_function seccomp_load; /* libseccomp's header may be missing */
+SHOWN int seccomp_load(void *filter) {
+  load_function *next = (load_function *)dlsym(RTLD_NEXT, "seccomp_load");
+  int error = next ? next(filter) : -ENOSYS;
+  if (error == 0) scavenger_forbid();
+  return error;
+}
 
 /* ---- the program's malloc ---------------------------------------------------------------------------------------- */
 

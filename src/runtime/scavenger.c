@@ -83,6 +83,7 @@ static uint64_t tick = 1;
 static bool visited; /* a thread took a slow path since the last tick */
 static _Atomic uint64_t due; /* ticks; 0: not known yet; UINT64_MAX: never */
 static _Atomic uint64_t inherited; /* in a fork child: the least heap_bytes() since the fork */
+static _Atomic bool is_forbidden; /* for good; children inherit it */
 static _Atomic uint64_t try_again_ns; /* of IMPOSSIBLE, on the coarse clock; 0: never */
 
 /* The outermost lock. A round over all heaps holds a slab, or blocks of a magazine, for moments. A second round at that
@@ -527,7 +528,8 @@ static void start_now(uint32_t seen) {
  * one, stops it. */
 static void start(uint32_t seen) {
   if (!birth_heap_will_end()) return;
-  if (!options.scavenger) {
+  if (!options.scavenger || atomic_load(&is_forbidden)) {
+    atomic_store(&try_again_ns, 0);
     atomic_compare_exchange_strong(&state, &seen, IMPOSSIBLE);
     return;
   }
@@ -728,10 +730,20 @@ void scavenger_after_fork_child(void) {
   atomic_store(&try_again_ns, 0);
   atomic_store(&state, may_find_lock_held() ? IMPOSSIBLE : UNBORN);
   atomic_store(&inherited, heap_bytes());
+  if (atomic_load(&is_forbidden)) scavenger_forbid();
+}
+
+void scavenger_forbid(void) {
+  uint32_t unborn = UNBORN;
+  atomic_store(&is_forbidden, true);
+  atomic_store(&try_again_ns, 0);
+  atomic_compare_exchange_strong(&state, &unborn, IMPOSSIBLE);
+  if (unborn == UNBORN) atomic_store(&due, UINT64_MAX);
 }
 
 void scavenger_may_start(void) {
   uint32_t impossible = IMPOSSIBLE;
+  if (atomic_load(&is_forbidden)) return;
   atomic_store(&due, 0);
   atomic_compare_exchange_strong(&state, &impossible, UNBORN);
 }

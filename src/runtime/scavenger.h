@@ -39,6 +39,10 @@ HIDDEN bool scavenger_dismiss(bool waits);
 HIDDEN void scavenger_after_fork_child(void);
 HIDDEN void scavenger_may_start(void);
 
+/* From now on this process, and its fork children, make no scavenger. One that is there stays. Signal handlers may call
+ * this. */
+HIDDEN void scavenger_forbid(void);
+
 /* For a call that found no memory: makes free runs of all free memory that threads, epochs and size classes keep, with
  * this thread's lists. It purges nothing: a purge would take the memory from other calls meanwhile, and no limit that
  * refuses memory counts resident pages. `wanted` is the bytes of the call, SIZE_MAX if a budget may have refused them.
