@@ -26,6 +26,8 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <grp.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -387,7 +389,18 @@ SHOWN int setns(int file, int kind) { return (int)call_alone(SYS_setns, file, ki
 /* ---- filters of system calls ------------------------------------------------------------------------------------- */
 
 /* A filter of the program's own knows the calls that the program makes, and may end the process at any other. To make a
- * thread takes some ten of these. libseccomp does not call prctl for its filters. */
+ * thread takes some ten of these. A filter that only refuses calls does no harm. libseccomp does not call prctl for its
+ * filters, and hides them. */
+static bool may_kill(const struct sock_fprog *filter) {
+  for (unsigned i = 0; i < filter->len; i++) {
+    const struct sock_filter *rule = &filter->filter[i];
+    if (BPF_CLASS(rule->code) != BPF_RET) continue;
+    uint32_t action = rule->k & SECCOMP_RET_ACTION_FULL;
+    if (BPF_RVAL(rule->code) != BPF_K || (action != SECCOMP_RET_ERRNO && action != SECCOMP_RET_ALLOW)) return true;
+  }
+  return false;
+}
+
 SHOWN int prctl(int what, ...) {
   unsigned long more[4];
   va_list arguments;
@@ -395,7 +408,8 @@ SHOWN int prctl(int what, ...) {
   for (int i = 0; i < 4; i++) more[i] = va_arg(arguments, unsigned long);
   va_end(arguments);
   int done = NEXT(next_control, "prctl")(what, more[0], more[1], more[2], more[3]);
-  if (what == PR_SET_SECCOMP && done == 0) scavenger_forbid();
+  if (what != PR_SET_SECCOMP || done != 0) return done;
+  if (more[0] != SECCOMP_MODE_FILTER || may_kill((const struct sock_fprog *)more[1])) scavenger_forbid();
   return done;
 }
 
