@@ -458,6 +458,18 @@ bool os_is_in_loader(uintptr_t address) {
   return false;
 }
 
+/* Libraries do not overlap, so that of an address is the one with the highest start below it. */
+static const struct link_map *library_of(uintptr_t address) {
+  const struct link_map *found = NULL;
+  for (const struct link_map *p = &_r_debug ? _r_debug.r_map : NULL; p; p = p->l_next)
+    if (p->l_addr <= address && (!found || p->l_addr > found->l_addr)) found = p;
+  return found;
+}
+
+bool os_is_in_one_library(const void *first, const void *second) {
+  return library_of((uintptr_t)first) == library_of((uintptr_t)second);
+}
+
 bool os_secure_mode(void) { return getauxval(AT_SECURE) != 0; }
 
 /* The second number of /proc/self/statm is resident pages. */

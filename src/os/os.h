@@ -195,6 +195,10 @@ HIDDEN uint32_t os_user(void);
 /* Returns true if the address lies in the dynamic loader; false in a static program. */
 HIDDEN bool os_is_in_loader(uintptr_t address);
 
+/* Returns true if both addresses lie in the same loaded library, or nobody says where libraries lie. No other thread
+ * may load one meanwhile. */
+HIDDEN bool os_is_in_one_library(const void *first, const void *second);
+
 HIDDEN bool os_secure_mode(void); /* set-user-id and the like: no code may trust the environment */
 
 #endif

@@ -68,12 +68,6 @@ static unsigned *libc_threads_count; /* glibc's own count of the threads that it
 static int create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument);
 static struct thread_calls libc_threads = {create, pthread_join, pthread_detach};
 
-static bool is_of_libc(const char *name) {
-  Dl_info found, libc;
-  void *const next = dlsym(RTLD_NEXT, name), *const start = dlsym(RTLD_NEXT, "__libc_start_main");
-  return !next || !start || !dladdr(next, &found) || !dladdr(start, &libc) || found.dli_fbase == libc.dli_fbase;
-}
-
 __attribute__((constructor(101))) static void find_next(void) {
   (void)NEXT(next_create, "pthread_create");
   libc_threads.join = (__typeof__(libc_threads.join))dlsym(RTLD_NEXT, "pthread_join");
@@ -83,7 +77,7 @@ __attribute__((constructor(101))) static void find_next(void) {
   (void)NEXT(next_fork, "fork"); /* a signal handler may be the first to fork */
   (void)NEXT(next_bare_fork, "_Fork");
   (void)NEXT(next_control, "prctl");
-  setuid_is_replaced = !is_of_libc("setuid");
+  setuid_is_replaced = !os_is_in_one_library(dlsym(RTLD_NEXT, "setuid"), dlsym(RTLD_NEXT, "__libc_start_main"));
   libc_is_single = dlsym(RTLD_NEXT, "__libc_single_threaded");
   libc_threads_count = dlsym(RTLD_NEXT, "__nptl_nthreads");
   birth_expect_notes();

@@ -13,25 +13,40 @@
 
 #define FILTER_MORE 8
 
-/* Installs a filter that allows the system calls which the library makes after its start, those by which a test says
- * how it ended, and those in `more`, which ends with -1. `otherwise` says what the kernel does at every other call, and
- * `flags` are those of SECCOMP_SET_MODE_FILTER. Returns false if this machine does not allow filters. */
-static inline bool install_filter_with(uint32_t otherwise, unsigned flags, const int more[FILTER_MORE]) {
-  static const int always[] = {SYS_madvise, SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_futex, SYS_membarrier,
-                               SYS_clock_gettime, SYS_clock_nanosleep, SYS_write, SYS_exit, SYS_exit_group};
-  enum { ALWAYS = sizeof always / sizeof *always };
-  struct sock_filter rules[2 * (ALWAYS + FILTER_MORE) + 2];
+/* The system calls that the library makes after its start, and those by which a test says how it ended. */
+static const int filter_always[] = {
+    SYS_madvise, SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_futex, SYS_membarrier,
+    SYS_clock_gettime, SYS_clock_nanosleep, SYS_write, SYS_exit, SYS_exit_group};
+enum { FILTER_ALWAYS = sizeof filter_always / sizeof *filter_always };
+
+/* Installs a filter by `install` that allows these, and those in `more`, which ends with -1. `otherwise` says what the
+ * kernel does at every other call. Returns false if this machine does not allow filters. */
+static inline bool install_filter_by(int (*install)(const struct sock_fprog *), uint32_t otherwise,
+                                     const int more[FILTER_MORE]) {
+  struct sock_filter rules[2 * (FILTER_ALWAYS + FILTER_MORE) + 2];
   unsigned short count = 0;
   rules[count++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
-  for (int i = 0; i < ALWAYS || more[i - ALWAYS] >= 0; i++) {
-    const uint32_t number = (uint32_t)(i < ALWAYS ? always[i] : more[i - ALWAYS]);
+  for (int i = 0; i < FILTER_ALWAYS || more[i - FILTER_ALWAYS] >= 0; i++) {
+    const uint32_t number = (uint32_t)(i < FILTER_ALWAYS ? filter_always[i] : more[i - FILTER_ALWAYS]);
     rules[count++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1);
     rules[count++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
   }
   rules[count++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, otherwise);
   const struct sock_fprog program = {count, rules};
   CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-  return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program) == 0;
+  return install(&program) == 0;
+}
+
+static inline int filter_this_thread(const struct sock_fprog *program) {
+  return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, program);
+}
+static inline int filter_all_threads(const struct sock_fprog *program) {
+  return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, program);
+}
+
+/* `flags`: 0 or SECCOMP_FILTER_FLAG_TSYNC. */
+static inline bool install_filter_with(uint32_t otherwise, unsigned flags, const int more[FILTER_MORE]) {
+  return install_filter_by(flags ? filter_all_threads : filter_this_thread, otherwise, more);
 }
 
 /* The same; every other call fails with EPERM. */

@@ -1,35 +1,18 @@
 /* filters_itself: a child of a daemon installs a filter that ends the process for a call that it does not know, and
  * goes on allocating for a second and more, with default settings. So the library makes no thread there. sshd installs
  * its filter by prctl, chronyd by libseccomp. */
+#include "filter.h"
 #include "memory.h"
 
 #include <dlfcn.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <time.h>
 
 #define MIB ((size_t)1 << 20)
 
-static const int allowed[] = {SYS_madvise, SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_futex, SYS_membarrier,
-                              SYS_clock_gettime, SYS_clock_nanosleep, SYS_write, SYS_exit_group};
-enum { ALLOWED = sizeof allowed / sizeof *allowed, SOME = 0x7fff0000, ENDS = 0 };
+enum { SOME = 0x7fff0000, ENDS = 0 }; /* of libseccomp */
 
-static bool by_prctl(void) {
-  struct sock_filter rules[2 * ALLOWED + 2] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
-  unsigned short count = 1;
-  for (int i = 0; i < ALLOWED; i++) {
-    rules[count++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)allowed[i], 0, 1);
-    rules[count++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-  }
-  rules[count++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL);
-  const struct sock_fprog program = {count, rules};
-  CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-  return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
+static int call_prctl(const struct sock_fprog *program) { return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program); }
+static bool by_prctl(void) { return install_filter_by(call_prctl, SECCOMP_RET_KILL, (const int[FILTER_MORE]){-1}); }
 
 /* libseccomp's functions, without its headers. */
 static bool by_library(void) {
@@ -42,7 +25,7 @@ static bool by_library(void) {
   CHECK(init && add && load);
   void *const filter = init(ENDS);
   CHECK(filter != NULL);
-  for (int i = 0; i < ALLOWED; i++) CHECK(add(filter, SOME, allowed[i], 0) == 0);
+  for (int i = 0; i < FILTER_ALWAYS; i++) CHECK(add(filter, SOME, filter_always[i], 0) == 0);
   return load(filter) == 0;
 }
 
@@ -56,18 +39,13 @@ static void go_on(void) {
 }
 
 static bool is_passed(bool (*install)(void)) {
-  int status;
   const pid_t child = fork();
-  CHECK(child >= 0);
   if (child == 0) {
     if (!install()) _exit(SKIPPED);
     go_on();
     _exit(0);
   }
-  CHECK(waitpid(child, &status, 0) == child);
-  const bool is_skipped = WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED;
-  if (!is_skipped) CHECK_COUNT(status, ==, 0);
-  return !is_skipped;
+  return child_passed(child);
 }
 
 int main(void) {

@@ -5,6 +5,8 @@
 #include "../check.h"
 
 #include <fcntl.h>
+#include <stdbool.h>
+#include <sys/wait.h>
 
 /* CTest's SKIP_RETURN_CODE: this machine does not let us ask. */
 #define SKIPPED 77
@@ -21,6 +23,15 @@ static inline size_t resident_bytes(void) {
   text[length] = 0;
   CHECK((line = strstr(text, "\nRss:")) != NULL);
   return strtoul(line + 5, NULL, 10) * 1024;
+}
+
+/* Waits for a child's end. Returns false if it was skipped; any other end than 0 fails the test. */
+static inline bool child_passed(pid_t child) {
+  int status;
+  CHECK(child > 0 && waitpid(child, &status, 0) == child);
+  const bool is_skipped = WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED;
+  if (!is_skipped) CHECK_COUNT(status, ==, 0);
+  return !is_skipped;
 }
 
 /* Allocates blocks of `size` until there are `total` bytes of them or no more can be had, and writes to each. They form
