@@ -115,14 +115,17 @@ static void join_one(void *(*body)(void *)) {
   CHECK(pthread_join(thread, NULL) == 0);
 }
 
-/* Checks that new threads reuse the memory of dead ones: the twentieth generation needs no more than the first. */
+/* Checks that new threads reuse the memory of dead ones: the twentieth generation needs no more than the first. A
+ * thread that is born while the library's thread hands on its predecessor's slabs takes new ones. So the memory of one
+ * generation, 4.8 MB, may be there twice. */
 static void generations(void) {
+  const size_t less_than_two = 8 << 20;
   size_t first = 0;
   for (int generation = 0; generation < 20; generation++) {
     join_one(allocate_many);
     const struct tslab_mallinfo info = tslab_mallinfo2();
     if (generation == 0) first = info.arena + info.hblkhd;
-    CHECK_COUNT(info.arena + info.hblkhd, <=, first + (4 << 20));
+    CHECK_COUNT(info.arena + info.hblkhd, <=, first + less_than_two);
     for (size_t i = 0; i < MANY; i += 2) tslab_free(many[i]);
     join_one(free_odd);
   }
