@@ -645,25 +645,28 @@ void scavenger_notice_thread(void) {
 #define GONE_YIELDS 100 /* most times it is gone by then */
 #define GONE_TRIES  100 /* a millisecond each */
 
-static bool has_gone(void) { return !os_process_exists(atomic_load_explicit(&scavenger_id, memory_order_relaxed)); }
+static uint32_t scavenger_now(void) { return atomic_load_explicit(&scavenger_id, memory_order_relaxed); }
 
-/* A seccomp filter may have ended the scavenger's thread alone. Then this process has no scavenger any more. */
-static void wait_while_dismissed(void) {
+/* Waits while the thread is dismissed. Returns its id, which the caller may not know yet, and then gives 0. A seccomp
+ * filter may have ended the thread alone. Then this process has no scavenger any more. Once the thread has left, another
+ * may be started and dismissed, which is not the one waited for. */
+static uint32_t wait_while_dismissed(uint32_t id) {
   uint32_t dismissed = DISMISSED;
-  for (int i = 0; i < LEAVE_TRIES && atomic_load(&state) == DISMISSED; i++, os_wait(&state, DISMISSED, 1))
-    if (has_gone()) atomic_compare_exchange_strong(&state, &dismissed, IMPOSSIBLE);
+  for (int i = 0; i < LEAVE_TRIES && atomic_load(&state) == DISMISSED; i++, os_wait(&state, DISMISSED, 1)) {
+    if (id == 0) id = scavenger_now();
+    if (scavenger_now() != id) break;
+    if (!os_process_exists(id)) atomic_compare_exchange_strong(&state, &dismissed, IMPOSSIBLE);
+  }
+  return id;
 }
 
 /* The kernel wakes who joins a thread before it counts the thread no longer. */
-static void see_it_go(void) {
-  for (int i = 0; i < GONE_YIELDS && !has_gone(); i++) kernel_call(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
-  for (int i = 0; i < GONE_TRIES && !has_gone(); i++) os_rest();
+static void see_it_go(uint32_t id) {
+  for (int i = 0; i < GONE_YIELDS && os_process_exists(id); i++) kernel_call(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+  for (int i = 0; i < GONE_TRIES && os_process_exists(id); i++) os_rest();
 }
 
-static void wait_until_gone(void) {
-  wait_while_dismissed();
-  see_it_go();
-}
+static void wait_until_gone(uint32_t id) { see_it_go(wait_while_dismissed(id)); }
 
 static void stop(void) {
   uint32_t seen = atomic_load(&state);
@@ -672,8 +675,8 @@ static void stop(void) {
       os_rest();
       seen = atomic_load(&state);
     }
-    if (seen == DISMISSED && atomic_load_explicit(&scavenger_id, memory_order_relaxed) != os_thread_id())
-      wait_until_gone(); /* it has no descriptors, with which the last thread's exit could write */
+    if (seen == DISMISSED && scavenger_now() != os_thread_id())
+      wait_until_gone(scavenger_now()); /* it has no descriptors, with which the last thread's exit could write */
     if (seen != BUSY && seen != ASKED && seen != ASLEEP) return;
   } while (!atomic_compare_exchange_weak(&state, &seen, LEAVING));
   if (pthread_equal(scavenger, pthread_self())) { /* its own heap was the last */
@@ -685,7 +688,7 @@ static void stop(void) {
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before); /* malloc may have come here */
   thread_calls()->join(scavenger, NULL);
   pthread_setcancelstate(before, &before);
-  see_it_go();
+  see_it_go(scavenger_now());
   publish_end();
   atomic_store(&state, UNBORN);
 }
@@ -715,8 +718,9 @@ static bool dismiss(void) {
 
 bool scavenger_dismiss(bool waits) {
   signal_set before = os_block_signals();
+  uint32_t id = scavenger_now();
   bool done = dismiss() && waits;
-  if (done) wait_until_gone();
+  if (done) wait_until_gone(id);
   os_restore_signals(before);
   return done;
 }
