@@ -51,6 +51,7 @@
 #include "slab/quarter.h"
 #include "process/process.h"
 #include "runtime/birth.h"
+#include "runtime/interpose.h"
 #include "runtime/scavenger.h"
 #include "epoch/scope.h"
 #include <pthread.h>
@@ -407,6 +408,7 @@ static void after_fork_parent(void) {
 /* Handlers that ran before this one may have taken locks, or started threads that did. Then the child is repaired
  * already. */
 static void after_fork_child(void) {
+  if (libc_begin_child) libc_begin_child();
   end_one(&forks_of_this_thread.are_bare);
   reset_streams();
   repair_once(os_thread_id(), true);

@@ -208,10 +208,9 @@ static pid_t fork_in_its_place(void) {
 
 /* Returns true if the process is known to have no thread but this one and the scavenger. libc makes some threads by
  * names of its own, for instance for timers. */
-static bool is_alone(bool *with_scavenger) {
+static bool is_alone(void) {
   unsigned threads = birth_had_threads() ? 0 : process_threads();
-  *with_scavenger = threads == 2 && scavenger_is_there();
-  return threads == 1 || *with_scavenger;
+  return threads == 1 || (threads == 2 && scavenger_is_there());
 }
 
 /* For a child for which glibc did not count its threads anew. The thread that glibc believes to be the last calls exit
@@ -220,16 +219,23 @@ static void uncount_scavenger(void) {
   if (libc_threads_count && *libc_threads_count > 1) --*libc_threads_count;
 }
 
+/* glibc counts a child's threads anew only if it believed at the start of the fork that there are several. Then the
+ * count is 1 here. Otherwise the scavenger may be counted, also one that a handler of the program's brought to life
+ * after that start. glibc's daemon and forkpty come here, too. */
+void libc_begin_child(void) {
+  if (birth_had_threads() || !libc_is_single) return;
+  uncount_scavenger();
+  *libc_is_single = true;
+}
+
 /* A signal handler may call fork, and so interrupt a fork, fflush(NULL) or getpwnam. In a process of several threads
  * glibc's fork takes locks that the interrupted call may hold, and the scavenger is a second thread. So in a program of
  * one thread glibc believes during the fork that the process has one thread, as in the child it has. */
 SHOWN pid_t fork(void) {
-  bool with_scavenger;
-  if (!libc_is_single || *libc_is_single || !is_alone(&with_scavenger)) return fork_in_its_place();
+  if (!libc_is_single || *libc_is_single || !is_alone()) return fork_in_its_place();
   *libc_is_single = true;
   pid_t child = fork_in_its_place();
   if (child != 0) *libc_is_single = false;
-  else if (with_scavenger) uncount_scavenger();
   return child;
 }
 

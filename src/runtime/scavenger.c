@@ -647,15 +647,22 @@ void scavenger_notice_thread(void) {
 
 static uint32_t scavenger_now(void) { return atomic_load_explicit(&scavenger_id, memory_order_relaxed); }
 
-/* Waits while the thread is dismissed. Returns its id, which the caller may not know yet, and then gives 0. A seccomp
- * filter may have ended the thread alone. Then this process has no scavenger any more. Once the thread has left, another
- * may be started and dismissed, which is not the one waited for. */
+/* Returns true, to one caller alone, if a seccomp filter has ended the dismissed thread. One that leaves says so in
+ * `state` before it is gone, and whoever starts the next one forgets the id before that one can be dismissed. */
+static bool was_ended(uint32_t id) {
+  return !os_process_exists(id) && atomic_load(&state) == DISMISSED &&
+         atomic_compare_exchange_strong(&scavenger_id, &id, 0);
+}
+
+/* Waits while the thread is dismissed. Returns its id, which the caller may not know yet, and then gives 0. If the
+ * thread was ended, this process has no scavenger any more. Once the thread has left, another may be started and
+ * dismissed, which is not the one waited for. */
 static uint32_t wait_while_dismissed(uint32_t id) {
-  uint32_t dismissed = DISMISSED;
   for (int i = 0; i < LEAVE_TRIES && atomic_load(&state) == DISMISSED; i++, os_wait(&state, DISMISSED, 1)) {
-    if (id == 0) id = scavenger_now();
-    if (scavenger_now() != id) break;
-    if (!os_process_exists(id)) atomic_compare_exchange_strong(&state, &dismissed, IMPOSSIBLE);
+    uint32_t now = scavenger_now();
+    if (id == 0) id = now;
+    if (now != id) break;
+    if (was_ended(id)) atomic_store(&state, IMPOSSIBLE);
   }
   return id;
 }

@@ -1,8 +1,9 @@
 /* last_thread: a process whose main thread left by pthread_exit ends, with status 0, with the last thread of the
  * program: the scavenger, which was started before, must not keep it alive. The same in a child that another thread
  * forked, with threads whose last destructor allocates after the library's own, and when the last two threads end at
- * the same time, one of them in such a destructor; when the last thread only frees; and in a child that a program of
- * one thread forked. last_thread [fork | keys | together | free | child] */
+ * the same time, one of them in such a destructor; when the last thread only frees; in a child that a program of one
+ * thread forked; and in one where the scavenger was started by a fork handler.
+ * last_thread [fork | keys | together | free | child | handler] */
 #include "../check.h"
 
 #include <pthread.h>
@@ -173,11 +174,47 @@ static int end_in_children(void) {
   return 0;
 }
 
+/* glibc decides before the handlers run whether a fork counts threads anew. */
+#if defined(__GLIBC__)
+static int told;
+static void tell_exit(void) { CHECK(write(told, "e", 1) == 1); }
+
+static void leave_child(bool by_daemon) {
+  CHECK(pthread_atfork(free_much, NULL, NULL) == 0);
+  const pid_t child = by_daemon ? daemon(1, 1) : fork();
+  CHECK(child >= 0);
+  if (child > 0) _exit(0);
+  alarm(20);
+  CHECK(atexit(tell_exit) == 0);
+  pthread_exit(NULL);
+}
+
+static int leave_children(void) {
+  for (int by_daemon = 0; by_daemon < 2; by_daemon++) {
+    char byte;
+    int ends[2], status;
+    CHECK(pipe(ends) == 0);
+    told = ends[1];
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) leave_child(by_daemon);
+    CHECK(close(ends[1]) == 0);
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(read(ends[0], &byte, 1) == 1);
+    CHECK(close(ends[0]) == 0);
+  }
+  return 0;
+}
+#else
+static int leave_children(void) { return 77; }
+#endif
+
 int main(int argc, char **argv) {
   if (argc > 2) end_freeing();
   if (argc > 1 && strcmp(argv[1], "free") == 0) return free_at_last(argv[0]);
   if (argc > 1 && strcmp(argv[1], "together") == 0) return end_together_often();
   if (argc > 1 && strcmp(argv[1], "child") == 0) return end_in_children();
+  if (argc > 1 && strcmp(argv[1], "handler") == 0) return leave_children();
   pthread_t other;
   pthread_key_t key;
   const int forks = argc > 1 && strcmp(argv[1], "fork") == 0;
