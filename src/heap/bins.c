@@ -18,22 +18,39 @@ static struct heap *heap_of(struct run *slab) { return atomic_load_explicit(&sla
 /* Atomic, because adopt_from reads it without the lock. */
 static void set_first(struct bin *bin, uint32_t granule) { __atomic_store_n(&bin->first, granule, __ATOMIC_RELAXED); }
 
+/* A signal handler that forks may interrupt a change of the list, and the child empties the list before it goes on with
+ * that change. Then one end may lead nowhere. */
+static bool is_empty(const struct bin *bin) { return bin->first == 0 || bin->last == 0; }
+
+static void insert_only(struct bin *bin, struct run *slab) {
+  slab->next = slab->previous = 0;
+  bin->last = (uint32_t)run_index(slab);
+  set_first(bin, bin->last);
+  bin->listed = 1;
+}
+
 static void insert_first(struct bin *bin, struct run *slab) {
+  if (is_empty(bin)) {
+    insert_only(bin, slab);
+    return;
+  }
   uint32_t g = (uint32_t)run_index(slab);
   slab->previous = 0;
   slab->next = bin->first;
-  if (bin->first) slab_at(bin->first)->previous = g;
-  else bin->last = g;
+  slab_at(bin->first)->previous = g;
   set_first(bin, g);
   bin->listed++;
 }
 
 static void insert_last(struct bin *bin, struct run *slab) {
+  if (is_empty(bin)) {
+    insert_only(bin, slab);
+    return;
+  }
   uint32_t g = (uint32_t)run_index(slab);
   slab->next = 0;
   slab->previous = bin->last;
-  if (bin->last) slab_at(bin->last)->next = g;
-  else set_first(bin, g);
+  slab_at(bin->last)->next = g;
   bin->last = g;
   bin->listed++;
 }

@@ -17,14 +17,9 @@ static bool is_other(const struct heap *heap) {
   return heap != current_heap && (!current_thread || heap->thread != current_thread);
 }
 
-/* Restores, in a fork child, the numbers from before a change, for a heap whose thread does not exist there. Another
- * thread may have marked a block of its chunk freed without counting it. So the counts and the marks of the chunk may
- * differ. */
-static void undo_change(struct heap *heap) {
+/* Restores the numbers from before a change whose thread does not exist in the child. */
+static void restore_numbers(struct heap *heap) {
   const struct undo *undo = &heap->undo;
-  struct run *chunk = heap_chunk(heap);
-  if (chunk) chunk->class = CHUNK_HAS_GAPS;
-  if (heap->sampling.sequence % 2 == 0) return;
   if (undo->class == UNDO_CHUNKS) {
     heap->bump.allocations = undo->was[0];
     heap->bump.count = (uint32_t)undo->was[1];
@@ -36,6 +31,17 @@ static void undo_change(struct heap *heap) {
     heap->freed = undo->was[3];
     heap->count[undo->class] = undo->count;
   }
+}
+
+/* Ends a change that the fork met, so that no reader waits for its end. If this thread was changing its own heap, the
+ * fork comes from a signal handler. Once that returns, the thread goes on with the change, so the numbers stay as they
+ * are. Another thread may have marked a block of its chunk freed without counting it. So the counts and the marks of
+ * the chunk may differ. */
+static void end_change(struct heap *heap) {
+  struct run *chunk = heap_chunk(heap);
+  if (chunk) chunk->class = CHUNK_HAS_GAPS;
+  if (heap->sampling.sequence % 2 == 0) return;
+  if (is_other(heap)) restore_numbers(heap);
   heap->sampling.sequence++;
 }
 
@@ -93,7 +99,7 @@ static void notice_all_again(void) {
 }
 
 static void retire_if_other(struct heap *heap) {
-  undo_change(heap);
+  end_change(heap);
   if (heap->live && is_other(heap)) retire(heap);
 }
 
@@ -135,7 +141,7 @@ static void empty_bins(struct heap *heap) {
 }
 
 static void freeze(struct heap *heap, bool knows_its_thread) {
-  undo_change(heap);
+  end_change(heap);
   if (knows_its_thread && heap->live && is_other(heap)) retire(heap);
   if (!heap->folded) empty_bins(heap);
 }
@@ -143,7 +149,7 @@ static void freeze(struct heap *heap, bool knows_its_thread) {
 static void freeze_nobodys(struct heap *heap) {
   if (!heap_has_store(heap)) return;
   empty_bins(heap);
-  undo_change(heap);
+  end_change(heap);
   count_what_passed(heap);
   forget_lists(heap);
   heap->counters = &shared_counters;

@@ -424,7 +424,7 @@ INLINE void heap_begin_chunk_change(struct heap *heap) {
   const struct bump *bump = &heap->bump;
   heap_begin_change(heap, (struct undo){{bump->allocations, bump->count, bump->given, 0}, {0, 0}, UNDO_CHUNKS});
 }
-/* In the child of a signal handler that forked, the change may be undone, and the sequence even, already. */
+/* In the child of a signal handler that forked, the sequence may be even already. */
 INLINE void heap_end_change(struct heap *heap) {
   __atomic_store_n(&heap->sampling.sequence, (heap->sampling.sequence | 1) + 1, __ATOMIC_RELEASE); /* even at the end */
   FENCE_STORES();

@@ -934,14 +934,15 @@ void *pages_keep(size_t bytes) {
   return zero ? run_start(run) : memset(run_start(run), 0, run_bytes(run));
 }
 
+/* The child of a signal handler that forks may empty the cuttings before it goes on here. */
 void *pages_cut(struct cuttings *from, size_t bytes) {
-  if (from->next == NULL || from->next + bytes > from->end) {
-    from->next = pages_keep(GRANULE);
-    if (!from->next) return NULL;
-    from->end = from->next + GRANULE;
+  char *piece = from->next, *end = from->end;
+  if (piece == NULL || end == NULL || piece + bytes > end) {
+    piece = pages_keep(GRANULE);
+    if (!piece) return NULL;
+    end = piece + GRANULE;
   }
-  char *piece = from->next;
-  from->next += bytes;
+  *from = (struct cuttings){piece + bytes, end};
   return piece;
 }
 

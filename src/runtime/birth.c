@@ -79,6 +79,21 @@ bool birth_had_threads(void) {
 
 bool birth_may_have_had_threads(void) { return !expects_notes || birth_had_threads(); }
 
+/* Returns true in the child of a signal handler that interrupted the birth and forked. There the heap was of no thread
+ * yet, so it waits for the next one. */
+static bool is_lost(struct heap *heap) {
+  lock_take(&heap->lock);
+  bool is_live = heap->live;
+  lock_release(&heap->lock);
+  return !is_live;
+}
+
+static struct heap *give_heap_anew(void) {
+  current_heap = &empty_heap;
+  current_thread = NULL;
+  return birth_give_heap();
+}
+
 struct heap *birth_give_heap(void) {
   struct heap *heap = heap_acquire();
   if (!heap) return NULL;
@@ -90,6 +105,7 @@ struct heap *birth_give_heap(void) {
   bool is_kept = has_key() && thread_heap_state != HEAP_ENDED;
   bool will_end = !is_kept || pthread_setspecific(key, heap) == 0;
   current_thread = thread; /* set after it, for birth_is_under_way */
+  if (UNLIKELY(is_lost(heap))) return give_heap_anew();
   if (LIKELY(will_end)) return heap;
   birth_end_heap(heap); /* no memory for setspecific, so no destructor would end the heap */
   return NULL;

@@ -4,7 +4,8 @@
  *   dlmopen, __cxa_atexit
  *   fork                                     takes no lock of libc's in a program of one thread
  *   fork, _Fork                              do not count the scavenger among the child's threads
- *   fork, pthread_create, thrd_create        end the scavenger where it has the last process that a limit allows
+ *   fork, pthread_create, thrd_create        end the scavenger where it has the last process that a limit allows, and
+ *                                            unmap free memory where it leaves no room
  *   setrlimit, prlimit, mlockall             give back the unused reservation, and unmap free memory, before they limit
  *                                            or lock addresses
  *   unshare, setns                           end the scavenger, which would stay in the old namespace
@@ -98,10 +99,25 @@ static void leave_default(bool entered) {
   if (entered) scope_leave(current_thread, 0);
 }
 
-/* Another process may have set a limit of address space. Then our reservation may leave no room for a thread's
- * stack. */
+/* Returns false in a signal handler that interrupted this thread while it holds a lock, perhaps the one that a trim
+ * takes. Later slow paths then notice a limit, as they notice one that another process set. */
+static bool may_trim(void) { return process_has_started() && locks_held == 0; }
+
+/* The process may have begun under a limit of addresses or data. Then our reservation and free memory may leave no room
+ * for a thread's stack. */
 static COLD bool make_room(void) {
-  return process_has_started() && os_address_space_limit() != SIZE_MAX && pages_trim_reservation() != 0;
+  bool is_limited = os_address_space_limit() != SIZE_MAX;
+  if ((!is_limited && !os_data_is_limited()) || !may_trim() || process_is_visitor()) return false;
+  if (is_limited) pages_trim_reservation();
+  pages_unmap_free();
+  return true;
+}
+
+/* Under strict overcommit (vm.overcommit_memory 2) a fork needs as much memory as the process may write to. */
+static COLD bool make_room_for_fork(void) {
+  if (!may_trim() || process_is_visitor()) return false;
+  pages_unmap_free();
+  return true;
 }
 
 /* Returns true in a signal handler that interrupted this thread in the middle of a change, for whose end the scavenger
@@ -203,6 +219,7 @@ SHOWN void *dlmopen(Lmid_t space, const char *file, int mode) {
 static pid_t fork_in_its_place(void) {
   fork_function *next = NEXT(next_fork, "fork");
   pid_t child = next();
+  if (UNLIKELY(child < 0) && errno == ENOMEM && make_room_for_fork()) child = next();
   return UNLIKELY(child < 0) && errno == EAGAIN && end_scavenger() ? next() : child; /* see create_in_its_place */
 }
 
@@ -272,10 +289,6 @@ typedef int resource;
 static int set_limit(pid_t process, resource what, const struct rlimit *limit, struct rlimit *old) {
   return (int)syscall(SYS_prlimit64, process, what, limit, old);
 }
-
-/* Returns false in a signal handler that interrupted this thread while it holds a lock, perhaps the one that a trim
- * takes. Later slow paths then notice the limit, as they notice one that another process set. */
-static bool may_trim(void) { return process_has_started() && locks_held == 0; }
 
 /* Free memory counts in both limits as long as it is mapped and may be written. */
 static void notice_limit(resource what, const struct rlimit *limit) {
