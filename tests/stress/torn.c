@@ -61,6 +61,9 @@ static void copy_to(pid_t child, volatile void *at, void *to, size_t bytes) {
 static void copy(pid_t child, volatile void *at, size_t bytes) { copy_to(child, at, (void *)(uintptr_t)at, bytes); }
 
 static void check_heap(struct heap *heap, bool bumps) {
+  heap->thread = NULL; /* of a thread that does not exist here */
+  heap->live = false;  /* as if it had been retired and pooled: the checks need its lists */
+  heap->pooled = true;
   heap_retire_others();
   const uint64_t handed_out = tcache_handed_out(heap);
   uint64_t allocations = 0, frees = 0;
