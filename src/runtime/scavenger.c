@@ -664,7 +664,7 @@ static uint32_t wait_while_dismissed(uint32_t id) {
     if (now != id) break;
     if (was_ended(id)) atomic_store(&state, IMPOSSIBLE);
   }
-  return id;
+  return id != 0 ? id : scavenger_now();
 }
 
 /* The kernel wakes who joins a thread before it counts the thread no longer. */
