@@ -152,7 +152,6 @@ void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
   if (UNLIKELY(strncmp(e->label, label, TSLAB_EPOCH_LABEL - 1) != 0)) change_label(e, label);
   e->arena.first_of_label = e->opened_here == 0 && atomic_load_explicit(&labels[e->arena.label].opened,
                                                                   memory_order_relaxed) == 0;
-  STORE_RACING(e->opened_here, e->opened_here + 1);
   STORE_RACING(e->flags, (uint8_t)flags); /* a late destroy may read it */
   e->era = 0;
   atomic_store_explicit(&e->scope_ended, false, memory_order_relaxed);
@@ -167,6 +166,7 @@ void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
   id = ((id >> EPOCH_INDEX_BITS) + 1) << EPOCH_INDEX_BITS | e->arena.index;
   atomic_store_explicit(&e->id, id, memory_order_relaxed);
   atomic_store_explicit(&e->state, EPOCH_OPEN, memory_order_release);
+  counter_add_release(&e->opened_here, 1); /* last: to a reader an epoch that is counted and not open has ended */
   /* Release: pairs with enter's load. A thread that sees this id sees all of the above. */
   atomic_store_explicit(&e->open_id, id, memory_order_release);
   PROBE2("tslab", "epoch_open", id, (uintptr_t)e->label);

@@ -248,7 +248,8 @@ static void add_epochs(tslab_stats_global *out) {
   }
   for (uint32_t i = 1; i <= arenas_made(); i++) {
     const struct epoch *e = epoch_at(i);
-    out->epochs_opened += LOAD_RACING(e->opened_here); /* before the state, so that no epoch ends that was not opened */
+    /* Before the state, so that no epoch ends that was not opened; acquire pairs with epoch_begin. */
+    out->epochs_opened += __atomic_load_n(&e->opened_here, __ATOMIC_ACQUIRE);
     out->bytes_recycled += LOAD_RACING(e->recycled_here);
     enum epoch_state state = epoch_state(e);
     out->epochs_open += state == EPOCH_OPEN;
@@ -464,7 +465,7 @@ static bool is_idle(const struct epoch *e) {
 static void add_epoch(tslab_label_stats *to, const struct epoch *e) {
   tslab_epoch_status status;
   uint64_t id = epoch_id(e);
-  to->opened += LOAD_RACING(e->opened_here);
+  to->opened += __atomic_load_n(&e->opened_here, __ATOMIC_ACQUIRE); /* as in add_epochs */
   to->allocations += LOAD_RACING(e->allocated_here);
   to->bytes_recycled += LOAD_RACING(e->recycled_here);
   enum epoch_state state = epoch_state(e);
