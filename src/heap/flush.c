@@ -67,16 +67,9 @@ void heap_leave(struct heap *heap) {
   if (!options.scavenger) heap_flush_lists(heap);
 }
 
-static bool is_live(struct heap *heap) {
-  lock_take(&heap->lock);
-  bool live = heap->live;
-  lock_release(&heap->lock);
-  return live;
-}
-
 size_t heap_flush_dead(struct heap *heap) {
   size_t moved = 0;
-  if (!heap_has_store(heap) || is_live(heap)) return 0;
+  if (!heap_has_store(heap) || heap_is_live(heap)) return 0;
   for (unsigned class = 0; class < CLASSES; class++) {
     struct chain chain = EMPTY_CHAIN;
     lock_take(&heap->lock); /* a thread that takes the heap out of the pool takes this lock first */

@@ -239,6 +239,13 @@ void heap_give_back(struct heap *heap) {
   if (stored) store_give_up(stored);
 }
 
+bool heap_is_live(struct heap *heap) {
+  lock_take(&heap->lock);
+  bool is_live = heap->live;
+  lock_release(&heap->lock);
+  return is_live;
+}
+
 /* Leaves the lists to the next thread or the scavenger, so that a thread's end is short. */
 void heap_release(struct heap *heap) {
   lock_take(&heap->lock);

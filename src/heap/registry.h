@@ -25,6 +25,7 @@ HIDDEN void *heap_room_for_thread(const struct heap *heap);
 /* Puts the heap, with its lists, into the pool. Thread: the heap's own, at its end. It then calls heaps_fold_dead if
  * there is no scavenger. */
 HIDDEN void heap_release(struct heap *heap);
+HIDDEN bool heap_is_live(struct heap *heap); /* a thread has it, as its own or in an epoch */
 
 /* heap_take_blank returns a heap without slabs and blocks for an epoch, or NULL without memory. heap_give_back takes it
  * back without any. */

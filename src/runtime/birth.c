@@ -79,15 +79,8 @@ bool birth_had_threads(void) {
 
 bool birth_may_have_had_threads(void) { return !expects_notes || birth_had_threads(); }
 
-/* Returns true in the child of a signal handler that interrupted the birth and forked. There the heap was of no thread
- * yet, so it waits for the next one. */
-static bool is_lost(struct heap *heap) {
-  lock_take(&heap->lock);
-  bool is_live = heap->live;
-  lock_release(&heap->lock);
-  return !is_live;
-}
-
+/* In the child of a signal handler that interrupted the birth and forked: the heap was of no thread yet there, so it
+ * waits for the next one. */
 static struct heap *give_heap_anew(void) {
   current_heap = &empty_heap;
   current_thread = NULL;
@@ -105,7 +98,7 @@ struct heap *birth_give_heap(void) {
   bool is_kept = has_key() && thread_heap_state != HEAP_ENDED;
   bool will_end = !is_kept || pthread_setspecific(key, heap) == 0;
   current_thread = thread; /* set after it, for birth_is_under_way */
-  if (UNLIKELY(is_lost(heap))) return give_heap_anew();
+  if (UNLIKELY(!heap_is_live(heap))) return give_heap_anew();
   if (LIKELY(will_end)) return heap;
   birth_end_heap(heap); /* no memory for setspecific, so no destructor would end the heap */
   return NULL;

@@ -100,14 +100,15 @@ static void leave_default(bool entered) {
 }
 
 /* Returns false in a signal handler that interrupted this thread while it holds a lock, perhaps the one that a trim
- * takes. Later slow paths then notice a limit, as they notice one that another process set. */
-static bool may_trim(void) { return process_has_started() && locks_held == 0; }
+ * takes. Later slow paths then notice a limit, as they notice one that another process set. A vfork child sees its
+ * parent's heap. */
+static bool may_trim(void) { return process_has_started() && locks_held == 0 && !process_is_visitor(); }
 
 /* The process may have begun under a limit of addresses or data. Then our reservation and free memory may leave no room
  * for a thread's stack. */
 static COLD bool make_room(void) {
   bool is_limited = os_address_space_limit() != SIZE_MAX;
-  if ((!is_limited && !os_data_is_limited()) || !may_trim() || process_is_visitor()) return false;
+  if ((!is_limited && !os_data_is_limited()) || !may_trim()) return false;
   if (is_limited) pages_trim_reservation();
   pages_unmap_free();
   return true;
@@ -115,7 +116,7 @@ static COLD bool make_room(void) {
 
 /* Under strict overcommit (vm.overcommit_memory 2) a fork needs as much memory as the process may write to. */
 static COLD bool make_room_for_fork(void) {
-  if (!may_trim() || process_is_visitor()) return false;
+  if (!may_trim()) return false;
   pages_unmap_free();
   return true;
 }
@@ -293,7 +294,7 @@ static int set_limit(pid_t process, resource what, const struct rlimit *limit, s
 /* Free memory counts in both limits as long as it is mapped and may be written. */
 static void notice_limit(resource what, const struct rlimit *limit) {
   if ((what != RLIMIT_AS && what != RLIMIT_DATA) || !limit || limit->rlim_cur == RLIM_INFINITY) return;
-  if (!may_trim() || process_is_visitor()) return;
+  if (!may_trim()) return;
   if (what == RLIMIT_AS) pages_trim_reservation();
   pages_unmap_free();
 }
@@ -318,7 +319,7 @@ SHOWN int prlimit64(pid_t, resource, const struct rlimit64 *, struct rlimit64 *)
  * also those that are only reserved, and would refuse to lock them all. If a superuser locks them and then becomes
  * another user, the kernel would refuse that user every mapping. */
 SHOWN int mlockall(int flags) {
-  if (!(flags & MCL_CURRENT) || !may_trim() || process_is_visitor()) return (int)syscall(SYS_mlockall, flags);
+  if (!(flags & MCL_CURRENT) || !may_trim()) return (int)syscall(SYS_mlockall, flags);
   if (os_locking_is_limited()) pages_trim_reservation();
   pages_unmap_free();
   return (int)syscall(SYS_mlockall, flags);

@@ -98,13 +98,7 @@ static void look_for_visits(struct heap *heap) {
   lock_release(&heap->lock);
 }
 
-static bool is_dead(struct heap *heap) {
-  if (heap_is_nobodys(heap)) return false;
-  lock_take(&heap->lock);
-  bool dead = !heap->live;
-  lock_release(&heap->lock);
-  return dead;
-}
+static bool is_dead(struct heap *heap) { return !heap_is_nobodys(heap) && !heap_is_live(heap); }
 
 static bool keeps_chunks(const struct heap_store *store) {
   return store->chunks.claimed != 0 || store->chunks.cached_epoch != 0;

@@ -12,15 +12,7 @@
 
 /* For all threads of the process. False: not allowed here. */
 static bool kill_for_clock_gettime(void) {
-  struct sock_filter rules[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clock_gettime, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const struct sock_fprog program = {sizeof rules / sizeof *rules, rules};
-  CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-  return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0;
+  return filter_call(SYS_clock_gettime, SECCOMP_RET_KILL_PROCESS, SECCOMP_FILTER_FLAG_TSYNC) == 0;
 }
 
 /* Every size, large ones too, for longer than the second after which a process is published for the first time. */

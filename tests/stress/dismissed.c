@@ -39,17 +39,8 @@ static void *allocate(void *unused) {
 
 /* From now on the kernel asks here before each kill. Returns false if this machine does not allow that. */
 static bool watch_kill(void) {
-  struct sock_filter rules[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_kill, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const struct sock_fprog program = {sizeof rules / sizeof *rules, rules};
   const pid_t watched = getpid();
-  CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-  const int calls =
-      (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &program);
+  const int calls = filter_call(SYS_kill, SECCOMP_RET_USER_NOTIF, SECCOMP_FILTER_FLAG_NEW_LISTENER);
   if (calls < 0) return false;
   const pid_t watcher = fork();
   CHECK(watcher >= 0);

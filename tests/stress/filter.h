@@ -57,18 +57,24 @@ static inline bool install_filter(unsigned flags, const int more[FILTER_MORE]) {
   return true;
 }
 
-/* From now on the system call `number` does nothing, and fails with `error`; 0: it says that it is done. Returns false
- * if this machine does not allow filters. */
-static inline bool answer_with(uint32_t number, uint32_t error) {
+/* From now on the kernel does `action` at the system call `number`, and allows every other. Returns what the kernel
+ * returned: below 0 if this machine does not allow that. */
+static inline int filter_call(uint32_t number, uint32_t action, unsigned flags) {
   struct sock_filter rules[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+      BPF_STMT(BPF_RET | BPF_K, action),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
   const struct sock_fprog program = {sizeof rules / sizeof *rules, rules};
   CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-  return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0;
+  return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
+}
+
+/* From now on the call does nothing, and fails with `error`; 0: it says that it is done. Returns false if this machine
+ * does not allow filters. */
+static inline bool answer_with(uint32_t number, uint32_t error) {
+  return filter_call(number, SECCOMP_RET_ERRNO | error, 0) == 0;
 }
 
 #endif

@@ -40,15 +40,7 @@ static int look(const tslab_profile_site *site, void *unused) {
 
 /* Ends the process at the first rt_sigprocmask. */
 static bool forbid_masks(void) {
-  struct sock_filter rules[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigprocmask, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const struct sock_fprog program = {sizeof rules / sizeof *rules, rules};
-  CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-  return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0;
+  return filter_call(SYS_rt_sigprocmask, SECCOMP_RET_KILL_PROCESS, 0) == 0;
 }
 
 int main(void) {
