@@ -127,7 +127,7 @@ static COLD void *draw_large(struct heap *heap, void *block, size_t size, bool *
  * room. */
 static COLD bool makes_room(size_t bytes) {
   if (bytes > pages_memory() || pages_limit_refuses(bytes)) return false;
-  pages_unmap_free();
+  pages_unmap_free(true);
   return true;
 }
 

@@ -183,7 +183,7 @@ static bool is_moving(const char *at, size_t length) {
   return start != 0 && start < from + length && from < start + HUGE_PAGE;
 }
 
-static void begin_taking(const char *at, size_t length) {
+void os_begin_taking(const char *at, size_t length) {
   atomic_fetch_add(&takers, 1);
   for (unsigned rests = 0; UNLIKELY(is_moving(at, length)) && rests < MOVE_RESTS; rests++) {
     atomic_fetch_sub(&takers, 1);
@@ -191,14 +191,14 @@ static void begin_taking(const char *at, size_t length) {
     atomic_fetch_add(&takers, 1);
   }
 }
-static void end_taking(void) { atomic_fetch_sub(&takers, 1); }
+void os_end_taking(void) { atomic_fetch_sub(&takers, 1); }
 
 bool os_purge(void *at, size_t length) {
-  begin_taking(at, length);
+  os_begin_taking(at, length);
   if (UNLIKELY(atomic_load_explicit(&has_huge, memory_order_relaxed))) divide_ends(at, length);
   bool done = LIKELY(purges == PURGES_WORK) ? drop(at, length)
                                             : purges == PURGES_UNTRIED && try_purge(at, length);
-  end_taking();
+  os_end_taking();
   PROBE3("tslab", "purge", (uintptr_t)at, length, done);
   return done;
 }
@@ -289,18 +289,18 @@ static enum os_moved move_or_heal(void *from, void *to, size_t length) {
 }
 
 enum os_moved os_move(void *from, void *to, size_t length) {
-  begin_taking(from, length);
-  begin_taking(to, length);
+  os_begin_taking(from, length);
+  os_begin_taking(to, length);
   enum os_moved done = move_or_heal(from, to, length);
-  end_taking();
-  end_taking();
+  os_end_taking();
+  os_end_taking();
   return done;
 }
 
 bool os_heal(void *at, size_t length) {
-  begin_taking(at, length);
+  os_begin_taking(at, length);
   void *got = map(at, length, PROT_READ | PROT_WRITE, MAP_FIXED);
-  end_taking();
+  os_end_taking();
   if (got != at) return false;
   advise(at, length, MADV_NOHUGEPAGE);
   advise(at, length, MADV_DONTNEED_LOCKED); /* mlockall makes new mappings resident; most times this drops nothing */
@@ -392,18 +392,18 @@ _Atomic uint32_t *os_fork_witness(void) {
 }
 
 bool os_forbid(void *at, size_t length) {
-  begin_taking(at, length);
+  os_begin_taking(at, length);
   bool done = protect(at, length, PROT_NONE);
   if (done) advise(at, length, MADV_DONTNEED);
-  end_taking();
+  os_end_taking();
   return done;
 }
 
 /* Guards all pages or none: the kernel stops at the first locked page, and leaves guards before it. */
 bool os_guard(void *at, size_t length) {
-  begin_taking(at, length);
+  os_begin_taking(at, length);
   bool done = advise(at, length, MADV_GUARD_INSTALL);
-  end_taking();
+  os_end_taking();
   if (!done) os_unguard(at, length);
   return done;
 }
@@ -420,6 +420,7 @@ static size_t limit_of(int resource) {
 
 size_t os_address_space_limit(void) { return limit_of(RLIMIT_AS); }
 bool os_data_is_limited(void) { return limit_of(RLIMIT_DATA) != SIZE_MAX; }
+bool os_mapping_is_limited(void) { return os_address_space_limit() != SIZE_MAX || os_data_is_limited(); }
 bool os_locking_is_limited(void) { return limit_of(RLIMIT_MEMLOCK) != SIZE_MAX; }
 
 void __asan_init(void) WEAK;
@@ -472,14 +473,25 @@ bool os_is_in_one_library(const void *first, const void *second) {
 
 bool os_secure_mode(void) { return getauxval(AT_SECURE) != 0; }
 
+/* Reads a short file of /proc. Returns false if it cannot be read. */
+static bool read_proc(const char *path, char *text, size_t most) {
+  long file = kernel_call(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
+  long length = file < 0 ? 0 : kernel_call(SYS_read, file, (long)text, (long)most - 1, 0, 0, 0);
+  if (file >= 0) kernel_call(SYS_close, file, 0, 0, 0, 0, 0);
+  if (length <= 0) return false;
+  text[length] = 0;
+  return true;
+}
+
+bool os_promises_strictly(void) {
+  char text[8];
+  return read_proc("/proc/sys/vm/overcommit_memory", text, sizeof text) && text[0] == '2';
+}
+
 /* The second number of /proc/self/statm is resident pages. */
 size_t os_resident_bytes(void) {
   char text[128];
-  long file = kernel_call(SYS_openat, AT_FDCWD, (long)"/proc/self/statm", O_RDONLY | O_CLOEXEC, 0, 0, 0);
-  long length = file < 0 ? 0 : kernel_call(SYS_read, file, (long)text, sizeof text - 1, 0, 0, 0);
-  if (file >= 0) kernel_call(SYS_close, file, 0, 0, 0, 0, 0);
-  if (length <= 0) return 0;
-  text[length] = 0;
+  if (!read_proc("/proc/self/statm", text, sizeof text)) return 0;
   const char *at = strchr(text, ' ');
   size_t resident = 0;
   for (at = at ? at + 1 : ""; *at >= '0' && *at <= '9'; at++) resident = resident * 10 + (size_t)(*at - '0');

@@ -48,6 +48,11 @@ HIDDEN bool os_purge(void *at, size_t length);
 enum os_moved { MOVED, NOT_MOVED, LOST };
 HIDDEN enum os_moved os_move(void *from, void *to, size_t length);
 
+/* Between the two calls no page of the range moves to a huge page (os_collapse). While such a move is under way, the
+ * range is several mappings. */
+HIDDEN void os_begin_taking(const char *at, size_t length);
+HIDDEN void os_end_taking(void);
+
 /* Returns true if mlockall locked the page at `at`, or if the kernel does not say. */
 HIDDEN bool os_is_locked(void *at);
 
@@ -58,6 +63,8 @@ HIDDEN bool os_heal(void *at, size_t length);
 /* Returns the soft limit of address space (RLIMIT_AS); SIZE_MAX without a limit. */
 HIDDEN size_t os_address_space_limit(void);
 HIDDEN bool os_data_is_limited(void);    /* RLIMIT_DATA: pages that can be written */
+HIDDEN bool os_mapping_is_limited(void); /* one of these two */
+HIDDEN bool os_promises_strictly(void);  /* vm.overcommit_memory is 2: mapped memory counts for all processes */
 HIDDEN bool os_locking_is_limited(void); /* RLIMIT_MEMLOCK */
 
 /* Returns true if a sanitizer's runtime is in the process: it maps its shadow at fixed addresses, perhaps later. */

@@ -58,7 +58,7 @@ static struct {
   size_t first;    /* first granule that is not a table */
   size_t frozen;   /* first granule that is neither a table nor frozen */
   size_t memory;   /* granules of the machine's memory; SIZE_MAX: not known */
-  size_t free_clean, unmapped, lost; /* granules; lost: see lose_place */
+  size_t free_clean, unmapped, lost; /* granules; lost: see lose */
   unsigned purging; /* runs that a thread purges just now, which no other thread can take */
   size_t returned, purge_calls, purge_failures, moved_runs, populated, limit_purged;
   uint64_t tick;
@@ -72,6 +72,7 @@ static struct {
 } state;
 static _Atomic size_t free_dirty; /* granules */
 static _Atomic bool is_limited;   /* address space, or pages that can be written */
+static _Atomic enum pages_counting counts_mapped;
 static _Atomic size_t absent;     /* bytes of runs in use that hold no memory: holes in slabs, guards, traps, and the
                                    * clean free memory of a frozen child */
 static _Atomic size_t hard_limit = SIZE_MAX; /* bytes */
@@ -461,8 +462,9 @@ void pages_set_limits(size_t hard, size_t soft) {
 }
 
 bool pages_limit_refuses(size_t bytes) {
+  size_t granules = divide_up(bytes, GRANULE) + (TSLAB_HARDENED ? 1 : 0); /* a guard */
   lock_take(&pages_lock);
-  bool refuses = beyond(limit_for(RUN_LARGE), divide_up(bytes, GRANULE)) != 0;
+  bool refuses = beyond(limit_for(RUN_LARGE), granules) != 0;
   lock_release(&pages_lock);
   return refuses;
 }
@@ -589,6 +591,14 @@ static struct run *describe(size_t g, size_t granules, enum run_kind kind) {
   return run;
 }
 
+/* Gives up a run in use for ever: nothing is mapped there, or something of the program's. */
+static void lose(struct run *run) {
+  size_t granules = run->granules;
+  if (run->moved) state.moved_runs--;
+  describe(run_index(run), granules, RUN_META);
+  state.lost += granules;
+}
+
 void pages_reuse(struct run *run, enum run_kind kind) {
   lock_take(&pages_lock); /* threads that free a neighbour read its kind */
   describe(run_index(run), run->granules, kind);
@@ -662,8 +672,7 @@ static void lose_place(struct run *run, size_t at, size_t granules) {
   }
   bin_remove(run);
   split(run, at, granules, RUN_UNMAPPED);
-  describe(at, granules, RUN_META);
-  state.lost += granules;
+  lose(describe(at, granules, RUN_META));
 }
 
 /* Maps what a request needs of an unmapped run, the smallest that fits, and perhaps more of it. If a limit refuses the
@@ -682,11 +691,11 @@ static bool map_again(size_t granules, size_t alignment) {
   return false;
 }
 
-/* Unmaps the largest free run without dirty granules. Returns its bytes, or 0 if all are small or the kernel
- * refuses. */
-static size_t unmap_largest(void) {
+/* Unmaps the largest free run without dirty granules. Returns its bytes, or 0 if all are smaller than `least` or the
+ * kernel refuses. */
+static size_t unmap_largest(size_t least) {
   uint32_t g = largest(CLEAN);
-  if (!g || run_at(g)->granules < UNMAPPED_LEAST) return 0;
+  if (!g || run_at(g)->granules < least) return 0;
   struct run *run = run_at(g);
   size_t bytes = run_bytes(run);
   if (!os_unreserve(run_start(run), bytes)) return 0;
@@ -696,15 +705,28 @@ static size_t unmap_largest(void) {
 }
 
 /* Lets waiting threads take the lock in between. It leaves alone what they free meanwhile: they may go on for ever. */
-void pages_unmap_free(void) {
-  pages_purge(UINT64_MAX, pages_free_dirty());
+static void unmap_clean(size_t least) {
   size_t left = LOAD_RACING(state.free_clean) << GRANULE_SHIFT, bytes;
   do {
     lock_take(&pages_lock);
-    bytes = unmap_largest();
+    bytes = unmap_largest(least);
     lock_release(&pages_lock);
     left -= min_size(left, bytes);
   } while (left != 0 && bytes != 0);
+}
+
+void pages_unmap_free(bool small_too) {
+  pages_purge(UINT64_MAX, pages_free_dirty());
+  unmap_clean(small_too ? 1 : UNMAPPED_LEAST);
+}
+
+enum pages_counting pages_counts_mapped(void) { return atomic_load_explicit(&counts_mapped, memory_order_relaxed); }
+void pages_count_mapped(enum pages_counting where) {
+  if (pages_counts_mapped() < where) atomic_store_explicit(&counts_mapped, where, memory_order_relaxed);
+}
+
+void pages_unmap_clean(void) {
+  if (UNLIKELY(pages_counts_mapped() != COUNTS_NOWHERE)) unmap_clean(UNMAPPED_LEAST);
 }
 
 /* Makes free memory for a request that no free run fits. */
@@ -961,11 +983,21 @@ static void free_locked(struct run *run, bool clean) {
   if (clean) return_chunk_bits(run, g, end);
 }
 
+/* Maps the pages of a run that moved afresh. If the kernel has no memory for that, kernels before 6.12 leave nothing
+ * mapped, and the run is lost. */
+static bool heal(char *at, size_t bytes, bool *is_lost) {
+  bool done = os_heal(at, bytes);
+  *is_lost = UNLIKELY(!done) && os_is_unreadable(at);
+  return done;
+}
+
 void pages_free(struct run *run, bool clean) {
+  bool is_lost = false;
   if (UNLIKELY(pages_is_frozen(run))) return;
-  if (run->moved) clean = os_heal(run_start(run), run_bytes(run));
+  if (run->moved) clean = heal(run_start(run), run_bytes(run), &is_lost);
   lock_take(&pages_lock);
-  free_locked(run, clean);
+  if (UNLIKELY(is_lost)) lose(run);
+  else free_locked(run, clean);
   lock_release(&pages_lock);
 }
 
@@ -1022,16 +1054,18 @@ static bool grow(struct run *run, size_t granules) {
 }
 
 bool pages_resize(struct run *run, size_t granules) {
-  bool clean = false;
+  bool clean = false, is_lost = false;
   size_t kept = granules << GRANULE_SHIFT;
   if (UNLIKELY(pages_is_frozen(run))) return granules <= run->granules;
-  if (run->moved && granules < run->granules) clean = os_heal(run_start(run) + kept, run_bytes(run) - kept);
+  if (run->moved && granules < run->granules)
+    clean = heal(run_start(run) + kept, run_bytes(run) - kept, &is_lost);
   if (granules > run->granules) return grow(run, granules);
   lock_take(&pages_lock);
   if (granules < run->granules) {
     struct run *rest = describe(run_index(run) + granules, run->granules - granules, RUN_NONE);
     run->granules = (uint32_t)granules;
-    free_locked(rest, clean);
+    if (UNLIKELY(is_lost)) lose(rest);
+    else free_locked(rest, clean);
   }
   lock_release(&pages_lock);
   return true;
@@ -1393,8 +1427,9 @@ bool pages_start(void) {
   size_t usual = (size_t)4 << log2_floor(max_size(memory, USUAL_RESERVATION / 4));
   state.memory = memory ? memory >> GRANULE_SHIFT : SIZE_MAX; /* a filter may hide it */
   size_t data = min_size(usual, LARGEST_RESERVATION);
-  bool limited = limit != SIZE_MAX;
-  atomic_store_explicit(&is_limited, limited || (TSLAB_HARDENED && os_data_is_limited()), memory_order_relaxed);
+  bool limited = limit != SIZE_MAX, is_data_limited = os_data_is_limited();
+  if (limited || is_data_limited) pages_count_mapped(COUNTS_HERE);
+  atomic_store_explicit(&is_limited, limited || (TSLAB_HARDENED && is_data_limited), memory_order_relaxed);
   if (limited ? start_on_demand(data) : start_in_place(data)) return true;
   data = round_down(min_size(data, limit / 4), GRANULE);
   for (; data >= SMALLEST_RESERVATION; data = round_down(data / 2, GRANULE))

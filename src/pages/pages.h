@@ -158,10 +158,20 @@ HIDDEN bool pages_resize(struct run *run, size_t granules);
  * search, and no system call is made under the lock. Returns the bytes given back. */
 HIDDEN size_t pages_purge(uint64_t tick, size_t most);
 
-/* Purges all that is free, and unmaps the free runs of 1 MiB and more, because their addresses count in the kernel's
- * limits, and mlockall would make them resident. If no free run fits a request, a piece of an unmapped one is mapped
- * again. At each moment a run is either free or known as unmapped, so the call takes no memory from other threads. */
-HIDDEN void pages_unmap_free(void);
+/* Purges all that is free, and unmaps the free runs of 1 MiB and more, or all of them, because their addresses count in
+ * the kernel's limits, and mlockall would make them resident. If no free run fits a request, a piece of an unmapped one
+ * is mapped again. At each moment a run is either free or known as unmapped, so the call takes no memory from other
+ * threads. */
+HIDDEN void pages_unmap_free(bool small_too);
+
+/* Says whether mapped memory counts, also if it is free: in what the kernel promises to all processes
+ * (vm.overcommit_memory 2), or in a limit of this process, which may need the room at once. pages_count_mapped only
+ * raises it. pages_unmap_clean unmaps what a purge left clean in runs of 1 MiB and more, unless mapped memory counts
+ * nowhere. */
+enum pages_counting { COUNTS_NOWHERE, COUNTS_FOR_ALL, COUNTS_HERE };
+HIDDEN void pages_count_mapped(enum pages_counting where);
+HIDDEN enum pages_counting pages_counts_mapped(void);
+HIDDEN void pages_unmap_clean(void);
 
 /* Memory ahead of need (docs/decisions/0041). A thread that fills one run after the other notes the granules of each.
  * pages_growth_is_foreseen returns true if the heap is large, has grown, and has little free memory that is resident.

@@ -31,13 +31,30 @@ static bool set_key(bool is_made, pthread_key_t made) {
   return is_first;
 }
 
+/* All libcs of a process, for instance one that dlmopen loads, keep a thread's values in the same place, but each
+ * numbers its keys itself. So the first key of another libc would show it our heap. Few libraries make so many keys
+ * that they get to this one. glibc has room for the values of the first 32 in each thread, and allocates for others. */
+#define OUR_KEY 31
+
+/* Makes keys up to ours and deletes the others. */
+static bool make_high_key(pthread_key_t *made, void (*thread_dies)(void *heap)) {
+  pthread_key_t keys[OUR_KEY + 1];
+  unsigned count = 0;
+  while (count <= OUR_KEY && pthread_key_create(&keys[count], thread_dies) == 0)
+    if (keys[count++] >= OUR_KEY) break;
+  if (count == 0) return false;
+  *made = keys[--count];
+  while (count > 0) pthread_key_delete(keys[--count]);
+  return true;
+}
+
 /* A program that defines pthread_key_create may allocate there, or take a lock under which another thread allocates. So
  * this thread holds no lock meanwhile, and has a heap only for a call. */
 void birth_make_key(void (*thread_dies)(void *heap)) {
   if (LIKELY(state_of_key() != KEY_UNTRIED) || thread_heap_state != HEAP_IS_KEPT) return;
   pthread_key_t made = 0;
   thread_heap_state = HEAP_ENDED;
-  bool is_made = pthread_key_create(&made, thread_dies) == 0;
+  bool is_made = make_high_key(&made, thread_dies);
   if (thread_heap_state == HEAP_ENDED) thread_heap_state = HEAP_IS_KEPT; /* a scope that it entered keeps a heap */
   if (!set_key(is_made, made) && is_made) pthread_key_delete(made);
 }

@@ -4,8 +4,9 @@
  *   dlmopen, __cxa_atexit
  *   fork                                     takes no lock of libc's in a program of one thread
  *   fork, _Fork                              do not count the scavenger among the child's threads
- *   fork, pthread_create, thrd_create        end the scavenger where it has the last process that a limit allows, and
- *                                            unmap free memory where it leaves no room
+ *   fork, pthread_create, thrd_create        end the scavenger where it has the last process that a limit allows
+ *   fork, pthread_create, thrd_create        unmap free memory where it leaves no room
+ *   mremap                                   waits while the scavenger moves the pages
  *   setrlimit, prlimit, mlockall             give back the unused reservation, and unmap free memory, before they limit
  *                                            or lock addresses
  *   unshare, setns                           end the scavenger, which would stay in the old namespace
@@ -47,6 +48,7 @@ typedef void *open_function(const char *, int);
 typedef int exit_function(void (*)(void *), void *, void *);
 typedef pid_t fork_function(void);
 typedef int control_function(int, ...);
+typedef void *remap_function(void *, size_t, size_t, int, ...);
 exit_function __cxa_atexit; /* no header of libc declares it */
 
 static create_function *_Atomic next_create;
@@ -56,6 +58,7 @@ static exit_function *_Atomic next_exit;
 static fork_function *_Atomic next_fork, *_Atomic next_bare_fork;
 static volatile char *libc_is_single; /* libc's own __libc_single_threaded, of which the program may have a copy */
 static control_function *_Atomic next_control;
+static remap_function *_Atomic next_remap;
 static bool setuid_is_replaced; /* by a library behind this one */
 static unsigned *libc_threads_count; /* glibc's own count of the threads that it made, and the first */
 
@@ -78,6 +81,7 @@ __attribute__((constructor(101))) static void find_next(void) {
   (void)NEXT(next_fork, "fork"); /* a signal handler may be the first to fork */
   (void)NEXT(next_bare_fork, "_Fork");
   (void)NEXT(next_control, "prctl");
+  (void)NEXT(next_remap, "mremap");
   setuid_is_replaced = !os_is_in_one_library(dlsym(RTLD_NEXT, "setuid"), dlsym(RTLD_NEXT, "__libc_start_main"));
   libc_is_single = dlsym(RTLD_NEXT, "__libc_single_threaded");
   libc_threads_count = dlsym(RTLD_NEXT, "__nptl_nthreads");
@@ -108,16 +112,17 @@ static bool may_trim(void) { return process_has_started() && locks_held == 0 && 
  * for a thread's stack. */
 static COLD bool make_room(void) {
   bool is_limited = os_address_space_limit() != SIZE_MAX;
-  if ((!is_limited && !os_data_is_limited()) || !may_trim()) return false;
+  bool counts = is_limited || pages_counts_mapped() != COUNTS_NOWHERE || os_data_is_limited();
+  if (!counts || !may_trim()) return false;
   if (is_limited) pages_trim_reservation();
-  pages_unmap_free();
+  pages_unmap_free(false);
   return true;
 }
 
 /* Under strict overcommit (vm.overcommit_memory 2) a fork needs as much memory as the process may write to. */
 static COLD bool make_room_for_fork(void) {
   if (!may_trim()) return false;
-  pages_unmap_free();
+  pages_unmap_free(false);
   return true;
 }
 
@@ -132,6 +137,20 @@ static bool is_in_change(void) {
  * vfork child has no scavenger. */
 static COLD bool end_scavenger(void) {
   return scavenger_is_there() && !process_is_visitor() && scavenger_dismiss(!is_in_change());
+}
+
+/* A program may move the pages of its own blocks. The kernel refuses most moves of several mappings. */
+SHOWN void *mremap(void *at, size_t length, size_t wanted, int flags, ...) {
+  va_list more;
+  va_start(more, flags);
+  void *to = va_arg(more, void *);
+  va_end(more);
+  remap_function *next = atomic_load_explicit(&next_remap, memory_order_relaxed);
+  os_begin_taking(at, length);
+  void *mapped = next ? next(at, length, wanted, flags, to)
+                      : (void *)syscall(SYS_mremap, at, length, wanted, flags, to); /* before find_next */
+  os_end_taking();
+  return mapped;
 }
 
 static int create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
@@ -296,7 +315,8 @@ static void notice_limit(resource what, const struct rlimit *limit) {
   if ((what != RLIMIT_AS && what != RLIMIT_DATA) || !limit || limit->rlim_cur == RLIM_INFINITY) return;
   if (!may_trim()) return;
   if (what == RLIMIT_AS) pages_trim_reservation();
-  pages_unmap_free();
+  pages_count_mapped(COUNTS_HERE);
+  pages_unmap_free(false);
 }
 
 SHOWN int setrlimit(resource what, const struct rlimit *limit) {
@@ -321,7 +341,8 @@ SHOWN int prlimit64(pid_t, resource, const struct rlimit64 *, struct rlimit64 *)
 SHOWN int mlockall(int flags) {
   if (!(flags & MCL_CURRENT) || !may_trim()) return (int)syscall(SYS_mlockall, flags);
   if (os_locking_is_limited()) pages_trim_reservation();
-  pages_unmap_free();
+  if (os_locking_is_limited() && flags & MCL_FUTURE) pages_count_mapped(COUNTS_HERE);
+  pages_unmap_free(false);
   return (int)syscall(SYS_mlockall, flags);
 }
 

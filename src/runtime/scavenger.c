@@ -58,6 +58,8 @@
 #define DEAD_NOTICE   16        /* heaps of dead threads that wait for it, or */
 #define SLABS_NOTICE  (4 * MiB) /* bytes of slabs of one such heap */
 #define INLINE_NOTICE (32 * MiB)
+#define UNMAP_NOTICE  (4 * MiB)
+#define UNMAP_SHARE   16        /* one part of so many of the heap may be free and mapped under a limit */
 #define HELD_NOTICE   (2 * MiB) /* the most that frees may leave free while they start no scavenger */
 #define AGE           2 /* ticks */
 #define IDLE_TICKS    4
@@ -210,6 +212,7 @@ static size_t tick_once(void) {
   freed += heaps_trim(false) + stores_trim(false);
   freed += purge_dead_pages();
   freed += pages_purge(tick - AGE + 1, SIZE_MAX);
+  pages_unmap_clean();
   lock_release(&round_lock);
   return freed;
 }
@@ -384,9 +387,16 @@ static void wait_for_files(void) {
     os_wait(&files_are_left, false, 1);
 }
 
+/* A limit may be as old as the process, or set by another one. */
+static void look_for_limits(bool has_own_files) {
+  if (os_mapping_is_limited()) pages_count_mapped(COUNTS_HERE);
+  else if (has_own_files && os_promises_strictly()) pages_count_mapped(COUNTS_FOR_ALL);
+}
+
 static void *run(void *unused) {
   while (atomic_load(&state) == STARTING) os_wait(&state, STARTING, 1);
   bool may_run = has_stack(), has_own_files = may_run && os_leave_files();
+  if (may_run) look_for_limits(has_own_files);
   say_files_are_left();
   if (!may_run) {
     give_up();
@@ -496,6 +506,7 @@ static void purge_inline(void) {
   for (struct heap *p = atomic_load_explicit(&all_heaps, memory_order_acquire); p; p = p->next_heap)
     if (!LOAD_RACING(p->folded)) large_cache_flush(p, true);
   pages_purge(UINT64_MAX, pages_free_dirty());
+  pages_unmap_clean();
   pages_relieve();
 }
 
@@ -593,8 +604,15 @@ static bool is_malloc_of_loader(const struct heap *heap) {
   return frame && os_is_in_loader(frame[1]);
 }
 
+/* A limit of this process may leave no room for a stack that grows, and the kernel then ends the process. So this
+ * unmaps much free memory at once. */
+static COLD void unmap_at_once(void) {
+  if (locks_held != 0 || !process_is_ready()) return;
+  if (pages_free_dirty() + large_cache_total() > pages_totals().held / UNMAP_SHARE) purge_inline();
+}
+
 /* `heap` is that of a malloc, or NULL. */
-static void notice(size_t magazine_bytes, enum caller caller, const struct heap *heap) {
+static void start_or_wake_for(size_t magazine_bytes, enum caller caller, const struct heap *heap) {
   if (UNLIKELY(pages_is_pressed()) && caller == BY_MALLOC) press();
   uint32_t seen = atomic_load_explicit(&state, memory_order_relaxed);
   if (LIKELY(seen == BUSY) && caller == BY_MALLOC && UNLIKELY(pages_growth_is_foreseen())) ask();
@@ -608,6 +626,12 @@ static void notice(size_t magazine_bytes, enum caller caller, const struct heap 
   if (!publishes && !enough && !(is_locked && holds_much())) return;
   if (seen == UNBORN && heap && is_malloc_of_loader(heap)) return;
   if (process_is_ready()) start_or_wake(seen);
+}
+
+static void notice(size_t magazine_bytes, enum caller caller, const struct heap *heap) {
+  start_or_wake_for(magazine_bytes, caller, heap);
+  bool counts = UNLIKELY(pages_counts_mapped() == COUNTS_HERE);
+  if (counts && pages_free_dirty() + large_cache_total() > UNMAP_NOTICE) unmap_at_once();
 }
 
 static size_t magazine_bytes_of(const struct heap *heap) {
@@ -800,6 +824,7 @@ size_t scavenger_purge(void) {
   size_t before = pages_totals().returned;
   collect_free();
   pages_purge(UINT64_MAX, pages_free_dirty()); /* not what others free meanwhile: they may go on for ever */
+  pages_unmap_clean();
   if (TSLAB_CHECK_LEVEL >= 2) pages_check(), quarters_check();
   size_t returned = pages_totals().returned - before;
   lock_release(&round_lock);

@@ -53,6 +53,7 @@ void thread_end_epoch_call(void) {
 }
 
 static void thread_dies(void *heap) {
+  if (current_thread) heap = current_thread->plain; /* another libc may have overwritten the value */
   lock_look(); /* the rest waits for the scavenger, which a fork child may not have */
   scavenger_notice_death(heap);
   if (UNLIKELY(current_thread && current_thread->depth != 0)) scope_misused_at_exit();

@@ -195,7 +195,7 @@ static void finish(void) {
     EXPECT(atomic_load_explicit(&epoch_at(i)->arena.charged, memory_order_relaxed) == 0);
   }
   for (struct run *run = pages_first_run(); run; run = pages_next_run(run))
-    if (run->kind != RUN_FREE && run->kind != RUN_META)
+    if (run->kind != RUN_FREE && run->kind != RUN_UNMAPPED && run->kind != RUN_META)
       explore_fail("a run of kind %u of epoch %u was not given back: class %u, word %llx", run->kind, run->epoch,
                    run->class, (unsigned long long)run->word);
   EXPECT(pages_free_dirty() == 0 && reserve_bytes() == 0);
