@@ -15,7 +15,9 @@ static void enter(struct quarantine *ring, unsigned class, void *block, unsigned
   memset((char *)block + FILL_START, FILL, class_size(class) - FILL_START);
   block_link(block, CHAIN_END);
   block_mark(block, block_waiting_key(block));
-  ring->blocks[(ring->first + ring->count++) % QUARANTINE_MOST] = (uintptr_t)block + tag;
+  ring->blocks[(ring->first + ring->count) % QUARANTINE_MOST] = (uintptr_t)block + tag;
+  atomic_signal_fence(memory_order_seq_cst); /* see is_beyond */
+  ring->count++;
   ring->bytes += class_size(class);
 }
 
@@ -67,17 +69,25 @@ static void leave_all(struct heap *heap, uintptr_t *batch, unsigned count) {
   }
 }
 
+/* A handler that calls exit or fork goes on with the ring as it finds it: a block may be missing there, and its bytes
+ * may still count. */
+static bool is_beyond(const struct quarantine *ring, size_t bytes, unsigned blocks) {
+  return ring->count != 0 && (ring->bytes > bytes || ring->count > blocks);
+}
+
 static void shrink(struct heap *heap, size_t bytes, unsigned blocks) {
   struct quarantine *ring = heap->quarantine;
-  while (ring->bytes > bytes || ring->count > blocks) {
+  while (is_beyond(ring, bytes, blocks)) {
     uintptr_t batch[BATCH];
     unsigned count = 0;
-    while (count < BATCH && (ring->bytes > bytes || ring->count > blocks)) {
+    while (count < BATCH && is_beyond(ring, bytes, blocks)) {
       uintptr_t entry = batch[count++] = ring->blocks[ring->first];
-      ring->first = (ring->first + 1) % QUARANTINE_MOST;
       ring->count--;
+      atomic_signal_fence(memory_order_seq_cst);
+      ring->first = (ring->first + 1) % QUARANTINE_MOST;
       ring->bytes -= class_size(pages_run_of((void *)entry)->class);
     }
+    atomic_signal_fence(memory_order_seq_cst);
     leave_all(heap, batch, count);
   }
 }

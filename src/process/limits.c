@@ -75,7 +75,7 @@ void limits_after_fork_child(void) { lock_reset(&limits_lock); }
 
 void limits_note_failure(size_t size, size_t bytes) {
   static _Atomic bool is_told;
-  if (!pages_limit_refuses(bytes + (TSLAB_HARDENED ? GRANULE : 0))) return; /* a guard takes a granule more */
+  if (!pages_limit_refuses(bytes)) return;
   atomic_fetch_add_explicit(&refusals, 1, memory_order_relaxed);
   if (atomic_exchange_explicit(&is_told, true, memory_order_relaxed)) return;
   struct pages_totals totals = pages_totals();

@@ -82,7 +82,11 @@ static void check_heap(struct heap *heap, bool bumps) {
 
 static void check_list(pid_t child, const struct heap *heap, unsigned class) {
   unsigned blocks = 0;
-  for (void *block = heap->list[class]; block != CHAIN_END; blocks++) copy_to(child, block, &block, sizeof block);
+  for (void *block = heap->list[class]; block != CHAIN_END; blocks++) {
+    void *link;
+    copy_to(child, block, &link, sizeof link);
+    block = TSLAB_HARDENED ? link_decode(block, (uintptr_t)link) : link;
+  }
   CHECK_COUNT(blocks, <=, tcache_length(heap, class));
 }
 

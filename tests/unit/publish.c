@@ -476,6 +476,7 @@ static void hold(void) {
 
 /* Allocates one block of each of many sizes: 20 slabs and more, most pages untouched. */
 static void hold_little(void) {
+  if (TSLAB_HARDENED) return; /* guards count as held */
   if (os_page_size > 16 * KiB) return; /* there each size has a large page, and all together are a mebibyte */
   const unsigned before = threads();
   for (size_t size = 16; size <= 8 * KiB; size += size / 4) CHECK(tslab_malloc(size) != NULL);
