@@ -140,27 +140,42 @@ static void give_up_unused(struct thread *thread) {
   if (e) end(e, false, RELEASE_UNUSED_TO_KERNEL);
 }
 
-/* A cached epoch that was not used since the last look has the same id. Without a scavenger another thread may fold the
- * heap just now, and the record's page goes back: then this reads zeros. */
-static void age(struct thread *thread, bool now) {
+/* Returns true if the thread should give up its cached epoch. One that was not used since the last look has the same
+ * id. */
+static bool is_too_old(struct thread *thread, bool now) {
   const struct epoch *e = atomic_load_explicit(&thread->cached_epoch, memory_order_relaxed);
   uint64_t id = e ? epoch_id(e) : 0;
   uint8_t looks = LOAD_RACING(thread->cached_age);
   if (!now && id != LOAD_RACING(thread->cached_seen)) {
     STORE_RACING(thread->cached_seen, id);
     STORE_RACING(thread->cached_age, 0);
-    return;
+    return false;
   }
-  if (id == 0) return;
-  STORE_RACING(thread->cached_age, looks + 1);
-  if (now || looks + 1 == EPOCH_CACHE_TICKS) give_up_unused(thread);
+  if (id == 0) return false;
+  if (looks < UINT8_MAX) STORE_RACING(thread->cached_age, looks + 1);
+  return now || looks + 1 >= EPOCH_CACHE_TICKS;
 }
 
+/* Finds threads that should give up their cached epochs: not more than are given up between two looks at the list,
+ * because ends of epochs take long. Returns how many. */
+#define OLD_MOST 32
+static unsigned find_old(struct thread *old[OLD_MOST], bool now) {
+  unsigned count = 0;
+  lock_take(&walk_lock);
+  for (struct heap *p = heaps_first_of_threads(); p && count < OLD_MOST; p = heaps_next_of_threads(p))
+    if (is_too_old(heap_room_for_thread(p), now)) old[count++] = heap_room_for_thread(p);
+  lock_release(&walk_lock);
+  return count;
+}
+
+/* A thread may end meanwhile, and the page of its record go back. Then it has no cached epoch. */
 void epoch_caches_age(bool now) {
-  for (struct heap *p = atomic_load_explicit(&all_heaps, memory_order_acquire); p; p = p->next_heap) {
-    struct thread *t = thread_of_plain(p);
-    if (t) age(t, now);
-  }
+  struct thread *old[OLD_MOST];
+  unsigned count, turns = now ? atomic_load_explicit(&live_heaps, memory_order_relaxed) / OLD_MOST + 1 : 1;
+  do {
+    count = find_old(old, now);
+    for (unsigned i = 0; i < count; i++) give_up_unused(old[i]);
+  } while (count == OLD_MOST && --turns > 0);
 }
 
 /* ---- what all threads keep --------------------------------------------------------------------------------------- */
@@ -180,12 +195,13 @@ void epoch_cache_update_claim(struct heap *plain) {
 
 size_t epoch_caches_reserve_bytes(void) {
   size_t granules = 0, most = reserve_bytes();
-  for (struct heap *p = atomic_load_explicit(&all_heaps, memory_order_acquire); p; p = p->next_heap) {
-    const struct thread *t = thread_of_plain(p);
-    if (!t) continue;
+  lock_take(&walk_lock);
+  for (struct heap *p = heaps_first_of_threads(); p; p = heaps_next_of_threads(p)) {
+    const struct thread *t = heap_room_for_thread(p);
     granules += chunk_cache_granules(&p->store->chunks);
     const struct epoch *e = atomic_load_explicit(&t->cached_epoch, memory_order_relaxed);
     if (e) granules += LOAD_RACING(e->kept_granules);
   }
+  lock_release(&walk_lock);
   return min_size(reserve_ready_bytes() + granules * GRANULE, most);
 }

@@ -374,6 +374,16 @@ HIDDEN extern _Atomic uint32_t heaps_here; /* heaps of threads, ever, and heaps 
 HIDDEN extern struct heap *_Atomic active_heaps;
 HIDDEN extern struct lock walk_lock;
 
+/* Walk over those of active_heaps that serve threads, under the same locks. */
+INLINE struct heap *heaps_of_threads_from(struct heap *heap) {
+  while (heap && heap_is_nobodys(heap)) heap = heap->next_active;
+  return heap;
+}
+INLINE struct heap *heaps_first_of_threads(void) {
+  return heaps_of_threads_from(atomic_load_explicit(&active_heaps, memory_order_acquire));
+}
+INLINE struct heap *heaps_next_of_threads(const struct heap *heap) { return heaps_of_threads_from(heap->next_active); }
+
 /* The list of notices of heaps that the scavenger looks at in its next round. Any thread adds to it. The scavenger
  * takes the list as a whole. */
 HIDDEN extern struct notice *_Atomic notices;

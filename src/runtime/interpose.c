@@ -4,8 +4,8 @@
  *   dlmopen, __cxa_atexit
  *   fork                                     takes no lock of libc's in a program of one thread
  *   fork, _Fork                              do not count the scavenger among the child's threads
- *   fork, pthread_create, thrd_create        end the scavenger where it has the last process that a limit allows
- *   fork, pthread_create, thrd_create        unmap free memory where it leaves no room
+ *   fork, pthread_create, thrd_create        end the scavenger where it has the last process that a limit allows, and
+ *                                            unmap free memory where it leaves no room
  *   mremap                                   waits while the scavenger moves the pages
  *   setrlimit, prlimit, mlockall             give back the unused reservation, and unmap free memory, before they limit
  *                                            or lock addresses

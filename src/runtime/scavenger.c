@@ -468,16 +468,26 @@ static size_t slab_bytes_of(const struct heap *heap) {
   return (size_t)atomic_load_explicit(&heap->slab_granules, memory_order_relaxed) << GRANULE_SHIFT;
 }
 
+/* Returns the bytes of the full slabs of folded heaps; 0 if another thread changes these just now. */
+static size_t folded_bytes(void) {
+  size_t bytes = 0;
+  if (!lock_try(&common_heap.lock)) return 0;
+  for (unsigned class = 0; class < CLASSES; class++) bytes += folded_slabs[class] * slab_bytes(class);
+  lock_release(&common_heap.lock);
+  return bytes;
+}
+
 /* Returns the bytes that the program has or could take without a slow path. Of slabs it counts the blocks that ever
  * left them, because granules say little: a program with one block of each of 20 sizes has 20 granules and uses 20
- * pages. */
+ * pages. Caller holds walk_lock, or is the only thread. */
 static size_t heap_bytes(void) {
   struct pages_totals totals = pages_totals();
   size_t bytes = totals.committed - totals.free_clean - totals.free_dirty;
   size_t used = LOAD_RACING(stores_folded.first_use_bytes), slabs = slab_bytes_of(&common_heap);
-  for (struct heap *p = atomic_load_explicit(&all_heaps, memory_order_acquire); p; p = p->next_heap) {
+  slabs += folded_bytes();
+  for (struct heap *p = heaps_first_of_threads(); p; p = heaps_next_of_threads(p)) {
     slabs += slab_bytes_of(p);
-    if (!LOAD_RACING(p->folded)) used += LOAD_RACING(p->store->first_use_bytes);
+    used += LOAD_RACING(p->store->first_use_bytes);
   }
   for (struct stored *s = stored_first(); s; s = s->next) {
     const struct heap *heap = stored_heap(s);
@@ -490,8 +500,9 @@ static size_t heap_bytes(void) {
 /* Returns true once the heap is so large that the library publishes it at once. A fork child counts only its own
  * growth, because most children soon execute another program and should not make a thread for their parent's memory. */
 static bool has_grown(void) {
-  if (atomic_load_explicit(&due, memory_order_relaxed) == UINT64_MAX) return false;
+  if (atomic_load_explicit(&due, memory_order_relaxed) == UINT64_MAX || !lock_try(&walk_lock)) return false;
   size_t bytes = heap_bytes(), before = atomic_load_explicit(&inherited, memory_order_relaxed);
+  lock_release(&walk_lock);
   if (bytes < before) atomic_store_explicit(&inherited, bytes, memory_order_relaxed);
   return bytes >= before + PUBLISH_LEAST;
 }
@@ -503,8 +514,10 @@ static COLD bool is_wanted(void) {
 }
 
 static void purge_inline(void) {
-  for (struct heap *p = atomic_load_explicit(&all_heaps, memory_order_acquire); p; p = p->next_heap)
-    if (!LOAD_RACING(p->folded)) large_cache_flush(p, true);
+  if (lock_try(&walk_lock)) { /* no free waits for it */
+    for (struct heap *p = heaps_first_of_threads(); p; p = heaps_next_of_threads(p)) large_cache_flush(p, true);
+    lock_release(&walk_lock);
+  }
   pages_purge(UINT64_MAX, pages_free_dirty());
   pages_unmap_clean();
   pages_relieve();

@@ -117,7 +117,7 @@ static void *move(struct run *run, size_t size, struct large_counts *counts) {
   count_freed(counts, run);
   run->was = LARGE_WAS;
   if (TSLAB_HARDENED) pages_free_guard(run);
-  if (how == MOVED) pages_may_move(run); /* the program's advice stays with pages that it cannot reach any more */
+  if (how == MOVED) pages_may_move(run); /* so pages_free maps it afresh: the program's advice would stay there */
   pages_free(run, how == MOVED && all == run_bytes(run));
   return run_start(target);
 }

@@ -114,11 +114,21 @@ static unsigned take_slab(struct heap *heap, void *blocks[MOST]) {
   return 0;
 }
 
+static bool is_walked(const struct heap *heap) {
+  for (struct heap *p = heaps_first_of_threads(); p; p = heaps_next_of_threads(p)) {
+    CHECK(!p->folded && !heap_is_nobodys(p));
+    if (p == heap) return true;
+  }
+  return false;
+}
+
+/* Nobody walks over the heaps of threads that are gone, however many these are. */
 static void dies(struct heap *heap) {
+  CHECK(is_walked(heap));
   heap_leave(heap);
   heap_release(heap);
   heaps_fold_dead(heap);
-  CHECK(heap->folded);
+  CHECK(heap->folded && !is_walked(heap));
 }
 
 /* A folded heap keeps its store and counters only as long as a slab leads to it. Its next thread finds it as new. */
