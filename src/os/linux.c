@@ -420,7 +420,6 @@ static size_t limit_of(int resource) {
 
 size_t os_address_space_limit(void) { return limit_of(RLIMIT_AS); }
 bool os_data_is_limited(void) { return limit_of(RLIMIT_DATA) != SIZE_MAX; }
-bool os_mapping_is_limited(void) { return os_address_space_limit() != SIZE_MAX || os_data_is_limited(); }
 bool os_locking_is_limited(void) { return limit_of(RLIMIT_MEMLOCK) != SIZE_MAX; }
 
 void __asan_init(void) WEAK;

@@ -63,7 +63,6 @@ HIDDEN bool os_heal(void *at, size_t length);
 /* Returns the soft limit of address space (RLIMIT_AS); SIZE_MAX without a limit. */
 HIDDEN size_t os_address_space_limit(void);
 HIDDEN bool os_data_is_limited(void);    /* RLIMIT_DATA: pages that can be written */
-HIDDEN bool os_mapping_is_limited(void); /* one of these two */
 HIDDEN bool os_promises_strictly(void);  /* vm.overcommit_memory is 2: mapped memory counts for all processes */
 HIDDEN bool os_locking_is_limited(void); /* RLIMIT_MEMLOCK */
 

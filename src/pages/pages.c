@@ -1428,7 +1428,7 @@ bool pages_start(void) {
   state.memory = memory ? memory >> GRANULE_SHIFT : SIZE_MAX; /* a filter may hide it */
   size_t data = min_size(usual, LARGEST_RESERVATION);
   bool limited = limit != SIZE_MAX, is_data_limited = os_data_is_limited();
-  if (limited || is_data_limited) pages_count_mapped(COUNTS_HERE);
+  if (limited || is_data_limited) pages_count_mapped(limited ? COUNTS_AT_ONCE : COUNTS);
   atomic_store_explicit(&is_limited, limited || (TSLAB_HARDENED && is_data_limited), memory_order_relaxed);
   if (limited ? start_on_demand(data) : start_in_place(data)) return true;
   data = round_down(min_size(data, limit / 4), GRANULE);

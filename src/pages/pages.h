@@ -164,11 +164,11 @@ HIDDEN size_t pages_purge(uint64_t tick, size_t most);
  * threads. */
 HIDDEN void pages_unmap_free(bool small_too);
 
-/* Says whether mapped memory counts, also if it is free: in what the kernel promises to all processes
- * (vm.overcommit_memory 2), or in a limit of this process, which may need the room at once. pages_count_mapped only
- * raises it. pages_unmap_clean unmaps what a purge left clean in runs of 1 MiB and more, unless mapped memory counts
- * nowhere. */
-enum pages_counting { COUNTS_NOWHERE, COUNTS_FOR_ALL, COUNTS_HERE };
+/* Says whether mapped memory counts, also if it is free: in a limit of data or in what the kernel promises to all
+ * processes (vm.overcommit_memory 2), or in a limit that stacks share, which may need the room at once.
+ * pages_count_mapped only raises it. pages_unmap_clean unmaps what a purge left clean in runs of 1 MiB and more, unless
+ * mapped memory counts nowhere. */
+enum pages_counting { COUNTS_NOWHERE, COUNTS, COUNTS_AT_ONCE };
 HIDDEN void pages_count_mapped(enum pages_counting where);
 HIDDEN enum pages_counting pages_counts_mapped(void);
 HIDDEN void pages_unmap_clean(void);

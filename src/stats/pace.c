@@ -88,7 +88,7 @@ static void look(uint64_t now) {
 
 void pace_start(void) {
   lock_take(&pace_lock);
-  pace.is_limited = os_mapping_is_limited();
+  pace.is_limited = os_data_is_limited() || os_address_space_limit() != SIZE_MAX;
   lock_release(&pace_lock);
 }
 

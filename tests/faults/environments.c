@@ -162,7 +162,7 @@ static void in_little_address_space(void) {
 static void limit_data(void) { limit(RLIMIT_DATA, 160 * MIB); }
 static void in_little_writable_memory(void) {
   stay_in_one_table("overcommit");
-  check_exhaustion(78 * MIB); /* where the limit unmaps, chunks lie anywhere, and their bits take a fortieth */
+  check_exhaustion(80 * MIB);
 }
 
 /* Resident bytes of the process that are not locked. */

@@ -29,7 +29,6 @@ bool os_has_sequences(void) { return true; }
 bool os_heal(void *at, size_t length) { return explore_zero(at, length), true; }
 size_t os_address_space_limit(void) { return 64 * MiB; }
 bool os_data_is_limited(void) { return false; }
-bool os_mapping_is_limited(void) { return false; }
 bool os_promises_strictly(void) { return false; }
 bool os_has_sanitizer(void) { return false; }
 size_t os_physical_memory(void) { return 64 * MiB; }

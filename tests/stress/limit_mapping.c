@@ -1,8 +1,9 @@
-/* limit_mapping: a process begins under a limit, fills most of it, and frees all. Then there is room at once for a
- * mapping that the library does not see, and for a stack that grows. If there were none, the kernel would end the
- * process. */
+/* limit_mapping: a process begins under a limit, fills most of it, and frees all. Then there is room for a mapping that
+ * the library does not see: at once under a limit of addresses, and after malloc_trim under one of data. A stack that
+ * grows counts in the former alone. If there were no room for it, the kernel would end the process. */
 #include "each_limit.h"
 
+#include <malloc.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
@@ -38,9 +39,10 @@ static int under(int resource) {
   CHECK(syscall(SYS_prlimit64, 0, resource, &limit, NULL) == 0);
   for (int i = 0; i < SIZES; i++) {
     fill_and_free(sizes[i]);
+    if (resource == RLIMIT_DATA) malloc_trim(0);
     CHECK(munmap(map(OWN), OWN) == 0);
   }
-  if (setrlimit(RLIMIT_STACK, &stack) != 0) return 0;
+  if (resource == RLIMIT_DATA || setrlimit(RLIMIT_STACK, &stack) != 0) return 0;
   fill_and_free(sizes[0]);
   map(LIMIT - LIST);
   CHECK_COUNT(deep(STACK_FRAMES), >, 0);
