@@ -1284,8 +1284,12 @@ static struct run *take_clean(size_t wanted) {
   return describe(from, to - from, RUN_META); /* a run in use, for other threads */
 }
 
+void pages_forget_growth(void) { atomic_store_explicit(&grown, 0, memory_order_relaxed); }
+
 size_t pages_populate(void) {
-  atomic_store_explicit(&grown, 0, memory_order_relaxed);
+  bool is_foreseen = pages_growth_is_foreseen();
+  pages_forget_growth();
+  if (!is_foreseen) return 0;
   lock_take(&pages_lock);
   size_t ahead = wanted_ahead(), dirty = atomic_load_explicit(&free_dirty, memory_order_relaxed);
   bool fits = beyond(limit_for(RUN_LARGE), ahead) == 0 && !should_purge_first(ahead);

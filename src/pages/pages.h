@@ -175,15 +175,17 @@ HIDDEN void pages_unmap_clean(void);
 
 /* Memory ahead of need (docs/decisions/0041). A thread that fills one run after the other notes the granules of each.
  * pages_growth_is_foreseen returns true if the heap is large, has grown, and has little free memory that is resident.
- * It takes no lock and may err. pages_populate then makes clean memory next to the frontier resident, on huge pages
- * where the system has them, and returns the number of bytes. These count as dirty, so the scavenger purges them if no
- * thread takes them. */
+ * It takes no lock and may err. pages_populate makes clean memory next to the frontier resident if it still returns
+ * true, on huge pages where the system has them, and returns the number of bytes. These count as dirty, so the scavenger
+ * purges them if no thread takes them. Who gives all free memory back calls pages_forget_growth, and lets no
+ * pages_populate run beside. */
 #define AHEAD_LEAST_HEAP (64 * MiB)
 #define AHEAD_SHARE      32 /* as a share of the memory in use, so much should be free and resident, */
 #define AHEAD_MOST       (8 * MiB)
 #define AHEAD_PIECE      (2 * MiB) /* pages_populate ends on a multiple of this, a huge page */
 HIDDEN void pages_note_growth(size_t granules);
 HIDDEN bool pages_growth_is_foreseen(void);
+HIDDEN void pages_forget_growth(void);
 HIDDEN size_t pages_populate(void);
 
 /* Limits, in bytes; SIZE_MAX: none. They bound `held`: the granules that are in use, or free and dirty, less what is

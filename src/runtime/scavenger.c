@@ -334,13 +334,19 @@ static void sleep_until_woken(void) {
   wait_while_asleep();
 }
 
+static void populate(void) {
+  lock_take(&round_lock); /* not while a thread gives all free memory back */
+  pages_populate();
+  lock_release(&round_lock);
+}
+
 /* Waits until the next tick. Whenever a slow path asks, it relieves the limit and makes memory resident ahead of
  * need. */
 static void wait_for_tick(void) {
   uint64_t now = os_now_coarse_ns(), end = now + options.tick_ms * UINT64_C(1000000);
   for (; now < end && !is_leaving(); now = os_now_coarse_ns()) {
     uint32_t asked = ASKED;
-    if (atomic_compare_exchange_strong(&state, &asked, BUSY)) relieve(), pages_populate();
+    if (atomic_compare_exchange_strong(&state, &asked, BUSY)) relieve(), populate();
     else os_wait(&state, BUSY, (unsigned)divide_up(end - now, 1000000));
   }
 }
@@ -835,6 +841,8 @@ size_t scavenger_purge(void) {
   if (!process_has_started()) return 0;
   lock_take(&round_lock);
   size_t before = pages_totals().returned;
+  look_for_limits(false);
+  pages_forget_growth();
   collect_free();
   pages_purge(UINT64_MAX, pages_free_dirty()); /* not what others free meanwhile: they may go on for ever */
   pages_unmap_clean();

@@ -225,6 +225,9 @@ static void ahead_of_need(void) {
     CHECK_COUNT(pages_free_dirty(), ==, got - GRANULE);
     pages_free(next, false);
     CHECK_COUNT(pages_purge(UINT64_MAX, SIZE_MAX), ==, got);
+    CHECK(pages_growth_is_foreseen());
+    pages_forget_growth();
+    CHECK_COUNT(pages_populate(), ==, 0);
   }
   if (!SANITIZED && !emulated()) CHECK(in_child(populate_in_a_child) == 0);
   pages_free(small, true), pages_free(large, true);
