@@ -156,7 +156,7 @@ struct run *arena_take_ready(struct arena *arena, enum run_kind kind) {
 
 void arena_drop_ready(struct arena *arena) {
   struct returning returning = {0};
-  for (struct run *run; (run = arena_take_ready(arena, RUN_META)) != NULL;) {
+  for (struct run *run; (run = arena_take_ready(arena, RUN_BUSY)) != NULL;) {
     arena_discharge(arena, run_bytes(run));
     returning_add(&returning, run);
   }

@@ -450,9 +450,20 @@ void pages_count_present(size_t bytes) { atomic_fetch_sub_explicit(&absent, byte
 bool pages_may_be_present(size_t bytes) {
   if (!is_bounded()) return true;
   size_t granules = divide_up(bytes, GRANULE);
-  for (unsigned turn = 0; turn < LIMIT_TURNS && pages_limit_refuses(bytes); turn++)
-    if (!purge_for(granules)) return false;
-  return true;
+  bool refuses = pages_limit_refuses(bytes);
+  for (unsigned turn = 0; refuses && turn < LIMIT_TURNS && purge_for(granules); turn++)
+    refuses = pages_limit_refuses(bytes);
+  return !refuses;
+}
+
+bool pages_would_exceed(size_t bytes) {
+  if (!is_bounded()) return false;
+  size_t hard = atomic_load_explicit(&hard_limit, memory_order_relaxed);
+  size_t soft = atomic_load_explicit(&soft_limit, memory_order_relaxed);
+  lock_take(&pages_lock);
+  bool would = beyond(min_size(hard, soft), divide_up(bytes, GRANULE)) != 0;
+  lock_release(&pages_lock);
+  return would;
 }
 
 void pages_set_limits(size_t hard, size_t soft) {
@@ -1181,7 +1192,7 @@ static struct run *take_purgeable(uint64_t tick, size_t most) {
   size_t to = dirty_find(from, min_size(end, from + most), false);
   bin_remove(run);
   cut(run, from, to - from);
-  return describe(from, to - from, RUN_META); /* a run in use, for other threads */
+  return describe(from, to - from, RUN_BUSY);
 }
 
 /* Gives the memory of a run back piece by piece: meanwhile the kernel lets no thread of the process map memory. */
@@ -1281,7 +1292,7 @@ static struct run *take_clean(size_t wanted) {
   size_t to = dirty_find(from, min_size(end, end_of_piece(from, wanted)), true);
   bin_remove(run);
   split(run, from, to - from, RUN_FREE);
-  return describe(from, to - from, RUN_META); /* a run in use, for other threads */
+  return describe(from, to - from, RUN_BUSY);
 }
 
 void pages_forget_growth(void) { atomic_store_explicit(&grown, 0, memory_order_relaxed); }

@@ -35,7 +35,8 @@ typedef uintptr_t pagemap_entry; /* a heap's address and a size class: heap/heap
 enum run_kind {
   RUN_NONE, RUN_FREE, RUN_SLAB, RUN_LARGE, RUN_CHUNK, RUN_RESERVED, RUN_TRAP, RUN_META, RUN_SPLIT,
   RUN_GUARDED, /* the pool of heap/guard.h */
-  RUN_UNMAPPED /* free, but its addresses went back to the kernel: pages_unmap_free */
+  RUN_UNMAPPED, /* free, but its addresses went back to the kernel: pages_unmap_free */
+  RUN_BUSY      /* free, but in use for other threads: one purges it, or makes it resident, just now */
 };
 
 /* 64 bytes, so that one run touches one line. */
@@ -175,10 +176,10 @@ HIDDEN void pages_unmap_clean(void);
 
 /* Memory ahead of need (docs/decisions/0041). A thread that fills one run after the other notes the granules of each.
  * pages_growth_is_foreseen returns true if the heap is large, has grown, and has little free memory that is resident.
- * It takes no lock and may err. pages_populate makes clean memory next to the frontier resident if it still returns
- * true, on huge pages where the system has them, and returns the number of bytes. These count as dirty, so the scavenger
- * purges them if no thread takes them. Who gives all free memory back calls pages_forget_growth, and lets no
- * pages_populate run beside. */
+ * It takes no lock and may err. If it still returns true, pages_populate makes clean memory next to the frontier
+ * resident, on huge pages where the system has them, and returns the number of bytes. These count as dirty, so the
+ * scavenger purges them if no thread takes them. A thread that gives all free memory back calls pages_forget_growth,
+ * and lets no pages_populate run beside. */
 #define AHEAD_LEAST_HEAP (64 * MiB)
 #define AHEAD_SHARE      32 /* as a share of the memory in use, so much should be free and resident, */
 #define AHEAD_MOST       (8 * MiB)
@@ -213,10 +214,12 @@ HIDDEN void pages_begin_round(void);
 HIDDEN void pages_end_round(size_t bytes);
 
 /* Memory that runs in use gave back to the kernel is absent until someone touches it again. The caller asks by
- * pages_may_be_present before it touches such memory. */
+ * pages_may_be_present, which purges free memory to make room, before it touches such memory. pages_would_exceed
+ * returns true if so many bytes more would be beyond either limit. */
 HIDDEN void pages_count_absent(size_t bytes);
 HIDDEN void pages_count_present(size_t bytes);
 HIDDEN bool pages_may_be_present(size_t bytes);
+HIDDEN bool pages_would_exceed(size_t bytes);
 
 /* pages_is_pressed returns true if a thread took memory beyond the soft limit, or called pages_press, since the last
  * pages_relieve. pages_relieve purges free memory until the heap is a little below the soft limit, or all of it after

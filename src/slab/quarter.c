@@ -76,7 +76,7 @@ void quarters_give(size_t granule, unsigned quarters, unsigned dirty) {
   lock_release(&quarter_lock);
   if (!whole) return;
   bool clean = split->class == 0;
-  pages_reuse(split, RUN_META);
+  pages_reuse(split, RUN_BUSY);
   split->was = CHUNK_WAS;
   pages_free(split, clean);
 }

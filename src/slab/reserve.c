@@ -87,7 +87,7 @@ void reserve_freeze(void) {
 static struct run *unlink_oldest(void) {
   struct run *run = run_at(state.oldest);
   unlink_run(run);
-  pages_reuse(run, RUN_META); /* a run in use, for other threads */
+  pages_reuse(run, RUN_BUSY);
   return run;
 }
 

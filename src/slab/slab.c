@@ -194,12 +194,20 @@ bool slab_refuses(void *p) {
   return block_has_key(p) || block_is_drawn(p) || (uintptr_t)block_words(p)[1] == block_waiting_key(p);
 }
 
+/* Gives all pages of a slab with holes back, because a free run counts as a whole. */
+static COLD bool return_whole(const struct run *slab) {
+  bool done = os_purge(run_start(slab), run_bytes(slab));
+  pages_count_purge(run_bytes(slab), done);
+  return done;
+}
+
 bool slab_retire(struct run *slab) {
   slab_set_owner(slab, 0);
   if (TSLAB_HARDENED) pages_free_guard(slab);
   for (size_t i = 0; i < slab->granules; i++) slab[i].was = (uint8_t)(slab->class + 1);
   bool clean = slab_linked(atomic_load_explicit(&slab->word, memory_order_relaxed)) == 0 && slab->moved;
   size_t absent = absent_bytes(slab);
+  if (absent && !clean && pages_would_exceed(absent)) clean = return_whole(slab);
   if (absent) pages_count_present(absent);
   slab->moved = false; /* pages_free would take it for a mapping of the run's own */
   return clean;

@@ -110,7 +110,7 @@ struct block {
   size_t size;
 };
 static size_t live_most; /* bytes of each thread */
-static size_t most_seen;
+static size_t most_seen, most_held;
 
 /* Sizes from 16 bytes to 16 KiB, each doubling as likely as the others; later on some of the smaller ones alone, so
  * that memory has to go from classes to others. */
@@ -135,8 +135,9 @@ static _Atomic size_t churning;
 
 static void see_while_all_stop(void) {
   for (size_t i = 0; i < THREADS; i++) pthread_mutex_lock(&moves[i]);
-  const size_t now = resident_bytes();
+  const size_t now = resident_bytes(), held = stats().limit_held;
   if (most_seen < now) most_seen = now;
+  if (most_held < held) most_held = held;
   for (size_t i = 0; i < THREADS; i++) pthread_mutex_unlock(&moves[i]);
 }
 
@@ -180,6 +181,7 @@ static void frees_run_on(size_t threads) {
   CHECK(tslab_memory_limit(LIMIT, 0) == 0);
   churn_in_threads(threads);
   CHECK_COUNT(stats().limit_refusals, ==, 0);
+  CHECK_COUNT(most_held, <=, LIMIT + LIMIT / 50);
   if (!SANITIZED) CHECK_COUNT(most_seen, <=, resident_before + LIMIT + LIMIT / 50);
 }
 

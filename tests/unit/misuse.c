@@ -115,13 +115,15 @@ static void what_may_be_three_things(void) {
   block_mark_free(block);
 }
 
-/* Memory that is free now is named by its last block. */
+/* Memory that is free now is named by its last block, also while a thread purges it. */
 static void late_frees(void) {
   bool zero;
   struct run *const never = pages_alloc(1, GRANULE, RUN_META, &zero, NULL);
   call = "free";
   pages_free(slab, slab_retire(slab));
   large_retire(pages_run_of(large), &counts);
+  pages_reuse(pages_run_of(large), RUN_BUSY);
+  says(tell, large, "double free of ", " (large block)", true);
   pages_free(pages_run_of(large), false);
   pages_free(never, true);
   says(tell, block, "double free of ", " (96-byte class)", true);

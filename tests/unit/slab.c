@@ -179,6 +179,28 @@ static void holes_are_absent(unsigned class) {
   CHECK_COUNT(pages_totals().held, <, GRANULE); /* the tables */
 }
 
+/* At a limit a slab with holes goes back as a whole when it ends, because a free run counts as a whole. */
+static void a_limit_takes_the_rest(unsigned class) {
+  slab = slab_new(class, 0, NULL);
+  struct slab_how how = {0};
+  const struct chain chain = slab_link(slab, 1000000);
+  void *tail = chain.head;
+  for (void *b = chain.head; b != CHAIN_END; b = block_next(b)) tail = b;
+  const size_t whole = pages_totals().held;
+  slab_push(slab, chain.head, tail, chain.count, &how);
+  slab_purge_holes(slab);
+  slab_link(slab, 1);
+  const size_t held = pages_totals().held;
+  pages_set_limits(held, SIZE_MAX);
+  const bool clean = slab_retire(slab);
+  CHECK(clean == (held < whole)); /* a page as large as the slab leaves no holes */
+  pages_free(slab, clean);
+  CHECK_COUNT(pages_totals().held, <=, held);
+  CHECK_COUNT(pages_free_dirty(), ==, clean ? 0 : GRANULE);
+  pages_set_limits(SIZE_MAX, SIZE_MAX);
+  pages_purge(UINT64_MAX, SIZE_MAX);
+}
+
 /* A program wrote to a free block, all of it or only its link. The purge stops there, and says what it met. */
 static void purge_stops_at_damage(unsigned class, size_t written) {
   slab = slab_new(class, 0, NULL);
@@ -226,6 +248,7 @@ int main(void) {
   for (unsigned class = 0; class < CLASSES; class++) live_and_die(class);
   retired_pages_are_dirty_if_used();
   for (unsigned class = 0; class < CLASSES; class++) holes_are_absent(class);
+  for (unsigned class = 0; class < CLASSES; class++) a_limit_takes_the_rest(class);
   for (unsigned class = 0; class < CLASSES; class++) {
     purge_stops_at_damage(class, sizeof(void *));
     purge_stops_at_damage(class, class_size(class));
