@@ -58,12 +58,18 @@ static void say_foreign(const char *call, const void *p) {
   else log_line("%s of foreign pointer %p (not from this allocator)", call, p);
 }
 
+/* Reports a pointer to where a block of an epoch may have started. The message is the same while the heap keeps the
+ * memory and after it went back, since nothing but time decides between these. */
+static void say_no_block(const char *call, const void *p) {
+  log_line("%s of %p (no block: it was freed, alone or with its epoch, or never allocated)", call, p);
+}
+
 static void say_in_free_memory(const char *call, const void *p, const struct run *run) {
   char text[32];
   unsigned was = run_is_quarter(run) ? run->was : pages.runs[granule_of(p)].was;
   if (was == 0) say_foreign(call, p);
   else if (was == LARGE_WAS) say_freed(call, p, "large block", "");
-  else if (was == CHUNK_WAS) say_freed(call, p, "block of an epoch, freed before or with it", "");
+  else if (was == CHUNK_WAS) say_no_block(call, p);
   else say_freed(call, p, class_text(text, sizeof text, was - 1), "");
 }
 
@@ -102,7 +108,7 @@ static bool was_last(const struct run *chunk, const void *p) {
 static void say_nowhere(const char *call, const void *p, const struct run *run) {
   if (run->kind != RUN_CHUNK) say_foreign(call, p);
   else if (was_last(run, p)) say_freed_in(call, p, "block of an epoch", run);
-  else log_line("%s of %p (no block: it was freed, alone or with its epoch, or never allocated)", call, p);
+  else say_no_block(call, p);
 }
 
 /* Reports a pointer into a block. Returns false if p lies outside all blocks. */

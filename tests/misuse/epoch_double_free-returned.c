@@ -9,5 +9,4 @@ static void run(void) {
   tslab_free(block);
 }
 
-MISUSE("a block of an epoch freed again when the epoch is gone and its memory with the kernel", NAMED,
-       TWICE("block of an epoch, freed before or with it"));
+MISUSE("a block of an epoch freed again when the epoch is gone and its memory with the kernel", NAMED, ENDED("free"));
