@@ -472,8 +472,11 @@ void pages_set_limits(size_t hard, size_t soft) {
   atomic_store_explicit(&soft_limit, soft, memory_order_relaxed);
 }
 
+/* Returns how many granules a block of so many bytes takes, with its guard. */
+static size_t granules_with_guard(size_t bytes) { return divide_up(bytes, GRANULE) + (TSLAB_HARDENED ? 1 : 0); }
+
 bool pages_limit_refuses(size_t bytes) {
-  size_t granules = divide_up(bytes, GRANULE) + (TSLAB_HARDENED ? 1 : 0); /* a guard */
+  size_t granules = granules_with_guard(bytes);
   lock_take(&pages_lock);
   bool refuses = beyond(limit_for(RUN_LARGE), granules) != 0;
   lock_release(&pages_lock);
@@ -499,7 +502,7 @@ void pages_begin_round(void) {
 void pages_end_round(size_t bytes) {
   lock_take(&pages_lock);
   size_t limit = atomic_load_explicit(&hard_limit, memory_order_relaxed);
-  bool brought = beyond(limit, divide_up(bytes, GRANULE)) <= pages_free_dirty();
+  bool brought = beyond(limit, granules_with_guard(bytes)) <= pages_free_dirty();
   bool brought_much = beyond(limit, limit / LIMIT_REST / GRANULE) <= pages_free_dirty();
   lock_release(&pages_lock);
   size_t before = atomic_load_explicit(&wanted_for_round, memory_order_relaxed);
