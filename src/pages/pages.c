@@ -1029,7 +1029,10 @@ static bool may_grow_at_frontier(size_t granules) {
   return granules < state.coverage && find_place(2 * granules, GRANULE, LOOKS, &found) == 0;
 }
 
+/* The child of a signal handler that forks may come here from a call of its parent. There the run is frozen, and what
+ * lies behind it may not be of one piece with what the child adds at its frontier. */
 static bool grow_in_place(struct run *run, size_t granules) {
+  if (UNLIKELY(pages_is_frozen(run))) return false;
   size_t end = run_index(run) + run->granules, more = granules - run->granules;
   size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
   struct run *after = end < count ? run_at(end) : NULL, *room = room_behind(run);
@@ -1045,6 +1048,7 @@ static bool grow_in_place(struct run *run, size_t granules) {
     if (!at_frontier || !may_grow_at_frontier(granules)) return false;
     if (!advance_frontier(more - (after ? after->granules : 0))) return false;
     after = run_at(end);
+    if (UNLIKELY(!is_free(after) || after->granules < more)) return false;
   }
   bin_remove(after);
   cut(after, end, more);
