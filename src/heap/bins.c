@@ -127,13 +127,33 @@ static struct chain take_from(struct heap *heap, struct bin *bin, struct run *sl
   return chain;
 }
 
+/* Moves the list's first slab to its end. After one turn of the list its order is as before, so no position need be
+ * remembered while the lock is free. */
+static struct run *turn(struct bin *bin) {
+  struct run *slab = slab_at(bin->first);
+  unlink_slab(bin, slab);
+  insert_last(bin, slab);
+  return slab;
+}
+
+/* At a limit that lets no more pages be touched: takes the blocks of the first slab that has any. */
+static COLD struct chain take_touched(struct heap *heap, struct bin *bin, unsigned wanted) {
+  bool refused;
+  for (uint32_t left = bin->listed; left > 0 && bin->first; left--) {
+    struct run *slab = slab_at(bin->first);
+    if (slab_count(word_of(slab)) != 0) return take_from(heap, bin, slab, wanted, &refused);
+    turn(bin);
+  }
+  return EMPTY_CHAIN;
+}
+
 static struct chain take_own(struct heap *heap, unsigned class, unsigned wanted) {
   struct bin *bin = &heap->bins[class];
   struct chain chain = EMPTY_CHAIN;
-  bool refused = false; /* the limit would refuse all slabs behind it, too */
+  bool refused = false;
   while (chain.count == 0 && bin->first && !refused)
     chain = take_from(heap, bin, slab_at(bin->first), wanted, &refused);
-  return chain;
+  return LIKELY(!refused) ? chain : take_touched(heap, bin, wanted);
 }
 
 /* Gives a listed slab to another heap. The threads of its live blocks now free them remotely, which is slower but
@@ -541,15 +561,6 @@ static bool has_looked_long(unsigned *looked) {
   lock_count_steps(*looked);
   *looked = 0;
   return true;
-}
-
-/* Takes the next of the bin's slabs, for one turn of the list: so its order stays, and no position need be remembered
- * while the lock is free. */
-static struct run *turn(struct bin *bin) {
-  struct run *slab = slab_at(bin->first);
-  unlink_slab(bin, slab);
-  insert_last(bin, slab);
-  return slab;
 }
 
 /* Returns true if the slab is retired. Caller holds the lock. */

@@ -57,6 +57,14 @@ static bool epoch_refuses(struct heap *heap, size_t bytes) {
   return false;
 }
 
+/* Called when no free run fits. If the kernel refuses more, it may do so by a limit, and then unmapped memory makes
+ * room. */
+static COLD bool makes_room(size_t bytes) {
+  if (bytes > pages_memory() || pages_limit_refuses(bytes)) return false;
+  pages_unmap_free(true);
+  return true;
+}
+
 static void *refill_again(unsigned class, size_t size) {
   struct heap *heap = current_heap;
   void *block = heap_refill(heap, class);
@@ -64,6 +72,7 @@ static void *refill_again(unsigned class, size_t size) {
   /* Other size classes may keep enough free memory. */
   counters_stage(counters_here(), PATH_PURGE);
   if (scavenger_reclaim(heap->arena ? SIZE_MAX : slab_bytes(class))) block = heap_refill(heap, class);
+  if (!block && makes_room(slab_bytes(class))) block = heap_refill(heap, class);
   if (!block) limits_note_failure(size, slab_bytes(class));
   return block;
 }
@@ -121,14 +130,6 @@ static COLD void *draw_large(struct heap *heap, void *block, size_t size, bool *
   void *given = interval ? guard_sample(heap, block, size, size, interval) : block;
   if (given != block && zero) *zero = false;
   return given;
-}
-
-/* Called when no free run fits. If the kernel refuses more, it may do so by a limit, and then unmapped memory makes
- * room. */
-static COLD bool makes_room(size_t bytes) {
-  if (bytes > pages_memory() || pages_limit_refuses(bytes)) return false;
-  pages_unmap_free(true);
-  return true;
 }
 
 static void *large(size_t size, size_t alignment, bool *zero) {

@@ -420,7 +420,7 @@ static size_t limit_of(int resource) {
 
 size_t os_address_space_limit(void) { return limit_of(RLIMIT_AS); }
 bool os_data_is_limited(void) { return limit_of(RLIMIT_DATA) != SIZE_MAX; }
-bool os_locking_is_limited(void) { return limit_of(RLIMIT_MEMLOCK) != SIZE_MAX; }
+size_t os_locking_limit(void) { return limit_of(RLIMIT_MEMLOCK); }
 
 void __asan_init(void) WEAK;
 void __tsan_init(void) WEAK;

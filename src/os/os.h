@@ -64,7 +64,7 @@ HIDDEN bool os_heal(void *at, size_t length);
 HIDDEN size_t os_address_space_limit(void);
 HIDDEN bool os_data_is_limited(void);    /* RLIMIT_DATA: pages that can be written */
 HIDDEN bool os_promises_strictly(void);  /* vm.overcommit_memory is 2: mapped memory counts for all processes */
-HIDDEN bool os_locking_is_limited(void); /* RLIMIT_MEMLOCK */
+HIDDEN size_t os_locking_limit(void);    /* RLIMIT_MEMLOCK, in bytes; SIZE_MAX without one */
 
 /* Returns true if a sanitizer's runtime is in the process: it maps its shadow at fixed addresses, perhaps later. */
 HIDDEN bool os_has_sanitizer(void);

@@ -315,7 +315,8 @@ static void notice_limit(resource what, const struct rlimit *limit) {
   if ((what != RLIMIT_AS && what != RLIMIT_DATA) || !limit || limit->rlim_cur == RLIM_INFINITY) return;
   if (!may_trim()) return;
   if (what == RLIMIT_AS) pages_trim_reservation();
-  pages_count_mapped(what == RLIMIT_AS ? COUNTS_AT_ONCE : COUNTS);
+  if (what == RLIMIT_AS) pages_count_mapped(COUNTS_AT_ONCE, limit->rlim_cur);
+  else pages_count_mapped(COUNTS, SIZE_MAX);
   pages_unmap_free(false);
 }
 
@@ -340,8 +341,9 @@ SHOWN int prlimit64(pid_t, resource, const struct rlimit64 *, struct rlimit64 *)
  * another user, the kernel would refuse that user every mapping. */
 SHOWN int mlockall(int flags) {
   if (!(flags & MCL_CURRENT) || !may_trim()) return (int)syscall(SYS_mlockall, flags);
-  if (os_locking_is_limited()) pages_trim_reservation();
-  if (os_locking_is_limited() && flags & MCL_FUTURE) pages_count_mapped(COUNTS_AT_ONCE);
+  size_t limit = os_locking_limit();
+  if (limit != SIZE_MAX) pages_trim_reservation();
+  if (limit != SIZE_MAX && flags & MCL_FUTURE) pages_count_mapped(COUNTS_AT_ONCE, limit);
   pages_unmap_free(false);
   return (int)syscall(SYS_mlockall, flags);
 }

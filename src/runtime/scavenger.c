@@ -59,7 +59,7 @@
 #define SLABS_NOTICE  (4 * MiB) /* bytes of slabs of one such heap */
 #define INLINE_NOTICE (32 * MiB)
 #define UNMAP_NOTICE  (4 * MiB)
-#define UNMAP_SHARE   16        /* one part of so many of the heap may be free and mapped under a limit */
+#define UNMAP_SHARE   32        /* one part of so many of a limit may be free and mapped until the next round */
 #define HELD_NOTICE   (2 * MiB) /* the most that frees may leave free while they start no scavenger */
 #define AGE           2 /* ticks */
 #define IDLE_TICKS    4
@@ -252,7 +252,7 @@ static void relieve(void) {
  * it. */
 static COLD void press(void) {
   ask();
-  if (pages_is_far_beyond() && process_is_ready()) relieve();
+  if (pages_is_far_beyond() && process_is_ready() && locks_held == 0) relieve();
 }
 
 /* Returns the tick in so many seconds; 0 until the length of a tick is known. */
@@ -395,8 +395,9 @@ static void wait_for_files(void) {
 
 /* A limit may be as old as the process, or set by another one. */
 static void look_for_limits(bool has_own_files) {
-  if (os_address_space_limit() != SIZE_MAX) pages_count_mapped(COUNTS_AT_ONCE);
-  else if (os_data_is_limited() || (has_own_files && os_promises_strictly())) pages_count_mapped(COUNTS);
+  size_t limit = os_address_space_limit();
+  if (limit != SIZE_MAX) pages_count_mapped(COUNTS_AT_ONCE, limit);
+  else if (os_data_is_limited() || (has_own_files && os_promises_strictly())) pages_count_mapped(COUNTS, SIZE_MAX);
 }
 
 static void *run(void *unused) {
@@ -624,10 +625,10 @@ static bool is_malloc_of_loader(const struct heap *heap) {
 }
 
 /* A limit of this process may leave no room for a stack that grows, and the kernel then ends the process. So this
- * unmaps much free memory at once. */
+ * unmaps at once what is free, if that is a good part of the limit. */
 static COLD void unmap_at_once(void) {
   if (locks_held != 0 || !process_is_ready()) return;
-  if (pages_free_dirty() + large_cache_total() > pages_totals().held / UNMAP_SHARE) purge_inline();
+  if (pages_free_dirty() + large_cache_total() > pages_mapping_limit() / UNMAP_SHARE) purge_inline();
 }
 
 /* `heap` is that of a malloc, or NULL. */
@@ -815,6 +816,7 @@ static bool has_unseen(struct heap *heap) {
 }
 
 bool scavenger_reclaim(size_t wanted) {
+  if (UNLIKELY(locks_held != 0)) return false; /* the holder of round_lock may wait for a lock of this thread */
   size_t bytes = wanted == SIZE_MAX ? GRANULE : wanted;
   struct heap *heap = current_heap;
   if (wanted <= large_cache_total()) large_cache_suspend(); /* larger calls do not fail because of these */
@@ -838,10 +840,9 @@ bool scavenger_reclaim(size_t wanted) {
 }
 
 size_t scavenger_purge(void) {
-  if (!process_has_started()) return 0;
+  if (!process_has_started() || locks_held != 0) return 0;
   lock_take(&round_lock);
   size_t before = pages_totals().returned;
-  look_for_limits(false);
   pages_forget_growth();
   collect_free();
   pages_purge(UINT64_MAX, pages_free_dirty()); /* not what others free meanwhile: they may go on for ever */

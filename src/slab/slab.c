@@ -276,7 +276,8 @@ static uint64_t units_touched(const struct run *slab) {
 
 static size_t purge_units(struct run *slab, uint64_t units) {
   size_t size = slab_unit_bytes(slab), purged = 0;
-  slab->moved = true; /* until a purge fails */
+  bool is_done = true;
+  slab->moved = SLAB_MAY_HOLD; /* in the child of a fork of this moment for ever */
   while (units) {
     unsigned from = lowest_bit(units);
     uint64_t gap = ~(units >> from); /* its lowest bit ends the stretch; 0: the stretch is all 64 */
@@ -284,9 +285,10 @@ static size_t purge_units(struct run *slab, uint64_t units) {
     bool done = os_purge(run_start(slab) + from * size, length * size);
     pages_count_purge(length * size, done);
     if (done) purged += length * size;
-    else slab->moved = false;
+    else is_done = false;
     units &= length == SLAB_UNITS ? 0 : ~(((1ull << length) - 1) << from);
   }
+  slab->moved = is_done ? SLAB_HOLDS_NONE : SLAB_MAY_HOLD;
   return purged;
 }
 

@@ -216,6 +216,25 @@ static void what_is_freed_serves_again(size_t rounds) {
   }
 }
 
+/* At the limit no new page may be touched. Slabs whose pages went back come first in their list, and the free blocks of
+ * the slabs behind them must serve all the same. */
+static void blocks_behind_holes_serve(size_t page) {
+  enum { SLABS = 40, SLAB = 1 << 16, SIZE = 64, COUNT = SLABS * (SLAB / SIZE), FRONT = 10 };
+  static char *blocks[COUNT];
+  static const size_t rest[] = {1000000, 130000, 64000};
+  size_t there = 0;
+  CHECK(tslab_memory_limit(32 * MIB, 0) == 0);
+  for (size_t i = 0; i < COUNT; i++) CHECK((blocks[i] = memset(tslab_malloc(SIZE), 1, SIZE)) != NULL);
+  for (size_t i = 0; i < COUNT / SLABS * FRONT; i += 2, there++) tslab_free(blocks[i]);
+  tslab_purge();
+  for (size_t i = COUNT / SLABS * (FRONT + 1); i < COUNT; i++)
+    if ((uintptr_t)blocks[i] / page % 2) tslab_free(blocks[i]);
+  tslab_purge();
+  for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
+    while (tslab_malloc(rest[i]) != NULL) {}
+  for (size_t i = 0; i < there; i++) CHECK(tslab_malloc(SIZE) != NULL);
+}
+
 /* The block's pages move, so there need not be room for it twice. */
 static void a_large_block_grows(size_t unused) {
   (void)unused;
@@ -282,6 +301,7 @@ int main(int argc, char **argv) {
   as_child("soft limit", soft_limit_holds, THREADS);
   as_child("filling again", what_is_freed_serves_again, 4);
   as_child("changing", limits_can_be_changed, 0);
+  as_child("holes", blocks_behind_holes_serve, (size_t)sysconf(_SC_PAGESIZE));
   if (!SANITIZED && !TSLAB_HARDENED) as_child("growing", a_large_block_grows, 0); /* there pages do not move */
   return 0;
 }
