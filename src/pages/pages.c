@@ -72,7 +72,7 @@ static struct {
 } state;
 static _Atomic size_t free_dirty; /* granules */
 static _Atomic bool is_limited;   /* address space, or pages that can be written */
-static _Atomic enum pages_counting counts_mapped;
+static _Atomic bool counts_mapped;
 static _Atomic size_t mapping_limit = SIZE_MAX;
 static _Atomic size_t absent;     /* bytes of runs in use that hold no memory: holes in slabs, guards, traps, and the
                                    * clean free memory of a frozen child */
@@ -735,15 +735,15 @@ void pages_unmap_free(bool small_too) {
   unmap_clean(small_too ? 1 : UNMAPPED_LEAST);
 }
 
-enum pages_counting pages_counts_mapped(void) { return atomic_load_explicit(&counts_mapped, memory_order_relaxed); }
+bool pages_counts_mapped(void) { return atomic_load_explicit(&counts_mapped, memory_order_relaxed); }
 size_t pages_mapping_limit(void) { return atomic_load_explicit(&mapping_limit, memory_order_relaxed); }
-void pages_count_mapped(enum pages_counting where, size_t limit) {
+void pages_count_mapped(size_t limit) {
   if (limit < pages_mapping_limit()) atomic_store_explicit(&mapping_limit, limit, memory_order_relaxed);
-  if (pages_counts_mapped() < where) atomic_store_explicit(&counts_mapped, where, memory_order_relaxed);
+  atomic_store_explicit(&counts_mapped, true, memory_order_relaxed);
 }
 
 void pages_unmap_clean(void) {
-  if (UNLIKELY(pages_counts_mapped() != COUNTS_NOWHERE)) unmap_clean(UNMAPPED_LEAST);
+  if (UNLIKELY(pages_counts_mapped())) unmap_clean(UNMAPPED_LEAST);
 }
 
 /* Makes free memory for a request that no free run fits. */
@@ -1453,7 +1453,7 @@ bool pages_start(void) {
   state.memory = memory ? memory >> GRANULE_SHIFT : SIZE_MAX; /* a filter may hide it */
   size_t data = min_size(usual, LARGEST_RESERVATION);
   bool limited = limit != SIZE_MAX, is_data_limited = os_data_is_limited();
-  if (limited || is_data_limited) pages_count_mapped(limited ? COUNTS_AT_ONCE : COUNTS, limit);
+  if (limited || is_data_limited) pages_count_mapped(limit);
   atomic_store_explicit(&is_limited, limited || (TSLAB_HARDENED && is_data_limited), memory_order_relaxed);
   if (limited ? start_on_demand(data) : start_in_place(data)) return true;
   data = round_down(min_size(data, limit / 4), GRANULE);

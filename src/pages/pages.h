@@ -165,14 +165,12 @@ HIDDEN size_t pages_purge(uint64_t tick, size_t most);
  * threads. */
 HIDDEN void pages_unmap_free(bool small_too);
 
-/* Says whether mapped memory counts, also if it is free: in a limit of data or in what the kernel promises to all
- * processes (vm.overcommit_memory 2), or in a limit that stacks share, which may need the room at once.
- * pages_count_mapped only raises it; `limit` is that of COUNTS_AT_ONCE in bytes, otherwise SIZE_MAX, and
- * pages_mapping_limit returns the least that was given. pages_unmap_clean unmaps what a purge left clean in runs of
- * 1 MiB and more, unless mapped memory counts nowhere. */
-enum pages_counting { COUNTS_NOWHERE, COUNTS, COUNTS_AT_ONCE };
-HIDDEN void pages_count_mapped(enum pages_counting where, size_t limit);
-HIDDEN enum pages_counting pages_counts_mapped(void);
+/* Says that mapped memory counts, also if it is free: in a limit of `limit` bytes that stacks share, which may need the
+ * room at once; or, if `limit` is SIZE_MAX, in a limit of data or in what the kernel promises to all processes
+ * (vm.overcommit_memory 2). pages_mapping_limit returns the least limit that was given. pages_unmap_clean unmaps what a
+ * purge left clean in runs of 1 MiB and more, unless mapped memory counts nowhere. */
+HIDDEN void pages_count_mapped(size_t limit);
+HIDDEN bool pages_counts_mapped(void);
 HIDDEN size_t pages_mapping_limit(void);
 HIDDEN void pages_unmap_clean(void);
 

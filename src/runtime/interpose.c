@@ -112,7 +112,7 @@ static bool may_trim(void) { return process_has_started() && locks_held == 0 && 
  * for a thread's stack. */
 static COLD bool make_room(void) {
   bool is_limited = os_address_space_limit() != SIZE_MAX;
-  bool counts = is_limited || pages_counts_mapped() != COUNTS_NOWHERE || os_data_is_limited();
+  bool counts = is_limited || pages_counts_mapped() || os_data_is_limited();
   if (!counts || !may_trim()) return false;
   if (is_limited) pages_trim_reservation();
   pages_unmap_free(false);
@@ -315,8 +315,7 @@ static void notice_limit(resource what, const struct rlimit *limit) {
   if ((what != RLIMIT_AS && what != RLIMIT_DATA) || !limit || limit->rlim_cur == RLIM_INFINITY) return;
   if (!may_trim()) return;
   if (what == RLIMIT_AS) pages_trim_reservation();
-  if (what == RLIMIT_AS) pages_count_mapped(COUNTS_AT_ONCE, limit->rlim_cur);
-  else pages_count_mapped(COUNTS, SIZE_MAX);
+  pages_count_mapped(what == RLIMIT_AS ? limit->rlim_cur : SIZE_MAX);
   pages_unmap_free(false);
 }
 
@@ -343,7 +342,7 @@ SHOWN int mlockall(int flags) {
   if (!(flags & MCL_CURRENT) || !may_trim()) return (int)syscall(SYS_mlockall, flags);
   size_t limit = os_locking_limit();
   if (limit != SIZE_MAX) pages_trim_reservation();
-  if (limit != SIZE_MAX && flags & MCL_FUTURE) pages_count_mapped(COUNTS_AT_ONCE, limit);
+  if (limit != SIZE_MAX && flags & MCL_FUTURE) pages_count_mapped(limit);
   pages_unmap_free(false);
   return (int)syscall(SYS_mlockall, flags);
 }

@@ -396,8 +396,8 @@ static void wait_for_files(void) {
 /* A limit may be as old as the process, or set by another one. */
 static void look_for_limits(bool has_own_files) {
   size_t limit = os_address_space_limit();
-  if (limit != SIZE_MAX) pages_count_mapped(COUNTS_AT_ONCE, limit);
-  else if (os_data_is_limited() || (has_own_files && os_promises_strictly())) pages_count_mapped(COUNTS, SIZE_MAX);
+  bool counts = limit != SIZE_MAX || os_data_is_limited() || (has_own_files && os_promises_strictly());
+  if (counts) pages_count_mapped(limit);
 }
 
 static void *run(void *unused) {
@@ -650,7 +650,7 @@ static void start_or_wake_for(size_t magazine_bytes, enum caller caller, const s
 
 static void notice(size_t magazine_bytes, enum caller caller, const struct heap *heap) {
   start_or_wake_for(magazine_bytes, caller, heap);
-  bool counts = UNLIKELY(pages_counts_mapped() == COUNTS_AT_ONCE);
+  bool counts = UNLIKELY(pages_mapping_limit() != SIZE_MAX);
   if (counts && pages_free_dirty() + large_cache_total() > UNMAP_NOTICE) unmap_at_once();
 }
 
