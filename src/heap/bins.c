@@ -136,10 +136,12 @@ static struct run *turn(struct bin *bin) {
   return slab;
 }
 
-/* At a limit that lets no more pages be touched: takes the blocks of the first slab that has any. */
+/* At a limit that lets no more pages be touched: takes the blocks of the first slab that has any. A call looks at so
+ * many slabs at most, and the next one goes on there, since a program at its limit may fail often. */
+#define TOUCHED_LOOKS 128
 static COLD struct chain take_touched(struct heap *heap, struct bin *bin, unsigned wanted) {
   bool refused;
-  for (uint32_t left = bin->listed; left > 0 && bin->first; left--) {
+  for (size_t left = min_size(bin->listed, TOUCHED_LOOKS); left > 0 && bin->first; left--) {
     struct run *slab = slab_at(bin->first);
     if (slab_count(word_of(slab)) != 0) return take_from(heap, bin, slab, wanted, &refused);
     turn(bin);
