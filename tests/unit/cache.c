@@ -52,7 +52,7 @@ static void reused(void) {
   CHECK(strcmp(e->label, "two") == 0 && e->flags == TSLAB_EPOCH_DESTROYABLE && e->heaps == heap);
   CHECK(epoch_cache_open(current_thread, "three", 0) == 0);
   CHECK(scope_enter(current_thread, next) == 0 && current_heap == heap && heap->bump.chunk == chunk);
-  CHECK(bump_take(heap, 100) == run_start(chunk)); /* as if new */
+  CHECK(tslab_malloc(100) == run_start(chunk)); /* as if new */
   CHECK(scope_leave(current_thread, next) == 0);
 
   /* The epoch is destroyed with a live block. A second epoch that ends now is not kept. */
