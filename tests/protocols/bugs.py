@@ -1,6 +1,6 @@
 """One-line bugs in copies of the shipped sources, which the explorer must find.
 
-    bugs.py list                     name;source;scenario of each, one a line
+    bugs.py list [hardened]          name;source;scenario of each, one a line, of the release or the hardened build
     bugs.py write NAME SOURCE COPY   the source with that bug
 
 What is replaced must be there exactly once: a test of a bug that is not in it would prove nothing.
@@ -17,6 +17,7 @@ class Bug(NamedTuple):
     source: str
     old: str
     new: str
+    release_only: bool = False  # the hardened build does not come to these lines in the scenario
 
 
 BUGS = [
@@ -53,7 +54,7 @@ BUGS = [
     Bug("purged_with_a_slab", "folding", "src/heap/registry.c", "return !has_slabs;", "return has_slabs || true;"),
     Bug("folded_without_a_slab", "dying", "src/heap/registry.c", "return store->unlisted_slabs == 0 && ", "return "),
     Bug("alive_meanwhile", "thread-death", "src/heap/flush.c",
-        "if (!heap->live && !tcache_is_folded(heap, class))", "if (!tcache_is_folded(heap, class))"),
+        "if (!heap->live && !tcache_is_folded(heap, class))", "if (!tcache_is_folded(heap, class))", release_only=True),
     Bug("purge_unclaimed", "trimming", "src/heap/bins.c",
         "  if (atomic_fetch_or_explicit(&slab->word, SLAB_PENDING, memory_order_relaxed) & SLAB_PENDING) return 0;\n",
         ""),
@@ -97,7 +98,7 @@ BUGS = [
     Bug("unwound_remote", "taking-back", "src/heap/bump.c",
         "uint64_t freed = starts & bump_freed(bump->freed, word_start)->local,",
         "struct chunk_freed *bits = bump_freed(bump->freed, word_start);\n"
-        "    uint64_t freed = starts & (bits->local | bits->remote),"),
+        "    uint64_t freed = starts & (bits->local | bits->remote),", release_only=True),
     Bug("two_whole_granules", "quarters", "src/slab/quarter.c",
         "  bool whole = split->threshold == ALL;\n"
         "  if (whole && before) unlink_run(split);\n"
@@ -134,8 +135,9 @@ def write(name: str, source: str, copy: str) -> int:
 
 def main() -> int:
     match sys.argv[1:]:
-        case ["list"]:
-            print("\n".join(f"{bug.name};{bug.source};{bug.scenario}" for bug in BUGS))
+        case ["list", *build] if build in ([], ["hardened"]):
+            bugs = [bug for bug in BUGS if not (build and bug.release_only)]
+            print("\n".join(f"{bug.name};{bug.source};{bug.scenario}" for bug in bugs))
             return 0
         case ["write", name, source, copy]:
             return write(name, source, copy)
