@@ -11,9 +11,22 @@
 #include "os/os.h"
 #include <string.h>
 
+/* A shelf: 2 MiB that heaps, or their bodies, are cut from. Linux 6.14 and later free the page tables of so much if one
+ * call gives all of it back; a fork would look through them, also if they are empty. The first heaps lie in granules,
+ * because a process of few threads should not hold 2 MiB for them. */
+#define SHELF       (2 * MiB)
+#define SHELVES     1024 /* of bodies; the bodies of later heaps lie in granules, too */
+#define FIRST_HEAPS 64
+struct shelf {
+  char *start;
+  uint32_t bodies, purged;
+};
+
 static struct {
   struct heap *pool; /* heaps of dead threads */
   struct cuttings heaps, bodies;
+  struct shelf shelves[SHELVES];
+  uint32_t shelves_begun, heaps_made;
   uint32_t generation; /* counts forks */
 } state;
 
@@ -51,7 +64,8 @@ struct lasting_heap {
   struct heap heap; /* the first field */
   struct notice notice;
   struct body *body;
-  bool is_purged; /* the body's pages went back; the heap's lock protects this */
+  struct shelf *shelf; /* that the body lies on, or NULL */
+  bool is_purged; /* the body's pages go back, or have; heaps_lock protects this */
 };
 static struct lasting_heap first; /* most processes have only one */
 
@@ -93,12 +107,44 @@ void heap_begin_common(void) {
   lock_release(&heaps_lock);
 }
 
+/* Once the process has many heaps, this takes a shelf to cut from where a piece of `bytes` does not fit any more.
+ * Returns its start, or NULL: there is none, or none is needed. */
+static char *take_shelf(struct cuttings *from, size_t bytes) {
+  bool fits = from->next && (size_t)(from->end - from->next) >= bytes, zero;
+  if (fits || state.heaps_made < FIRST_HEAPS || !has_own_pages()) return NULL;
+  struct pages_how how = {.wants_zero = true};
+  struct run *run = pages_alloc(SHELF >> GRANULE_SHIFT, SHELF, RUN_META, &zero, &how);
+  if (!run) return NULL;
+  *from = (struct cuttings){run_start(run), run_start(run) + SHELF};
+  return from->next;
+}
+
+static struct body *cut_body(void) {
+  char *start = state.shelves_begun < SHELVES ? take_shelf(&state.bodies, bytes_of_body()) : NULL;
+  if (start) state.shelves[state.shelves_begun++] = (struct shelf){.start = start};
+  return pages_cut(&state.bodies, bytes_of_body());
+}
+
+static struct lasting_heap *cut_lasting_heap(void) {
+  take_shelf(&state.heaps, sizeof(struct lasting_heap));
+  return pages_cut(&state.heaps, sizeof(struct lasting_heap));
+}
+
+/* Returns the shelf that a new body lies on, or NULL. */
+static struct shelf *shelf_of(const struct body *body) {
+  struct shelf *last = state.shelves_begun ? &state.shelves[state.shelves_begun - 1] : NULL;
+  return last && (uintptr_t)body - (uintptr_t)last->start < SHELF ? last : NULL;
+}
+
 static struct heap *cut_heap(void) {
   struct heap *newest = atomic_load_explicit(&all_heaps, memory_order_relaxed);
-  struct body *body = pages_cut(&state.bodies, bytes_of_body());
+  struct body *body = cut_body();
   struct lasting_heap *lasting = &first;
-  if (newest && body) lasting = pages_cut(&state.heaps, sizeof(struct lasting_heap));
+  if (newest && body) lasting = cut_lasting_heap();
   if (!body || !lasting) return NULL;
+  lasting->shelf = shelf_of(body);
+  if (lasting->shelf) lasting->shelf->bodies++;
+  state.heaps_made++;
   struct heap *heap = &lasting->heap;
   if (newest) begin_common();
   heap_init(heap, false);
@@ -143,6 +189,7 @@ static void unfold(struct heap *heap) {
   lock_take(&common_heap.lock);
   heap->store->notice = &lasting->notice; /* the store may be purged; in a fork child also in part */
   heap->store->remote.room = REMOTE_BYTES;
+  if (lasting->is_purged && lasting->shelf) lasting->shelf->purged--;
   lasting->is_purged = false;
   if (is_inherited) atomic_store_explicit(&lasting->notice.is_given, false, memory_order_relaxed);
   for (unsigned class = 0; class < CLASSES; class++) folded_slabs[class] -= heap->bins[class].slabs;
@@ -334,7 +381,8 @@ static bool fold_locked(struct heap *heap) {
   return true;
 }
 
-/* Returns true if the body's pages may go back: no slab leads to the heap any more. Caller holds the heap's lock. */
+/* Returns true if the body's pages may go back: no slab leads to the heap any more. Caller holds heaps_lock and the
+ * heap's lock. */
 static bool may_purge(struct heap *heap) {
   if (!heap->folded || lasting_of(heap)->is_purged || !has_own_pages()) return false;
   lock_take(&common_heap.lock); /* a thread that takes the last slab of a folded heap holds it */
@@ -343,20 +391,29 @@ static bool may_purge(struct heap *heap) {
   return !has_slabs;
 }
 
-/* Gives the body's pages back. Caller holds the heap's lock, for which only its next thread may wait. */
-static void purge(struct lasting_heap *lasting) {
-  lasting->is_purged = os_purge(lasting->body, bytes_of_body());
-  pages_count_purge(bytes_of_body(), lasting->is_purged);
+static void purge(const struct lasting_heap *lasting) {
+  pages_count_purge(bytes_of_body(), os_purge(lasting->body, bytes_of_body()));
 }
 
-/* Holds the heap's lock beyond heaps_lock only for a purge: in the child of a fork of that moment the lock stays taken,
- * and only unfold, which resets it, looks at that heap. */
+/* Says that the body goes back. If it is the last on its shelf, this gives all of that back and returns true. Caller
+ * holds heaps_lock. */
+static bool purge_with_shelf(struct lasting_heap *lasting) {
+  struct shelf *shelf = lasting->shelf;
+  lasting->is_purged = true;
+  if (!shelf || ++shelf->purged < shelf->bodies) return false;
+  bool done = os_purge(shelf->start, SHELF);
+  if (done) pages_count_purge(bytes_of_body(), done);
+  return done;
+}
+
+/* Holds the heap's lock beyond heaps_lock only for a purge, for which only its next thread may wait. In the child of a
+ * fork of that moment the lock stays taken, and only unfold, which resets it, looks at that heap. */
 bool heap_fold(struct heap *heap) {
   lock_take(&walk_lock);
   lock_take(&heaps_lock);
   bool folded = fold_locked(heap);
   lock_take(&heap->lock);
-  bool purges = may_purge(heap);
+  bool purges = may_purge(heap) && !purge_with_shelf(lasting_of(heap));
   if (!purges) lock_release(&heap->lock);
   lock_release(&heaps_lock);
   lock_release(&walk_lock);

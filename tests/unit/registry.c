@@ -101,7 +101,7 @@ static size_t resident_bytes(const struct heap *heap) {
   return resident;
 }
 
-enum { MOST = 20000 };
+enum { MOST = 20000, WINDOW = 2 * MiB };
 
 /* Takes blocks until the heap has a full slab of its own; its first slabs are shared. Returns how many these are. */
 static unsigned take_slab(struct heap *heap, void *blocks[MOST]) {
@@ -156,6 +156,47 @@ static void dead_heap_gives_its_pages_back(void) {
   check_new(heap, 9);
 }
 
+static size_t kilobytes_of(const char *name) {
+  char line[128];
+  size_t kilobytes = 0;
+  FILE *const status = fopen("/proc/self/status", "r");
+  CHECK(status != NULL);
+  while (fgets(line, sizeof line, status))
+    if (strncmp(line, name, strlen(name)) == 0) kilobytes = strtoul(line + strlen(name), NULL, 10);
+  CHECK(fclose(status) == 0);
+  return kilobytes;
+}
+
+/* Linux 6.14 and later give page tables back, if it was built to. Returns true if it is such a kernel. */
+static bool kernel_returns_tables(void) {
+  enum { WINDOWS = 16 };
+  char *const all = mmap(NULL, (WINDOWS + 1) * WINDOW, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char *const windows = (char *)round_up((uintptr_t)all, WINDOW);
+  CHECK(all != MAP_FAILED);
+  madvise(windows, WINDOWS * WINDOW, MADV_NOHUGEPAGE); /* may fail: a kernel without huge pages */
+  const size_t before = kilobytes_of("VmPTE:");
+  for (int i = 0; i < WINDOWS; i++) windows[i * WINDOW] = 1;
+  CHECK(madvise(windows, WINDOWS * WINDOW, MADV_DONTNEED) == 0);
+  const size_t after = kilobytes_of("VmPTE:");
+  CHECK(munmap(all, (WINDOWS + 1) * WINDOW) == 0);
+  return after < before + WINDOWS * os_page_size / KiB;
+}
+
+/* A fork copies page tables, also empty ones. */
+static void many_dead_heaps_give_their_page_tables_back(void) {
+  enum { MANY = 2000 };
+  static struct heap *many[MANY];
+  if (os_page_size > GRANULE / 4 || !kernel_returns_tables()) return;
+  const size_t before = kilobytes_of("VmPTE:");
+  for (unsigned turn = 0; turn < 2; turn++) { /* new heaps, and heaps from the pool */
+    for (unsigned i = 0; i < MANY; i++) CHECK((many[i] = heap_acquire()) != NULL);
+    const size_t grown = kilobytes_of("VmPTE:") - before;
+    CHECK_COUNT(grown, >=, MANY * sizeof(struct heap_store) / WINDOW * os_page_size / KiB);
+    for (unsigned i = 0; i < MANY; i++) dies(many[i]);
+    CHECK_COUNT(kilobytes_of("VmPTE:") - before, <=, grown / 4);
+  }
+}
+
 int main(void) {
   start_floors();
   CHECK(current_heap == &empty_heap);
@@ -163,5 +204,6 @@ int main(void) {
   pool();
   settling();
   dead_heap_gives_its_pages_back();
+  many_dead_heaps_give_their_page_tables_back();
   return 0;
 }
