@@ -243,11 +243,14 @@ static pid_t fork_in_its_place(void) {
   return UNLIKELY(child < 0) && errno == EAGAIN && end_scavenger() ? next() : child; /* see create_in_its_place */
 }
 
+static bool is_only_ours(unsigned threads) { return threads == 1 || (threads == 2 && scavenger_is_there()); }
+
 /* Returns true if the process is known to have no thread but this one and the scavenger. libc makes some threads by
- * names of its own, for instance for timers. */
+ * names of its own, for instance for timers, and counts them, but not anew in a child that clone made. The kernel's
+ * list needs /proc, and has workers of io_uring, too. */
 static bool is_alone(void) {
-  unsigned threads = birth_had_threads() ? 0 : process_threads();
-  return threads == 1 || (threads == 2 && scavenger_is_there());
+  if (birth_had_threads()) return false;
+  return (libc_threads_count && is_only_ours(*libc_threads_count)) || is_only_ours(process_threads());
 }
 
 /* For a child for which glibc did not count its threads anew. The thread that glibc believes to be the last calls exit
@@ -359,9 +362,7 @@ SHOWN int mlockall(int flags) {
  * none of libc's functions, so most programs never look them up. A scavenger that ends soon counts for nothing. If
  * another library replaces these functions, as fakeroot does, it gets every call. */
 static bool has_one_thread(void) {
-  if (libc_is_single && *libc_is_single) return true;
-  unsigned threads = process_threads();
-  return threads == 1 || (threads == 2 && scavenger_is_there() && !birth_had_threads());
+  return (libc_is_single && *libc_is_single) || is_alone() || process_threads() == 1;
 }
 
 #define FOR_EACH_THREAD(name, parameters, arguments, is_simple, ...)                                      \
