@@ -113,6 +113,15 @@ bool os_unreserve(void *at, size_t length) {
 bool os_unreserve(void *at, size_t length) { return kernel_call(SYS_munmap, (long)at, (long)length, 0, 0, 0, 0) == 0; }
 #endif
 
+/* The kernel looks at the place before it looks at limits. Before Linux 4.17 it maps another place instead. */
+bool os_is_occupied(void *at, size_t length) {
+  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+  long got = kernel_call(SYS_mmap, (long)at, (long)length, PROT_NONE, flags, -1, 0);
+  if (got < 0 && got > -4096) return got == -EEXIST;
+  os_unreserve((void *)got, length);
+  return (void *)got != at;
+}
+
 bool os_can_reserve(size_t length) {
   void *at = map(NULL, length, PROT_NONE, 0);
   return at && os_unreserve(at, length);

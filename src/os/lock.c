@@ -102,7 +102,10 @@ uint64_t lock_take_slow(struct lock *lock) {
 static bool wait_within(struct lock *lock, unsigned ms) {
   uint64_t end = ns_after(ms);
   for (uint32_t seen; (seen = take_or_tell(lock)) != 0;)
-    if (!wait_until(lock, seen, end, ms)) return false;
+    if (!wait_until(lock, seen, end, ms)) {
+      os_wake(&lock->word, 1); /* it may have been woken, and gives up: another one waits */
+      return false;
+    }
   return true;
 }
 

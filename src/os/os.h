@@ -22,6 +22,9 @@ HIDDEN void *os_reserve(void *hint, size_t length);
 /* Reserves exactly at `at`. Returns false if something is mapped there. */
 HIDDEN bool os_reserve_at(void *at, size_t length);
 
+/* Returns true if something is mapped there; false if not, or if the kernel does not tell. */
+HIDDEN bool os_is_occupied(void *at, size_t length);
+
 /* Gives address space back, with the memory in it. Returns false if the kernel refuses; then nothing changed. */
 HIDDEN bool os_unreserve(void *at, size_t length);
 

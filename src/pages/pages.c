@@ -19,6 +19,7 @@
 #define COMMIT_STEP          ((2 * MiB) >> GRANULE_SHIFT)  /* granules: the bytes of a huge page */
 #define COMMIT_STEP_MOST     ((16 * MiB) >> GRANULE_SHIFT) /* so that a heap of gigabytes makes few calls */
 #define TABLE_STEP           (64 * KiB)
+#define UNMAPPED_RUNS        4096 /* each takes a mapping, of which the kernel allows a process 65,530 */
 #define UNMAPPED_LEAST       ((1 * MiB) >> GRANULE_SHIFT) /* smaller free runs stay mapped under a limit */
 #define MAP_TRIES            4 /* runs that one search tries to map again */
 #define PURGE_PIECE          ((16 * MiB) >> GRANULE_SHIFT) /* given back by one call */
@@ -59,6 +60,7 @@ static struct {
   size_t frozen;   /* first granule that is neither a table nor frozen */
   size_t memory;   /* granules of the machine's memory; SIZE_MAX: not known */
   size_t free_clean, unmapped, lost; /* granules; lost: see lose */
+  size_t unmapped_runs;
   unsigned purging; /* runs that a thread purges just now, which no other thread can take */
   size_t returned, purge_calls, purge_failures, moved_runs, populated, limit_purged;
   uint64_t tick;
@@ -175,6 +177,7 @@ static void count_free(const struct run *run, bool joins) {
   size_t dirty = run->dirty, clean = run->granules - dirty;
   if (run->kind == RUN_UNMAPPED) {
     STORE_RACING(state.unmapped, state.unmapped + (joins ? clean : -clean));
+    state.unmapped_runs += joins ? 1 : -(size_t)1;
     return;
   }
   if (joins) atomic_fetch_add_explicit(&free_dirty, dirty, memory_order_relaxed);
@@ -668,13 +671,9 @@ static bool map_piece(struct run *run, size_t at, size_t granules) {
   return true;
 }
 
-/* Returns true if the program has mapped something there; false if it may be a limit that refuses these granules. */
+/* Returns true if the program has mapped something there. */
 static bool is_occupied(size_t at, size_t granules) {
-  char *start = pages.base + (at << GRANULE_SHIFT);
-  size_t bytes = granules << GRANULE_SHIFT;
-  if (!os_reserve_at(start, bytes)) return os_can_reserve(bytes);
-  os_unreserve(start, bytes);
-  return false;
+  return os_is_occupied(pages.base + (at << GRANULE_SHIFT), granules << GRANULE_SHIFT);
 }
 
 /* Gives up a mebibyte or less of such a place in an unmapped run, for ever. */
@@ -685,6 +684,7 @@ static void lose_place(struct run *run, size_t at, size_t granules) {
     at += is_first ? 0 : half;
     granules = is_first ? half : granules - half;
   }
+  if (!is_occupied(at, granules)) return; /* the program has unmapped it meanwhile */
   bin_remove(run);
   split(run, at, granules, RUN_UNMAPPED);
   lose(describe(at, granules, RUN_META));
@@ -706,11 +706,11 @@ static bool map_again(size_t granules, size_t alignment) {
   return false;
 }
 
-/* Unmaps the largest free run without dirty granules. Returns its bytes, or 0 if all are smaller than `least` or the
- * kernel refuses. */
+/* Unmaps the largest free run without dirty granules. Returns its bytes, or 0 if all are smaller than `least`, many are
+ * unmapped already, or the kernel refuses. */
 static size_t unmap_largest(size_t least) {
   uint32_t g = largest(CLEAN);
-  if (!g || run_at(g)->granules < least) return 0;
+  if (!g || run_at(g)->granules < least || state.unmapped_runs >= UNMAPPED_RUNS) return 0;
   struct run *run = run_at(g);
   size_t bytes = run_bytes(run);
   if (!os_unreserve(run_start(run), bytes)) return 0;
@@ -1466,7 +1466,7 @@ size_t pages_freeze(bool may_unmap) {
   if (may_unmap) unmap_reserved();
   state.frozen = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
   pages_count_absent((state.free_clean + state.unmapped) << GRANULE_SHIFT);
-  state.free_clean = state.unmapped = 0;
+  state.free_clean = state.unmapped = state.unmapped_runs = 0;
   atomic_store_explicit(&free_dirty, 0, memory_order_relaxed);
   memset(state.bins, 0, sizeof state.bins);
   memset(state.occupied, 0, sizeof state.occupied);

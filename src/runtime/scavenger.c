@@ -202,6 +202,18 @@ static size_t purge_dead_pages(void) {
   return freed;
 }
 
+static bool is_leaving(void) { return atomic_load(&state) >= LEAVING; }
+
+/* Gives old free memory back, until the thread is to leave: a call that sets the process's user, for instance, waits
+ * for that. */
+#define PURGED_A_TIME (16 * MiB)
+static size_t purge_old(void) {
+  size_t freed = 0, piece;
+  do freed += piece = pages_purge(tick - AGE + 1, PURGED_A_TIME);
+  while (piece != 0 && !is_leaving());
+  return freed;
+}
+
 static size_t tick_once(void) {
   lock_take(&round_lock);
   size_t freed = reserve_trim(++tick);
@@ -211,7 +223,7 @@ static size_t tick_once(void) {
   freed += tidy_noticed();
   freed += heaps_trim(false) + stores_trim(false);
   freed += purge_dead_pages();
-  freed += pages_purge(tick - AGE + 1, SIZE_MAX);
+  freed += purge_old();
   pages_unmap_clean();
   lock_release(&round_lock);
   return freed;
@@ -289,8 +301,6 @@ static const struct thread_calls *thread_calls(void) {
   static const struct thread_calls by_name = {pthread_create, pthread_join, pthread_detach};
   return libc_calls && !os_has_sanitizer() ? libc_calls : &by_name;
 }
-
-static bool is_leaving(void) { return atomic_load(&state) >= LEAVING; }
 
 /* Ends the process, with the exit status of its first thread, if the scavenger is the last thread. A thread that ends
  * by the bare system call runs no destructor, so it does not stop the scavenger even as the program's last thread. A
@@ -818,6 +828,7 @@ static bool has_unseen(struct heap *heap) {
 bool scavenger_reclaim(size_t wanted) {
   if (UNLIKELY(locks_held != 0)) return false; /* the holder of round_lock may wait for a lock of this thread */
   size_t bytes = wanted == SIZE_MAX ? GRANULE : wanted;
+  if (UNLIKELY(bytes > pages_memory())) return false; /* no round finds so much */
   struct heap *heap = current_heap;
   if (wanted <= large_cache_total()) large_cache_suspend(); /* larger calls do not fail because of these */
   bool unseen = has_unseen(heap);

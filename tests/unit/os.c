@@ -58,6 +58,7 @@ static void a_move_is_whole_or_nothing(void) {
 static void memory_comes_and_goes(void) {
   char *const at = os_reserve(NULL, 3 * length);
   CHECK(at != NULL);
+  CHECK(os_is_occupied(at, length) && os_is_occupied(at + 2 * length, 2 * length));
   CHECK(!os_reserve_at(at, length)); /* the call is accepted and has no effect */
   CHECK(os_commit(at, length) && os_commit(at + length, length));
   CHECK(all_are(at, 0));
@@ -85,6 +86,7 @@ static void memory_comes_and_goes(void) {
   memset(at + length, 'e', length);
 
   os_unreserve(at + 2 * length, length);
+  CHECK(!os_is_occupied(at + 2 * length, length) && os_is_occupied(at + length, 2 * length));
   CHECK(os_reserve_at(at + 2 * length, length));
   os_unreserve(at, 3 * length);
   CHECK(mincore(at, length, (unsigned char[PAGES]){0}) != 0);
