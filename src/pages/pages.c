@@ -742,6 +742,10 @@ void pages_count_mapped(size_t limit) {
   atomic_store_explicit(&counts_mapped, true, memory_order_relaxed);
 }
 
+void pages_set_mapping_limit(size_t limit) {
+  atomic_store_explicit(&mapping_limit, limit, memory_order_relaxed);
+}
+
 void pages_unmap_clean(void) {
   if (UNLIKELY(pages_counts_mapped())) unmap_clean(UNMAPPED_LEAST);
 }

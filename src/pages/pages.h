@@ -167,11 +167,13 @@ HIDDEN void pages_unmap_free(bool small_too);
 
 /* Says that mapped memory counts, also if it is free: in a limit of `limit` bytes that stacks share, which may need the
  * room at once; or, if `limit` is SIZE_MAX, in a limit of data or in what the kernel promises to all processes
- * (vm.overcommit_memory 2). pages_mapping_limit returns the least limit that was given. pages_unmap_clean unmaps what a
- * purge left clean in runs of 1 MiB and more, unless mapped memory counts nowhere. */
+ * (vm.overcommit_memory 2). pages_mapping_limit returns the least limit that was given since pages_set_mapping_limit,
+ * which is for a limit that rose. pages_unmap_clean unmaps what a purge left clean in runs of 1 MiB and more, unless
+ * mapped memory counts nowhere. */
 HIDDEN void pages_count_mapped(size_t limit);
 HIDDEN bool pages_counts_mapped(void);
 HIDDEN size_t pages_mapping_limit(void);
+HIDDEN void pages_set_mapping_limit(size_t limit);
 HIDDEN void pages_unmap_clean(void);
 
 /* Memory ahead of need (docs/decisions/0041). A thread that fills one run after the other notes the granules of each.

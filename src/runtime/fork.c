@@ -178,6 +178,7 @@ static void repair_by_locks(bool forked_here) {
 }
 
 static _Atomic bool is_repaired; /* this process has been repaired and has made no fork since then */
+static _Atomic uintptr_t repairer; /* the thread that repairs this process, or 0 */
 
 /* Repairs a child once. The first thread that comes here does it, and others wait. If the kernel does not wipe the
  * witness, this does nothing. */
@@ -188,14 +189,19 @@ static void repair_once(uint32_t self, bool forked_here) {
     while (atomic_load_explicit(lock_witness, memory_order_acquire) != REPAIRED) os_rest();
     return;
   }
+  atomic_store_explicit(&repairer, OS_THREAD, memory_order_relaxed);
   repair_by_locks(forked_here);
+  atomic_store_explicit(&repairer, 0, memory_order_relaxed);
   atomic_store_explicit(&is_repaired, true, memory_order_relaxed);
   atomic_store_explicit(lock_witness, REPAIRED, memory_order_release); /* pairs with lock_look */
 }
 
 /* The first thread of such a child that takes a lock calls this, and holds none. It may be another thread than the one
- * that forked. Then this cannot tell which heap belongs to the one that forked, which is in none of our slow paths. */
+ * that forked. Then this cannot tell which heap belongs to the one that forked, which is in none of our slow paths. A
+ * repair takes many locks, and each comes here. In the child of a handler that forks meanwhile the witness is wiped. */
 static COLD void repair_unseen(void) {
+  bool is_wiped = atomic_load_explicit(lock_witness, memory_order_acquire) == WIPED;
+  if (!is_wiped && atomic_load_explicit(&repairer, memory_order_relaxed) == OS_THREAD) return;
   uint32_t self = os_thread_id();
   repair_once(self, self == os_process_id());
 }

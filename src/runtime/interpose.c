@@ -322,13 +322,19 @@ static void notice_limit(resource what, const struct rlimit *limit) {
   pages_unmap_free(false);
 }
 
-SHOWN int setrlimit(resource what, const struct rlimit *limit) {
+/* A limit that rose, or that the kernel refused, leaves free memory mapped longer again. */
+static int set_own_limit(pid_t process, resource what, const struct rlimit *limit, struct rlimit *old) {
+  size_t before = pages_mapping_limit();
   notice_limit(what, limit);
-  return set_limit(0, what, limit, NULL);
+  int error = set_limit(process, what, limit, old);
+  if (what == RLIMIT_AS && limit && may_trim()) pages_set_mapping_limit(error ? before : limit->rlim_cur);
+  return error;
 }
 
+SHOWN int setrlimit(resource what, const struct rlimit *limit) { return set_own_limit(0, what, limit, NULL); }
+
 SHOWN int prlimit(pid_t process, resource what, const struct rlimit *limit, struct rlimit *old) {
-  if (process == 0 || process == getpid()) notice_limit(what, limit);
+  if (process == 0 || process == getpid()) return set_own_limit(process, what, limit, old);
   return set_limit(process, what, limit, old);
 }
 
