@@ -144,6 +144,9 @@ HIDDEN uint64_t os_now_coarse_ns(void); /* the same clock at the kernel's tick, 
 HIDDEN uint64_t os_now_raw_ns(void);    /* CLOCK_MONOTONIC_RAW: no clock daemon adjusts its rate */
 HIDDEN uint64_t os_now_real_ns(void);   /* CLOCK_REALTIME */
 
+/* Lets this thread run on the processors of the thread `id`, too. */
+HIDDEN void os_run_also_where(uint32_t id);
+
 /* Read two clocks by a system call, for which a seccomp filter may end the process. os_start_ns reads
  * CLOCK_MONOTONIC_RAW and touches no page of libc; it serves the process's start, which comes before every filter.
  * os_thread_ns says how long this thread ran; the library calls it only if a setting asks for that. */

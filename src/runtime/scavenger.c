@@ -419,6 +419,7 @@ static void *run(void *unused) {
     give_up();
     return unused;
   }
+  os_run_also_where(os_process_id()); /* its maker may have a processor to itself, and never rest there */
   log_borrow(has_own_files);
   huge_start(has_own_files);
   pace_start();

@@ -18,6 +18,7 @@ void *os_reserve(void *hint, size_t length) {
   return explore_arena(round_up(length, 64 * KiB));
 }
 bool os_reserve_at(void *at, size_t length) { return (void)at, (void)length, false; }
+void os_run_also_where(uint32_t id) { (void)id; }
 bool os_is_occupied(void *at, size_t length) { return (void)at, (void)length, false; }
 bool os_unreserve(void *at, size_t length) { return (void)at, (void)length, true; }
 bool os_can_reserve(size_t length) { return (void)length, true; }
