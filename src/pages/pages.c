@@ -617,6 +617,12 @@ static void lose(struct run *run) {
   state.lost += granules;
 }
 
+void pages_lose(struct run *run) {
+  lock_take(&pages_lock);
+  lose(run);
+  lock_release(&pages_lock);
+}
+
 void pages_reuse(struct run *run, enum run_kind kind) {
   lock_take(&pages_lock); /* threads that free a neighbour read its kind */
   describe(run_index(run), run->granules, kind);

@@ -146,6 +146,9 @@ HIDDEN void *pages_cut(struct cuttings *from, size_t bytes); /* at most a granul
 /* Turns a run in use into one of another kind, with its fields as pages_alloc leaves them. The caller owns the run. */
 HIDDEN void pages_reuse(struct run *run, enum run_kind kind);
 
+/* Gives up a run in use for ever: its memory is not usable any more. */
+HIDDEN void pages_lose(struct run *run);
+
 /* Frees a run. `clean`: every byte of it reads as zero. */
 HIDDEN void pages_free(struct run *run, bool clean);
 

@@ -104,8 +104,8 @@ static void *move(struct run *run, size_t size, struct large_counts *counts) {
   enum os_moved how = NOT_MOVED;
   if ((must_move || !is_copied(used, !zero, has_room)) && !os_is_locked(run_start(target)) && pages_may_move(target))
     how = os_move(run_start(run), run_start(target), all); /* with the rest of its run, which is then clean */
-  if (how == LOST) { /* give up the target's granules for ever */
-    target->kind = RUN_META;
+  if (how == LOST) {
+    pages_lose(target);
     return NULL;
   }
   if (UNLIKELY(must_move) && how == NOT_MOVED) {
