@@ -26,7 +26,7 @@ static struct {
   struct heap *pool; /* heaps of dead threads */
   struct cuttings heaps, bodies;
   struct shelf shelves[SHELVES];
-  uint32_t shelves_begun, heaps_made;
+  uint32_t shelves_begun, lasting_heaps; /* made until now */
   uint32_t generation; /* counts forks */
 } state;
 
@@ -110,8 +110,8 @@ void heap_begin_common(void) {
 /* Once the process has many heaps, this takes a shelf to cut from where a piece of `bytes` does not fit any more.
  * Returns its start, or NULL: there is none, or none is needed. */
 static char *take_shelf(struct cuttings *from, size_t bytes) {
-  bool fits = from->next && (size_t)(from->end - from->next) >= bytes, zero;
-  if (fits || state.heaps_made < FIRST_HEAPS || !has_own_pages()) return NULL;
+  bool zero;
+  if (cuttings_fit(*from, bytes) || state.lasting_heaps < FIRST_HEAPS || !has_own_pages()) return NULL;
   struct pages_how how = {.wants_zero = true};
   struct run *run = pages_alloc(SHELF >> GRANULE_SHIFT, SHELF, RUN_META, &zero, &how);
   if (!run) return NULL;
@@ -144,7 +144,7 @@ static struct heap *cut_heap(void) {
   if (!body || !lasting) return NULL;
   lasting->shelf = shelf_of(body);
   if (lasting->shelf) lasting->shelf->bodies++;
-  state.heaps_made++;
+  state.lasting_heaps++;
   struct heap *heap = &lasting->heap;
   if (newest) begin_common();
   heap_init(heap, false);

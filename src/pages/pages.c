@@ -985,14 +985,14 @@ void *pages_keep(size_t bytes) {
 
 /* The child of a signal handler that forks may empty the cuttings before it goes on here. */
 void *pages_cut(struct cuttings *from, size_t bytes) {
-  char *piece = from->next, *end = from->end;
-  if (piece == NULL || end == NULL || piece + bytes > end) {
-    piece = pages_keep(GRANULE);
-    if (!piece) return NULL;
-    end = piece + GRANULE;
+  struct cuttings left = *from;
+  if (!cuttings_fit(left, bytes)) {
+    char *granule = pages_keep(GRANULE);
+    if (!granule) return NULL;
+    left = (struct cuttings){granule, granule + GRANULE};
   }
-  *from = (struct cuttings){piece + bytes, end};
-  return piece;
+  *from = (struct cuttings){left.next + bytes, left.end};
+  return left.next;
 }
 
 static void free_locked(struct run *run, bool clean) {
@@ -1562,7 +1562,8 @@ static bool is_in_bin(const struct run *run) { return run->kind == RUN_FREE || r
 
 void pages_check(void) {
   lock_take(&pages_lock);
-  size_t clean = 0, dirty = 0, unmapped = 0, aged = 0, count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
+  size_t clean = 0, dirty = 0, unmapped = 0, unmapped_runs = 0, aged = 0;
+  size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
   const struct run *last = NULL;
   for (size_t g = state.frozen; g < count; g += run_at(g)->granules) {
     struct run *run = run_at(g);
@@ -1572,11 +1573,11 @@ void pages_check(void) {
     if (!is_in_bin(run) && !is_room(run)) continue;
     INVARIANT(0, run->dirty == dirty_count(g, g + run->granules));
     INVARIANT(0, !is_in_bin(run) || run_at(g + run->granules - 1)->back == run->granules - 1);
-    if (run->kind == RUN_UNMAPPED) unmapped += run->granules;
+    if (run->kind == RUN_UNMAPPED) unmapped += run->granules, unmapped_runs++;
     else dirty += run->dirty, clean += run->granules - run->dirty;
     aged += run->kind == RUN_FREE && run->dirty != 0;
   }
   INVARIANT(0, dirty << GRANULE_SHIFT == pages_free_dirty() && clean == state.free_clean && aged == count_aged());
-  INVARIANT(0, unmapped == state.unmapped);
+  INVARIANT(0, unmapped == state.unmapped && unmapped_runs == state.unmapped_runs);
   lock_release(&pages_lock);
 }

@@ -140,6 +140,9 @@ HIDDEN struct run *pages_alloc_in_window(size_t granules, size_t window, enum ru
 struct cuttings {
   char *next, *end;
 };
+INLINE bool cuttings_fit(struct cuttings from, size_t bytes) {
+  return from.next && from.end && (size_t)(from.end - from.next) >= bytes;
+}
 HIDDEN void *pages_keep(size_t bytes);
 HIDDEN void *pages_cut(struct cuttings *from, size_t bytes); /* at most a granule */
 
