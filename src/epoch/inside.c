@@ -34,7 +34,7 @@ bool inside_is_busy(const struct heap *heap) {
   uint64_t id = epoch_id((const struct epoch *)(const void *)heap->arena);
   /* In this order, because a thread counts itself in before it ends its look. */
   return atomic_load_explicit(&thread->looking, memory_order_acquire) == id ||
-         atomic_load_explicit(&heap->entered, memory_order_acquire) != 0;
+         atomic_load_explicit(&heap->bump.entered, memory_order_acquire) != 0;
 }
 
 unsigned inside_threads(const struct epoch *e) {

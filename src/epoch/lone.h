@@ -27,11 +27,18 @@ INLINE struct heap *lone_heap(const struct epoch *e) {
 }
 
 /* Returns true if each block of a lone heap was freed; blocks of slabs count only if the heap's thread freed them. */
-INLINE bool lone_is_drained(struct heap *heap, uint64_t *handed_out) {
+INLINE bool lone_is_drained(const struct heap *heap, struct tcache_sums sums) {
+  return !bump_has_live(heap) && (!heap_has_slabs(heap) || tcache_unfreed(sums) == heap->lost);
+}
+
+/* Returns true if the epoch of a lone heap can become the thread's cached epoch. `is_close`: by a close, which gives up
+ * no block. *handed_out gets the number of its blocks. */
+INLINE bool lone_may_stay(struct epoch *e, struct heap *heap, bool is_close, uint64_t *handed_out) {
   struct tcache_sums sums = {heap->served, heap->freed};
   if (UNLIKELY(heap->opened)) sums = tcache_sums(heap);
   *handed_out = heap->bump.allocations + heap->bump.count + sums.allocations;
-  return !bump_has_live(heap) && (!heap_has_slabs(heap) || tcache_unfreed(sums) == heap->lost);
+  if (is_close ? !lone_is_drained(heap, sums) : heap_has_slabs(heap)) return false;
+  return !inside_is_busy(heap) && epoch_cache_may_keep(current_thread, e);
 }
 
 INLINE void lone_empty(struct epoch *e, struct heap *heap, struct chunk_live *given_up) {
@@ -62,11 +69,9 @@ enum ending { CLOSE, DESTROY, RESET };
 INLINE struct heap *lone_ready(struct epoch *e, uint64_t id, enum ending how, uint64_t *handed_out) {
   int error = how == CLOSE ? epoch_error(e, id) : epoch_destroyable(e, id);
   struct heap *heap = error == 0 ? lone_heap(e) : NULL;
-  if (heap && UNLIKELY(lone_takes_long(e, heap))) heap = NULL;
-  bool drained = heap && how != RESET && lone_is_drained(heap, handed_out);
-  if (heap && (how == CLOSE ? !drained : heap_has_slabs(heap))) heap = NULL;
-  bool stays = heap && (how == RESET || (!inside_is_busy(heap) && epoch_cache_may_keep(current_thread, e)));
-  return LIKELY(stays) ? heap : NULL;
+  if (!heap || UNLIKELY(lone_takes_long(e, heap))) return NULL;
+  if (how == RESET) return heap_has_slabs(heap) ? NULL : heap;
+  return lone_may_stay(e, heap, how == CLOSE, handed_out) ? heap : NULL;
 }
 
 /* Ends an epoch if it is a lone one. Returns true if it is the thread's cached epoch now. `is_close`: a close, which

@@ -77,11 +77,6 @@ void scope_set_looking_fenced(struct thread *thread, uint64_t id) {
   atomic_exchange_explicit(&thread->looking, id, memory_order_seq_cst);
 }
 
-struct heap *scope_find_shared(const struct thread *thread, const struct epoch *e) {
-  struct heap *heap = attach_find(&thread->attached, e->arena.index);
-  return heap && attach_is_valid(heap, thread, e) ? heap : NULL;
-}
-
 /* Called while the thread does not look: it has no heap of the epoch, or another thread ends the epoch or resets it. */
 static COLD struct heap *hold_slow(struct thread *thread, uint64_t id, int *error) {
   struct epoch *e = epoch_slot(id);
@@ -95,7 +90,7 @@ static COLD struct heap *hold_slow(struct thread *thread, uint64_t id, int *erro
   if (closed) {
     *error = closed;
   } else {
-    heap = scope_find_shared(thread, e); /* there is one if a reset was under way */
+    heap = scope_find(thread, e); /* there is one if a reset was under way */
     if (!heap) heap = attach_heap(thread, e);
     if (heap) scope_stay(thread, heap);
   }
@@ -121,17 +116,13 @@ void scope_was_seen(struct epoch *e, uint64_t id) {
 }
 
 static void set_entered(struct heap *heap, uint32_t entered) {
-  if (inside_is_one_sided()) {
-    atomic_store_explicit(&heap->entered, entered, memory_order_release); /* pairs with inside_is_busy */
-    atomic_signal_fence(memory_order_seq_cst);
-  } else {
-    atomic_exchange_explicit(&heap->entered, entered, memory_order_seq_cst);
-  }
+  if (inside_is_one_sided()) scope_store_entered(heap, entered);
+  else atomic_exchange_explicit(&heap->bump.entered, entered, memory_order_seq_cst);
 }
 
 /* Once the thread is outside, its heap may serve another thread. */
 INLINE void let_go(struct epoch *e, struct heap *heap, uint64_t id) {
-  uint32_t entered = atomic_load_explicit(&heap->entered, memory_order_relaxed) - 1;
+  uint32_t entered = atomic_load_explicit(&heap->bump.entered, memory_order_relaxed) - 1;
   set_entered(heap, entered);
   /* Another thread that left meanwhile saw this one inside, and relies on it to complete the close. */
   if (entered == 0 && UNLIKELY(scope_open_id(e) != id || scope_has_ended(e))) epoch_after_leave(e, id);
@@ -140,6 +131,8 @@ INLINE void let_go(struct epoch *e, struct heap *heap, uint64_t id) {
 static struct epoch *epoch_of(const struct heap *heap) { return (struct epoch *)(void *)heap->arena; }
 
 void scope_let_go(struct heap *heap, uint64_t id) { let_go(epoch_of(heap), heap, id); }
+
+void scope_was_left(struct epoch *e, uint64_t id) { epoch_after_leave(e, id); }
 
 /* Ends a scope, for which an epoch that closes by itself may be waiting. */
 static void leave(struct heap *heap, uint64_t id) {
@@ -197,7 +190,7 @@ static void retire_heaps(struct epoch *e) {
   if (owner && owner != current_thread) atomic_store_explicit(&e->owner, NULL, memory_order_relaxed);
   for (struct heap *p = e->heaps; p; p = p->next_of_epoch) {
     if (p->thread) continue;
-    atomic_store_explicit(&p->entered, 0, memory_order_relaxed);
+    atomic_store_explicit(&p->bump.entered, 0, memory_order_relaxed);
     if (p->bump.chunk || p->bump.end) bump_orphan(p);
   }
 }

@@ -261,7 +261,7 @@ static bool unseal(struct heap *heap, struct run *chunk) {
   __atomic_store_n(&bump->allocations, allocations, __ATOMIC_RELEASE);
   __atomic_store_n(&bump->count, chunk->capacity, __ATOMIC_RELEASE);
   heap_end_change(heap);
-  bump->gone = (uint32_t)chunk->gone;
+  bump->gone = (uint16_t)chunk->gone;
   STORE_RACING(chunk->class, CHUNK_HAS_GAPS); /* in a fork child it may have gaps: heap/fork.c */
   return true;
 }

@@ -254,15 +254,23 @@ struct heap {
   struct heap *next_of_epoch; /* heaps of an epoch; the epoch's lock */
   struct counters *counters;  /* of its thread; of a heap that serves nobody, of the last one */
 
-  struct bump { /* heap/bump.h; of an epoch's heap; its thread's alone, but for `end` */
-    char *at, *end, *start;  /* the next block, and the current chunk */
-    uintptr_t starts, freed; /* the current chunk's bits: heap/bump.h */
+  /* One line holds all that a thread touches of the heap that enters the epoch, allocates a block, frees it and leaves:
+   * a thread may go round thousands of epochs. */
+  struct arena *arena ALIGNED(CACHE_LINE); /* NULL: epoch 0. Changes only while no thread has the heap and it owns no
+                                            * slab */
+  struct bump { /* heap/bump.h; of an epoch's heap; its thread's alone, but for `end` and `entered` */
+    char *at, *end;          /* the next block, and where blocks end */
+    uintptr_t starts;        /* the current chunk's start bits: heap/bump.h */
     uintptr_t last;          /* the block that ends at `at`, or 1 more than where the last one was taken back */
+    struct run *chunk;       /* the current chunk */
     uint32_t count;          /* mallocs that the chunk served and that are not in `allocations` yet */
-    uint32_t gone;           /* its blocks that this thread freed and that are still there */
     uint32_t turns;          /* blocks that it takes back until it counts them; at least 1 */
-    uint32_t unwound;        /* `gone` when the block before one that was taken back was still in use */
-    struct run *chunk;
+    uint16_t gone;           /* its blocks that this thread freed and that are still there */
+    uint16_t unwound;        /* `gone` when the block before one that was taken back was still in use */
+    _Atomic uint32_t entered; /* how often the thread is inside the epoch: epoch/scope.h */
+
+    char *start;             /* of the current chunk */
+    uintptr_t freed;         /* the current chunk's freed bits: heap/bump.h */
     uint64_t allocations;    /* blocks handed out, ever, but for `count` */
     uint32_t given;          /* `turns` at first; the difference is what was taken back since */
     uint32_t bytes;          /* of the current chunk; 0: none */
@@ -273,11 +281,9 @@ struct heap {
     uint8_t quarters;        /* chunks of a quarter that it filled, while it has not reused its memory */
     bool off : 1;            /* turned to slabs */
     bool armed : 1;          /* `end` is where the next block would start, for that one to be sampled */
-  } bump ALIGNED(CACHE_LINE);
-  _Atomic uint32_t entered;   /* how often the thread is inside the epoch: epoch/scope.h */
+  } bump;
   uint32_t index;
   struct thread *thread;      /* the thread that has it, or NULL */
-  struct arena *arena;  /* NULL: epoch 0. Changes only while no thread has the heap and it owns no slab */
 
   struct lock lock ALIGNED(CACHE_LINE);
   union {
@@ -313,6 +319,7 @@ struct heap {
   struct magazine *magazines;
   struct quarantine *quarantine; /* heap/quarantine.h; only its thread uses it */
 } ALIGNED(HEAP_ALIGNMENT);
+_Static_assert(offsetof(struct heap, bump.start) == offsetof(struct heap, arena) + CACHE_LINE, "one line");
 _Static_assert(sizeof(struct heap) <= 1280, "one block's data page, its heap and its chunk's tables: 2 KiB and a page");
 _Static_assert(CLASSES <= 64, "a bit for each");
 _Static_assert(CLASSES <= HEAP_ALIGNMENT, "a class fits into a part's low address bits");

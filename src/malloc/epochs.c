@@ -96,14 +96,28 @@ tslab_epoch tslab_epoch_open(const char *label) {
 
 /* ---- scopes ------------------------------------------------------------------------------------------------------ */
 
-int tslab_epoch_enter(tslab_epoch epoch) {
+static NOINLINE int enter(tslab_epoch epoch, const void *site) {
   struct thread *thread = self();
-  return thread ? end_with(scope_enter(thread, epoch), "tslab_epoch_enter", epoch, CALL_SITE) : ENOMEM;
+  return thread ? end_with(scope_enter(thread, epoch), "tslab_epoch_enter", epoch, site) : ENOMEM;
 }
 
-int tslab_epoch_leave(tslab_epoch epoch) {
+/* Like malloc, this and leave save no register: the slow path is a last call. */
+HOT int tslab_epoch_enter(tslab_epoch epoch) {
+  struct thread *thread = current_thread;
+  if (LIKELY(thread != NULL) && LIKELY(scope_enter_at_once(thread, epoch))) return 0;
+  return enter(epoch, CALL_SITE);
+}
+
+static NOINLINE int leave(tslab_epoch epoch, const void *site) {
   int error = current_thread ? scope_leave(current_thread, epoch) : EINVAL;
-  return end_with(error, "tslab_epoch_leave", epoch, CALL_SITE);
+  return end_with(error, "tslab_epoch_leave", epoch, site);
+}
+
+HOT int tslab_epoch_leave(tslab_epoch epoch) {
+  struct thread *thread = current_thread;
+  bool ends_no_heap = LIKELY(thread_heap_state == HEAP_IS_KEPT); /* as a revived heap may end here */
+  if (ends_no_heap && LIKELY(thread != NULL) && LIKELY(scope_leave_at_once(thread, epoch))) return 0;
+  return leave(epoch, CALL_SITE);
 }
 
 tslab_epoch tslab_epoch_switch(tslab_epoch epoch) {

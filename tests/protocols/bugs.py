@@ -1,7 +1,8 @@
 """One-line bugs in copies of the shipped sources, which the explorer must find.
 
-    bugs.py list [hardened]          name;source;scenario of each, one a line, of the release or the hardened build
-    bugs.py write NAME SOURCE COPY   the source with that bug
+    bugs.py list [hardened]          name;source;scenario;header of each, one a line, of the release or the hardened
+                                     build; the header, if it has the bug and not the source
+    bugs.py write NAME SOURCE COPY   the source, or header, with that bug
 
 What is replaced must be there exactly once: a test of a bug that is not in it would prove nothing.
 """
@@ -18,6 +19,7 @@ class Bug(NamedTuple):
     old: str
     new: str
     release_only: bool = False  # the hardened build does not come to these lines in the scenario
+    header: str = ""  # the bug is in this header of src/, as the source includes it
 
 
 BUGS = [
@@ -61,12 +63,18 @@ BUGS = [
     Bug("enter_unchecked", "entering", "src/epoch/scope.c",
         "if (LIKELY(heap != NULL)) {\n      scope_stay(thread, heap);",
         "if (e->owner == thread) heap = e->heaps;\n    if (LIKELY(heap != NULL)) {\n      scope_stay(thread, heap);"),
-    Bug("stale_attachment", "slot-again", "src/epoch/scope.c",
-        "return heap && attach_is_valid(heap, thread, e) ? heap : NULL;", "return heap;"),
+    Bug("entered_at_once", "entering", "src/malloc/epochs.c",
+        "  if (UNLIKELY(atomic_load_explicit(&e->open_id, memory_order_acquire) != id)) return false;\n"
+        "  struct heap *heap = scope_find(thread, e);",
+        "  struct heap *heap = scope_find(thread, e);", header="epoch/scope.h"),
+    Bug("left_at_once", "entering", "src/malloc/epochs.c",
+        "  scope_was_left(e, id);\n", "", header="epoch/scope.h"),
+    Bug("stale_attachment", "slot-again", "src/malloc/epochs.c",
+        "return heap && attach_is_valid(heap, thread, e) ? heap : NULL;", "return heap;", header="epoch/scope.h"),
     Bug("looked_at_late", "entering", "src/epoch/inside.c",
         "  return atomic_load_explicit(&thread->looking, memory_order_acquire) == id ||\n"
-        "         atomic_load_explicit(&heap->entered, memory_order_acquire) != 0;",
-        "  return atomic_load_explicit(&heap->entered, memory_order_acquire) != 0 ||\n"
+        "         atomic_load_explicit(&heap->bump.entered, memory_order_acquire) != 0;",
+        "  return atomic_load_explicit(&heap->bump.entered, memory_order_acquire) != 0 ||\n"
         "         atomic_load_explicit(&thread->looking, memory_order_acquire) == id;"),
     Bug("unseen_after_a_call", "by-id", "src/malloc/epochs.c",
         "  scope_was_seen(named->epoch, id);\n", ""),
@@ -137,7 +145,7 @@ def main() -> int:
     match sys.argv[1:]:
         case ["list", *build] if build in ([], ["hardened"]):
             bugs = [bug for bug in BUGS if not (build and bug.release_only)]
-            print("\n".join(f"{bug.name};{bug.source};{bug.scenario}" for bug in bugs))
+            print("\n".join(f"{bug.name};{bug.source};{bug.scenario};{bug.header}" for bug in bugs))
             return 0
         case ["write", name, source, copy]:
             return write(name, source, copy)

@@ -22,7 +22,7 @@ static struct heap *heap_of(uint64_t id) { return epoch_slot(id)->heaps; }
 
 static void check_inside(uint64_t id, unsigned entered) {
   CHECK_COUNT(inside_threads(epoch_slot(id)), ==, entered > 0);
-  if (heap_of(id)) CHECK_COUNT(heap_of(id)->entered, ==, entered);
+  if (heap_of(id)) CHECK_COUNT(heap_of(id)->bump.entered, ==, entered);
 }
 
 static void check_current(struct heap *heap, uint64_t id, unsigned depth) {
@@ -102,7 +102,7 @@ static void *holds(void *unused) {
   struct heap *const heap = thread_own_heap();
   CHECK(heap != NULL);
   theirs = scope_hold(current_thread, shared, &error);
-  CHECK(theirs != NULL && theirs->entered == 1 && theirs->thread == current_thread && current_heap == heap);
+  CHECK(theirs != NULL && theirs->bump.entered == 1 && theirs->thread == current_thread && current_heap == heap);
   CHECK_COUNT(inside_threads(epoch_slot(shared)), ==, 1);
   current_heap = theirs;
   CHECK(heap_refill(theirs, 5) != NULL); /* a slab, so that the heap waits with the epoch */
