@@ -494,6 +494,7 @@ static void retire(struct heap *heap, struct run *slab) {
   STORE_RACING(bin->retired, bin->retired + 1);
   unsigned class = slab->class;
   bool clean = slab_retire(slab);
+  if (!clean) slab_wipe(slab);
   if (!heap->arena) pages_free(slab, clean);
   else if (arena_release(heap->arena, slab, clean)) counter_add(&counters_here()->classes[class].recycled, 1);
 }
@@ -579,7 +580,8 @@ unsigned bins_retire_empty(struct heap *heap, unsigned most) {
   for (unsigned class = 0; class < CLASSES; class++) {
     struct bin *bin = &heap->bins[class];
     for (uint32_t left = bin->listed; left > 0 && bin->first && retired < most; left--) {
-      retired += retire_if_empty(heap, turn(bin));
+      bool is_retired = retire_if_empty(heap, turn(bin));
+      if (is_retired) retired++, looked += SLABS_A_LOCK / 8; /* it was wiped */
       if (!has_looked_long(&looked)) continue;
       lock_release(&heap->lock);
       lock_take(&heap->lock);

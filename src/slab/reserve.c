@@ -4,6 +4,7 @@
 #include "base/options.h"
 #include "os/os.h"
 #include "slab/quarter.h"
+#include "slab/wipe.h"
 
 #define AGE 4 /* ticks of the scavenger: a second */
 
@@ -60,6 +61,13 @@ struct run *reserve_take(enum run_kind kind) {
   show_held();
   lock_release(&reserve_lock);
   return run;
+}
+
+bool reserve_has_room(void) {
+  lock_take(&reserve_lock);
+  bool room = state.count < limit();
+  lock_release(&reserve_lock);
+  return room;
 }
 
 bool reserve_put(struct run *run) {
@@ -181,6 +189,7 @@ static void flush_run(struct returning *r) {
   size_t bytes = run_bytes(r->first);
   bool done = os_purge(run_start(r->first), bytes);
   pages_count_purge(bytes, done);
+  if (UNLIKELY(!done)) wipe_granules(r->first, r->first->granules);
   pages_free(r->first, done);
   if (done) r->returned += bytes;
   r->first = NULL;

@@ -25,6 +25,7 @@ HIDDEN struct run *reserve_take(enum run_kind kind);
 /* Takes a run of one granule that has no owner in the pagemap. Returns false, and does nothing, if the run is longer or
  * there is no room. */
 HIDDEN bool reserve_put(struct run *run);
+HIDDEN bool reserve_has_room(void); /* for one more, now */
 
 /* Returns how many granules a thread may keep to itself. */
 HIDDEN size_t reserve_most(void);

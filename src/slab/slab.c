@@ -3,6 +3,7 @@
 
 #include "os/os.h"
 #include "slab/reserve.h"
+#include "slab/wipe.h"
 #include <string.h>
 
 const struct chain_end chain_end;
@@ -199,6 +200,20 @@ static COLD bool return_whole(const struct run *slab) {
   bool done = os_purge(run_start(slab), run_bytes(slab));
   pages_count_purge(run_bytes(slab), done);
   return done;
+}
+
+void slab_wipe(const struct run *slab) {
+  size_t size = class_size(slab->class), unit_size = slab_unit_bytes(slab);
+  char *first = first_block(slab), *end = first + slab->capacity * size;
+  if (!slab->unlinked) {
+    wipe_blocks(first, end, size);
+    return;
+  }
+  for (unsigned unit = 0; unit < run_bytes(slab) / unit_size; unit++) {
+    char *unit_end = run_start(slab) + (unit + 1) * unit_size;
+    if (slab->unlinked >> unit & 1) continue;
+    wipe_blocks(first_in_unit(slab, unit), unit_end < end ? unit_end : end, size);
+  }
 }
 
 bool slab_retire(struct run *slab) {

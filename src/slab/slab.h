@@ -45,8 +45,8 @@ INLINE unsigned slab_count(uint64_t word) { return (word >> 16) & 0xffff; }
 INLINE unsigned slab_linked(uint64_t word) { return (word >> 32) & 0xffff; }
 INLINE bool slab_all_free(uint64_t word) { return slab_count(word) == slab_linked(word); }
 
-/* The key depends on the address, so that a stale copy in another block means nothing. It is no valid pointer, size or
- * small number. */
+/* The key depends on the address, so that no block's key fits another block. It is no valid pointer, size or small
+ * number. */
 INLINE uintptr_t block_key(const void *block) {
   return TSLAB_HARDENED ? secret_mix(block, secret.key) : (uintptr_t)block + (uintptr_t)pages.base;
 }
@@ -106,6 +106,9 @@ INLINE bool block_is_free(void *p) { return TSLAB_HARDENED ? slab_refuses(p) : b
 /* Returns a new slab with every unit unlinked and no owner in the pagemap yet, or NULL without memory. */
 HIDDEN struct run *slab_new(unsigned class, uint32_t epoch, struct pages_how *how);
 HIDDEN size_t slab_bytes(unsigned class); /* bytes of a slab of this class */
+
+/* Takes the keys out of a retired slab: see slab/wipe.h. */
+HIDDEN void slab_wipe(const struct run *slab);
 
 /* Sets the pagemap's entries of its granules to `to`; 0: no owner. */
 HIDDEN void slab_set_owner(struct run *slab, pagemap_entry to);
@@ -174,7 +177,8 @@ HIDDEN void *slab_block_of(const struct run *slab, const void *p);
  * No other thread may take from the slab or link units meanwhile. A block that is freed meanwhile may be visited. */
 HIDDEN void slab_each_used(const struct run *slab, void (*visit)(void *block, size_t size, void *arg), void *arg);
 
-/* Retires a slab in which no block is in use: clears its entries in the pagemap and leaves its run to the caller.
+/* Retires a slab in which no block is in use: clears its entries in the pagemap and leaves its run, with its keys, to
+ * the caller.
  * Returns true if every byte of the run reads as zero. */
 HIDDEN bool slab_retire(struct run *slab);
 

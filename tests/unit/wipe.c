@@ -1,0 +1,65 @@
+/* wipe: no block of a retired slab keeps its key. Nothing else of the memory changes. Pages that the slab never used
+ * stay absent. */
+#include "unit.h"
+
+#include "slab/slab.h"
+#include "slab/wipe.h"
+#include <sys/mman.h>
+
+static struct run *slab;
+static struct chain chain;
+
+static void check_blocks(bool have_keys) {
+  const size_t size = class_size(slab->was - 1u);
+  unsigned count = 0;
+  for (unsigned char *b = chain.head; b != CHAIN_END; b = block_next(b), count++) {
+    CHECK(block_has_key(b) == have_keys && (have_keys || block_words(b)[1] == NULL));
+    for (size_t i = 16; i < size; i++) CHECK_COUNT(b[i], ==, 0x5c);
+  }
+  CHECK_COUNT(count, ==, chain.count);
+}
+
+/* Retires a slab of which `wanted` blocks or more were linked. */
+static void retire_one(unsigned class, unsigned wanted) {
+  pages_purge(UINT64_MAX, SIZE_MAX);
+  slab = slab_new(class, 0, NULL);
+  chain = slab_link(slab, wanted);
+  for (char *b = chain.head; b != CHAIN_END; b = block_next(b)) memset(b + 16, 0x5c, class_size(class) - 16);
+  CHECK(!slab_retire(slab));
+  check_blocks(true);
+}
+
+static void wipe_one(unsigned class, unsigned wanted, bool by_granule) {
+  retire_one(class, wanted);
+  if (by_granule) wipe_granules(slab, slab->granules);
+  else slab_wipe(slab);
+  check_blocks(false);
+  pages_free(slab, false);
+}
+
+static bool is_resident(void *page) {
+  unsigned char resident;
+  CHECK(mincore(page, os_page_size, &resident) == 0);
+  return resident & 1;
+}
+
+static void unused_pages_stay_absent(void) {
+  retire_one(0, 1);
+  char *const last = run_start(slab) + run_bytes(slab) - os_page_size;
+  const bool was_used = is_resident(last); /* a page is as large as the slab */
+  slab_wipe(slab);
+  CHECK(is_resident(last) == was_used && was_used == (os_page_size == GRANULE));
+  pages_free(slab, false);
+}
+
+int main(void) {
+  start_floors();
+  for (unsigned class = 0; class < CLASSES; class++) {
+    wipe_one(class, 1, false);
+    wipe_one(class, 1000000, false);
+    wipe_one(class, 1000000, true);
+  }
+  unused_pages_stay_absent();
+  pages_check();
+  return 0;
+}
