@@ -132,8 +132,11 @@ static enum verdict carry_out(struct epoch *e, enum verdict verdict, uint64_t de
   if (verdict == CHILDREN_FIRST) {
     close_children(e);
     struct lock *gate = epoch_take(e);
+    /* It is no longer descending if a signal handler forked meanwhile and this is the child: see go_on. */
+    bool goes_on = e->descending;
     e->descending = false;
-    verdict = e->stepping ? close_some(e, deadline_ns, out) : close_all(e, out, false);
+    if (!goes_on) verdict = STAYS;
+    else verdict = e->stepping ? close_some(e, deadline_ns, out) : close_all(e, out, false);
     epoch_release(e, gate);
   }
   if (verdict == HAS_ENDED) epoch_retire(e);

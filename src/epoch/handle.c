@@ -224,7 +224,13 @@ void *handle_claim(tslab_handle handle, uint32_t *index) {
   return block;
 }
 
-void handle_freed(uint32_t index) { atomic_fetch_sub_explicit(freeing_of(index), 1, memory_order_release); }
+/* 0: this process is a fork child since the claim. */
+void handle_freed(uint32_t index) {
+  _Atomic uint32_t *freeing = freeing_of(index);
+  uint32_t seen = atomic_load_explicit(freeing, memory_order_relaxed);
+  while (LIKELY(seen != 0) && !atomic_compare_exchange_weak_explicit(freeing, &seen, seen - 1, memory_order_release,
+                                                                     memory_order_relaxed)) {}
+}
 
 void handle_forget_tables(struct epoch *e) {
   uint32_t number = atomic_load_explicit(&e->handles, memory_order_relaxed);

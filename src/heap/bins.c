@@ -477,10 +477,11 @@ void bins_return_batch(struct heap *heap, void *const *blocks, unsigned count) {
 
 /* ---- relisting --------------------------------------------------------------------------------------------------- */
 
-/* Takes the lock that protects the slab's heap. Returns both. */
+/* Takes the lock that protects the slab's heap. Returns both, or NULL if the slab is gone: see is_pending. */
 static struct lock *lock_heap_of(struct run *slab, struct heap **heap) {
   for (;;) {
     *heap = heap_of(slab);
+    if (UNLIKELY(!*heap)) return NULL;
     struct lock *guard = heap_lock(*heap);
     if (heap_of(slab) == *heap) return guard;
     lock_release(guard); /* another heap adopted the slab in between */
@@ -530,10 +531,19 @@ static bool relist_locked(struct heap *heap, struct run *slab, bool empty_may_st
   }
 }
 
+/* Returns false if this is a fork child since the thread set PENDING: bins_after_fork relisted the slab, and the signal
+ * handler that forked returned. */
+static bool is_pending(struct run *slab) { return slab->kind == RUN_SLAB && (word_of(slab) & SLAB_PENDING); }
+
 void bins_relist(struct run *slab) {
   if (UNLIKELY(pages_is_frozen(slab))) return; /* it stays PENDING, so no thread relists it again */
   struct heap *heap;
   struct lock *guard = lock_heap_of(slab, &heap);
+  if (UNLIKELY(!guard)) return;
+  if (UNLIKELY(!is_pending(slab))) {
+    lock_release(guard);
+    return;
+  }
   if (UNLIKELY(heap->folded)) { /* the slab was full, and any thread may have it now; `guard` is common_heap's lock */
     folded_slabs[slab->class]--;
     lose(heap, slab);
@@ -601,8 +611,8 @@ static void begin_purge(struct heap *heap, struct run *slab) {
 }
 
 static size_t end_purge(struct heap *heap, struct run *slab, struct slab_purge purge) {
-  heap->store->unlisted_slabs--;
-  if (relist_locked(heap, slab, false)) return purge.bytes;
+  heap->store->unlisted_slabs -= heap->store->unlisted_slabs != 0; /* 0: as in is_pending */
+  if (!is_pending(slab) || relist_locked(heap, slab, false)) return purge.bytes;
   uint64_t word = word_of(slab);
   bool is_all = slab->moved && slab_count(word) == purge.kept; /* otherwise blocks came back meanwhile */
   slab->seen = is_all ? word : ~word;

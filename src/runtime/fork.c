@@ -230,7 +230,7 @@ static void take_streams(bool is_bare) {
   if (!has) return;
   if (is_bare) atomic_fetch_add(&bare_waiters, 1);
   _IO_list_lock();
-  if (is_bare) atomic_fetch_sub(&bare_waiters, 1);
+  if (is_bare && atomic_load(&bare_waiters) != 0) atomic_fetch_sub(&bare_waiters, 1); /* 0: a fork child */
 }
 
 /* ---- signals ----------------------------------------------------------------------------------------------------- */

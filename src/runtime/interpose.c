@@ -72,11 +72,22 @@ static unsigned *libc_threads_count; /* glibc's own count of the threads that it
 static int create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument);
 static struct thread_calls libc_threads = {create, pthread_join, pthread_detach};
 
-__attribute__((constructor(101))) static void find_next(void) {
-  (void)NEXT(next_create, "pthread_create");
+/* Behind libc in the loader's order there is no next definition, and the program calls libc's functions. */
+static bool find_thread_calls(void) {
   libc_threads.join = (__typeof__(libc_threads.join))dlsym(RTLD_NEXT, "pthread_join");
   libc_threads.detach = (__typeof__(libc_threads.detach))dlsym(RTLD_NEXT, "pthread_detach");
-  scavenger_use(&libc_threads);
+  return NEXT(next_create, "pthread_create") && libc_threads.join && libc_threads.detach;
+}
+
+/* Returns true if the program's pthread_create is ours, or one that may call ours. It is libc's if libc comes first, or
+ * if dlopen loaded this library. */
+static bool hears_of_threads(void) {
+  void *next = (void *)(uintptr_t)atomic_load_explicit(&next_create, memory_order_relaxed);
+  return next && dlsym(RTLD_DEFAULT, "pthread_create") != next;
+}
+
+__attribute__((constructor(101))) static void find_next(void) {
+  if (find_thread_calls()) scavenger_use(&libc_threads);
   (void)NEXT(next_exit, "__cxa_atexit");
   (void)NEXT(next_fork, "fork"); /* a signal handler may be the first to fork */
   (void)NEXT(next_bare_fork, "_Fork");
@@ -85,7 +96,7 @@ __attribute__((constructor(101))) static void find_next(void) {
   setuid_is_replaced = !os_is_in_one_library(dlsym(RTLD_NEXT, "setuid"), dlsym(RTLD_NEXT, "__libc_start_main"));
   libc_is_single = dlsym(RTLD_NEXT, "__libc_single_threaded");
   libc_threads_count = dlsym(RTLD_NEXT, "__nptl_nthreads");
-  birth_expect_notes();
+  if (hears_of_threads()) birth_expect_notes();
 }
 
 static _Atomic bool knows_more;

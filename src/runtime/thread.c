@@ -52,11 +52,14 @@ void thread_end_epoch_call(void) {
   end_heap(current_thread->plain);
 }
 
-static void thread_dies(void *heap) {
-  if (current_thread) heap = current_thread->plain; /* another libc may have overwritten the value */
+/* The value may be another libc's, whose keys have the same places. */
+static void thread_dies(void *unused) {
+  (void)unused;
+  if (!current_thread) return;
+  struct heap *heap = current_thread->plain;
   lock_look(); /* the rest waits for the scavenger, which a fork child may not have */
   scavenger_notice_death(heap);
-  if (UNLIKELY(current_thread && current_thread->depth != 0)) scope_misused_at_exit();
+  if (UNLIKELY(current_thread->depth != 0)) scope_misused_at_exit();
   thread_heap_state = HEAP_ENDED;
   end_heap(heap);
 }

@@ -35,7 +35,7 @@ BUGS = [
     Bug("no_fence_at_halt", "halting-fenced", "src/heap/bump.c", "  FENCE_ALL();\n", ""),
     Bug("no_invalidation", "publication", "src/stats/publish.c",
         "  atomic_store_explicit(&head->number, 0, memory_order_relaxed);\n", ""),
-    Bug("parent_left_alone", "parents", "src/epoch/close.c", "  e->descending = true;\n", "  (void)e;\n"),
+    Bug("parent_left_alone", "parents", "src/epoch/finish.c", "!e->stepping && !e->descending &&", "!e->stepping &&"),
     Bug("no_shut_at_destroy", "destroy", "src/epoch/destroy.c", "if (!alone) inside_shut(e);", "(void)alone;"),
     Bug("served_late", "collecting", "src/heap/refill.c",
         "  counter_add(&heap->counters->refills[class].served[served_by(heap)], 1);\n  FENCE_STORES();\n"

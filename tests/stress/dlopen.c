@@ -1,13 +1,16 @@
 /* dlopen: the library is loaded into a process that already runs threads, serves them, and may be closed while blocks
- * are in use. Its static TLS, three words, fits the 512 bytes that glibc leaves for late comers.
- *  dlopen LIBRARY */
+ * are in use. Its static TLS, three words, fits the 512 bytes that glibc leaves for late comers. It does not hear of
+ * threads: two of them, which it never serves, may fork at once, and keep their signals and libc's list of streams.
+ *  dlopen LIBRARY [forks] */
 #include "../check.h"
 
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
 
-enum { THREADS = 4, BLOCKS = 2000 };
+enum { THREADS = 4, BLOCKS = 2000, FORKS = 2000 };
 
 static pthread_barrier_t loaded;
 static void *(*library_malloc)(size_t);
@@ -36,6 +39,18 @@ static void *wait_and_use(void *unused) {
   return unused;
 }
 
+static void *fork_often(void *unused) {
+  for (int i = 0; i < FORKS; i++) {
+    sigset_t blocked;
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    CHECK(child > 0 && waitpid(child, NULL, 0) == child);
+    CHECK(pthread_sigmask(SIG_BLOCK, NULL, &blocked) == 0 && !sigismember(&blocked, SIGUSR1));
+  }
+  fflush(NULL);
+  return unused;
+}
+
 static int check_tls(struct dl_phdr_info *info, size_t size, void *name) {
   (void)size;
   if (!strstr(info->dlpi_name, name)) return 0;
@@ -51,8 +66,16 @@ static void find(void *library, const char *name, void *function) {
   memcpy(function, &address, sizeof address);
 }
 
+static void fork_at_once(const char *name) {
+  pthread_t threads[2];
+  CHECK(dlopen(name, RTLD_NOW | RTLD_LOCAL) != NULL);
+  for (int i = 0; i < 2; i++) CHECK(pthread_create(&threads[i], NULL, fork_often, NULL) == 0);
+  for (int i = 0; i < 2; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
 int main(int argc, char **argv) {
-  CHECK(argc == 2);
+  CHECK(argc == 2 || argc == 3);
+  if (argc == 3) return fork_at_once(argv[1]), 0;
   pthread_t threads[THREADS];
   CHECK(pthread_barrier_init(&loaded, NULL, THREADS + 1) == 0);
   for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, wait_and_use, NULL) == 0);

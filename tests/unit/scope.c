@@ -123,6 +123,23 @@ static void handing_on(void) {
   epoch_close(shared, NULL);
 }
 
+static void *ends_inside(void *unused) {
+  struct heap *const heap = thread_own_heap();
+  CHECK(scope_enter(current_thread, shared) == 0 && current_heap == heap_of(shared));
+  thread_release(current_thread);
+  CHECK(current_heap == heap && current_thread->depth == 0);
+  CHECK(thread_acquire(heap) == current_thread); /* for the thread's real end */
+  return unused;
+}
+
+/* A thread that ends in a scope uses no heap that it has left: another thread may end it at once. */
+static void ending_inside(void) {
+  pthread_t thread;
+  shared = open_one();
+  CHECK(pthread_create(&thread, NULL, ends_inside, NULL) == 0 && pthread_join(thread, NULL) == 0);
+  CHECK(epoch_close(shared, NULL) == 0);
+}
+
 /* No thread enters while the gate is shut; a thread that is inside stays, and may enter again once it is open. */
 static void shut(void) {
   const uint64_t id = open_one();
@@ -147,6 +164,7 @@ int main(void) {
   attachment(1000);
   attachment(100000);
   handing_on();
+  ending_inside();
   shut();
   return 0;
 }
