@@ -6,14 +6,12 @@
 #include "heap/chunk_cache.h"
 #include "heap/teardown.h"
 
-/* Gives a slab to the reserve or to the kernel. For the kernel, which purges it, it need not be wiped. */
-static void give_slab(struct returning *returning, struct run *slab) {
-  if (!reserve_has_room()) {
-    returning_keep(returning, slab);
-    return;
-  }
-  slab_wipe(slab);
-  returning_add(returning, slab);
+/* Returns true if the run should go straight to the kernel: slabs that the reserve has no room for need not be wiped. */
+static bool is_for_kernel(const struct run *run) {
+  if (run->kind != RUN_SLAB) return false;
+  if (!reserve_has_room()) return true;
+  slab_wipe(run);
+  return false;
 }
 
 struct returning teardown_all_but(struct epoch *e, const struct run *but, struct heap *keeper) {
@@ -27,13 +25,13 @@ struct returning teardown_all_but(struct epoch *e, const struct run *but, struct
     if (run && run == but) run = arena_next(run);
     arena_unlock(arena);
     if (!run) break;
-    bool is_slab = run->kind == RUN_SLAB, is_chunk = run->kind == RUN_CHUNK;
+    bool is_chunk = run->kind == RUN_CHUNK, for_kernel = is_for_kernel(run);
     size_t bytes = run_bytes(run);
     collected += bytes;
     run_retire(run);
     arena_unlist(arena, run);
     if (options.on_destroy == DESTROY_TRAPS && trap_set(run)) continue;
-    if (is_slab) give_slab(&returning, run);
+    if (for_kernel) returning_keep(&returning, run);
     else if (is_chunk && keeper && chunk_cache_put(keeper, run)) returning.recycled += bytes;
     else returning_add(&returning, run);
   }

@@ -494,8 +494,8 @@ static void retire(struct heap *heap, struct run *slab) {
   lose(heap, slab);
   STORE_RACING(bin->retired, bin->retired + 1);
   unsigned class = slab->class;
+  slab_wipe(slab);
   bool clean = slab_retire(slab);
-  if (!clean) slab_wipe(slab);
   if (!heap->arena) pages_free(slab, clean);
   else if (arena_release(heap->arena, slab, clean)) counter_add(&counters_here()->classes[class].recycled, 1);
 }

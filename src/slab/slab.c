@@ -205,7 +205,7 @@ static COLD bool return_whole(const struct run *slab) {
 void slab_wipe(const struct run *slab) {
   size_t size = class_size(slab->class), unit_size = slab_unit_bytes(slab);
   char *first = first_block(slab), *end = first + slab->capacity * size;
-  if (!slab->unlinked) {
+  if (!slab->unlinked || slab->moved == SLAB_MAY_HOLD) {
     wipe_blocks(first, end, size);
     return;
   }

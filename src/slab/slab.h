@@ -107,7 +107,7 @@ INLINE bool block_is_free(void *p) { return TSLAB_HARDENED ? slab_refuses(p) : b
 HIDDEN struct run *slab_new(unsigned class, uint32_t epoch, struct pages_how *how);
 HIDDEN size_t slab_bytes(unsigned class); /* bytes of a slab of this class */
 
-/* Takes the keys out of a retired slab: see slab/wipe.h. */
+/* Takes the keys out of a slab that is about to retire, unless its memory goes to the kernel: see slab/wipe.h. */
 HIDDEN void slab_wipe(const struct run *slab);
 
 /* Sets the pagemap's entries of its granules to `to`; 0: no owner. */
@@ -177,8 +177,7 @@ HIDDEN void *slab_block_of(const struct run *slab, const void *p);
  * No other thread may take from the slab or link units meanwhile. A block that is freed meanwhile may be visited. */
 HIDDEN void slab_each_used(const struct run *slab, void (*visit)(void *block, size_t size, void *arg), void *arg);
 
-/* Retires a slab in which no block is in use: clears its entries in the pagemap and leaves its run, with its keys, to
- * the caller.
+/* Retires a slab in which no block is in use: clears its entries in the pagemap and leaves its run to the caller.
  * Returns true if every byte of the run reads as zero. */
 HIDDEN bool slab_retire(struct run *slab);
 

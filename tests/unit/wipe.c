@@ -10,7 +10,7 @@ static struct run *slab;
 static struct chain chain;
 
 static void check_blocks(bool have_keys) {
-  const size_t size = class_size(slab->was - 1u);
+  const size_t size = class_size(slab->class);
   unsigned count = 0;
   for (unsigned char *b = chain.head; b != CHAIN_END; b = block_next(b), count++) {
     CHECK(block_has_key(b) == have_keys && (have_keys || block_words(b)[1] == NULL));
@@ -19,20 +19,20 @@ static void check_blocks(bool have_keys) {
   CHECK_COUNT(count, ==, chain.count);
 }
 
-/* Retires a slab of which `wanted` blocks or more were linked. */
-static void retire_one(unsigned class, unsigned wanted) {
+/* Makes a slab of which `wanted` blocks or more are linked. */
+static void make_one(unsigned class, unsigned wanted) {
   pages_purge(UINT64_MAX, SIZE_MAX);
   slab = slab_new(class, 0, NULL);
   chain = slab_link(slab, wanted);
   for (char *b = chain.head; b != CHAIN_END; b = block_next(b)) memset(b + 16, 0x5c, class_size(class) - 16);
-  CHECK(!slab_retire(slab));
   check_blocks(true);
 }
 
 static void wipe_one(unsigned class, unsigned wanted, bool by_granule) {
-  retire_one(class, wanted);
+  make_one(class, wanted);
+  if (!by_granule) slab_wipe(slab);
+  CHECK(!slab_retire(slab));
   if (by_granule) wipe_granules(slab, slab->granules);
-  else slab_wipe(slab);
   check_blocks(false);
   pages_free(slab, false);
 }
@@ -44,12 +44,26 @@ static bool is_resident(void *page) {
 }
 
 static void unused_pages_stay_absent(void) {
-  retire_one(0, 1);
+  make_one(0, 1);
   char *const last = run_start(slab) + run_bytes(slab) - os_page_size;
   const bool was_used = is_resident(last); /* a page is as large as the slab */
   slab_wipe(slab);
   CHECK(is_resident(last) == was_used && was_used == (os_page_size == GRANULE));
-  pages_free(slab, false);
+  pages_free(slab, slab_retire(slab));
+}
+
+/* The kernel purges no locked page. The holes' blocks leave the list all the same, with their keys. */
+static void locked_holes_are_wiped(void) {
+  make_one(2, 1000000);
+  if (mlock(run_start(slab), run_bytes(slab)) != 0) return pages_free(slab, slab_retire(slab));
+  void *tail = chain.head;
+  for (void *b = chain.head; b != CHAIN_END; b = block_next(b)) tail = b;
+  slab_push(slab, chain.head, tail, chain.count, &(struct slab_how){0});
+  CHECK_COUNT(slab_purge_holes(slab).bytes, ==, 0);
+  slab_wipe(slab);
+  for (char *b = run_start(slab), *end = b + run_bytes(slab); b < end; b += 16) CHECK(!block_has_key(b));
+  CHECK(munlock(run_start(slab), run_bytes(slab)) == 0);
+  pages_free(slab, slab_retire(slab));
 }
 
 int main(void) {
@@ -60,6 +74,7 @@ int main(void) {
     wipe_one(class, 1000000, true);
   }
   unused_pages_stay_absent();
+  locked_holes_are_wiped();
   pages_check();
   return 0;
 }
