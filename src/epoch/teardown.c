@@ -6,7 +6,7 @@
 #include "heap/chunk_cache.h"
 #include "heap/teardown.h"
 
-/* Returns true if the run should go straight to the kernel: slabs that the reserve has no room for need not be wiped. */
+/* Returns true if the run should go straight to the kernel: a slab for which the reserve has no room is not wiped. */
 static bool is_for_kernel(const struct run *run) {
   if (run->kind != RUN_SLAB) return false;
   if (!reserve_has_room()) return true;
