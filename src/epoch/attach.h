@@ -58,7 +58,6 @@ struct thread {
   uint64_t advanced;    /* the epoch that tslab_epoch_advance opened last; 0: none */
   struct epoch *_Atomic cached_epoch;
   uint64_t cached_seen; /* the cached epoch's id at the scavenger's last look */
-  struct epoch *at_work; /* the thread opens or retires it and holds no lock: see thread_works_at */
   struct label *exempt; /* the innermost scope is exempt and counts for this label (epoch/exempt.h); NULL: it is not */
   uint64_t exempt_from; /* the bytes that `plain` had handed out then */
   struct named named[NAMED];
@@ -66,15 +65,6 @@ struct thread {
   struct attachments attached;
 };
 _Static_assert(sizeof(struct thread) <= THREAD_ROOM, "it has room in the body of a heap");
-
-/* Notes that the thread opens or retires an epoch without a lock; NULL: it has done so. A fork child completes such
- * work of other threads. This thread goes on with its own, if a signal handler interrupts that, forks, and returns in
- * the child. */
-INLINE void thread_works_at(struct thread *thread, struct epoch *e) {
-  if (UNLIKELY(!thread)) return;
-  STORE_RACING(thread->at_work, e);
-  atomic_signal_fence(memory_order_seq_cst);
-}
 
 /* Returns the struct thread of all threads that this heap of epoch 0 serves, one after the other, or NULL for a folded
  * heap, which serves none. Thread: any. */

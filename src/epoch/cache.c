@@ -96,13 +96,12 @@ void epoch_cache_keep(struct thread *thread, struct epoch *e, uint64_t handed_ou
   atomic_store_explicit(&thread->cached_epoch, e, memory_order_relaxed);
 }
 
-/* The caller says when it has done its work at what it took. */
+/* If this returns an epoch, the caller ends the change that began here. */
 static struct epoch *take(struct thread *thread) {
-  struct epoch *e = atomic_load_explicit(&thread->cached_epoch, memory_order_relaxed);
-  if (!e) return NULL;
-  thread_works_at(current_thread, e);
-  e = atomic_exchange_explicit(&thread->cached_epoch, NULL, memory_order_acquire);
-  thread_works_at(current_thread, e);
+  if (!atomic_load_explicit(&thread->cached_epoch, memory_order_relaxed)) return NULL;
+  lock_change_begins();
+  struct epoch *e = atomic_exchange_explicit(&thread->cached_epoch, NULL, memory_order_acquire);
+  if (!e) lock_change_ends();
   return e;
 }
 
@@ -111,7 +110,7 @@ uint64_t epoch_cache_open(struct thread *thread, const char *label, uint32_t fla
   struct epoch *e = take(thread);
   if (!e) return 0;
   epoch_begin(e, label, flags);
-  thread_works_at(thread, NULL);
+  lock_change_ends();
   return epoch_id(e);
 }
 
@@ -132,9 +131,9 @@ static void end(struct epoch *e, bool lists_are_lost, enum release_target late) 
   e->closed_after = 0;
   atomic_store_explicit(&e->state, EPOCH_CLOSING, memory_order_seq_cst);
   bool ended = epoch_finish_locked(e);
-  if (!ended) thread_works_at(current_thread, NULL);
   epoch_release(e, gate);
   if (ended) epoch_retire(e);
+  lock_change_ends();
 }
 
 void epoch_cache_give_up(struct thread *thread, bool lists_are_lost) {

@@ -16,7 +16,7 @@ bool epoch_finish_locked(struct epoch *e) {
   while (e->heaps) attach_drop(e, e->heaps);
   handle_forget_all(e);
   epoch_end(e);
-  thread_works_at(current_thread, e); /* until epoch_retire */
+  lock_change_begins(); /* epoch_retire ends it */
   return true;
 }
 
@@ -28,7 +28,7 @@ static struct epoch *leave_for_good(struct epoch *e) {
 
 void epoch_retire(struct epoch *e) {
   struct epoch *parent = leave_for_good(e);
-  thread_works_at(current_thread, NULL);
+  lock_change_ends();
   if (parent) epoch_after_free(parent->arena.index); /* the parent may be closing, and this may be its last child */
 }
 
@@ -41,9 +41,6 @@ void epoch_finish(struct epoch *e) {
 }
 
 void epochs_after_fork(void) {
-  const struct epoch *own = current_thread ? current_thread->at_work : NULL;
-  for (uint32_t i = 1; i <= arenas_made(); i++) {
-    struct epoch *e = epoch_at(i);
-    if (epoch_state(e) == EPOCH_ENDED && e->arena.parent && e != own) leave_for_good(e);
-  }
+  for (uint32_t i = 1; i <= arenas_made(); i++)
+    if (epoch_state(epoch_at(i)) == EPOCH_ENDED && epoch_at(i)->arena.parent) leave_for_good(epoch_at(i));
 }

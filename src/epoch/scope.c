@@ -21,7 +21,6 @@ struct thread *thread_acquire(struct heap *heap) {
   thread->advanced = 0;
   thread->visiting = false;
   thread->exempt = NULL;
-  thread->at_work = NULL;
   thread->scopes[0] = (struct scope){0, NULL};
   for (unsigned i = 0; i < NAMED; i++) thread->named[i] = NAMED_NONE(i);
   attach_start(&thread->attached);
@@ -210,12 +209,10 @@ static bool is_cached_of(const struct epoch *e, const struct thread *thread) {
 /* The scavenger, or a thread that does not exist in the child, may have taken cached epochs. This thread gets one of
  * its own back; the others are lost to the child. */
 static void keep_one_empty(struct thread *thread) {
-  struct epoch *kept = NULL, *before = NULL;
-  if (thread) before = atomic_load_explicit(&thread->cached_epoch, memory_order_relaxed);
+  struct epoch *kept = NULL;
   for (uint32_t i = 1; i <= arenas_made(); i++) {
     struct epoch *e = epoch_at(i);
     if (epoch_state(e) != EPOCH_CACHED) continue;
-    if (thread && e == thread->at_work && e != before) continue; /* the thread is opening it */
     if (!kept && thread && is_cached_of(e, thread)) {
       kept = e;
       continue;

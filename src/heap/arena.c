@@ -51,9 +51,15 @@ bool arena_charge(struct arena *arena, size_t bytes) {
   return true;
 }
 
+/* Subtracts, down to 0 at most: this may be a fork child whose thread was in the middle of a release, or of a charge,
+ * and arenas_after_fork has set the sum since. */
+static void subtract(_Atomic size_t *sum, size_t bytes) {
+  size_t before = atomic_fetch_sub_explicit(sum, bytes, memory_order_seq_cst);
+  if (UNLIKELY(before < bytes)) atomic_fetch_add_explicit(sum, bytes - before, memory_order_relaxed);
+}
+
 void arena_discharge(struct arena *arena, size_t bytes) {
-  for (struct arena *l = arena; l; l = l->parent)
-    atomic_fetch_sub_explicit(&l->charged, bytes, memory_order_relaxed);
+  for (struct arena *l = arena; l; l = l->parent) subtract(&l->charged, bytes);
 }
 
 static struct run *run_at(uint32_t granule) { return granule ? pages.runs + granule : NULL; }
@@ -89,7 +95,7 @@ void arena_finish_release(struct arena *arena, size_t collected) {
   arena_discharge(arena, collected);
   /* Last, because an arena that owns nothing may end. Pairs with the load of the thread that ends it; seq_cst for
    * epoch_after_free. */
-  atomic_fetch_sub_explicit(&arena->own, collected, memory_order_seq_cst);
+  subtract(&arena->own, collected);
 }
 
 static void count_returning(struct arena *arena, const struct returning *returning) {

@@ -41,12 +41,15 @@ void heap_init(struct heap *heap, bool of_epochs) {
 }
 
 NOINLINE void heap_notice_first(struct notice *notice) {
+  lock_change_begins(); /* a fork child's repair gives all notices again */
   /* Acquire: pairs with the scavenger's release, before which it read `next`. */
-  if (atomic_exchange_explicit(&notice->is_given, true, memory_order_acquire)) return;
-  notice->next = atomic_load_explicit(&notices, memory_order_relaxed);
-  /* Release: pairs with the scavenger's exchange. That takes the whole list, so there is no ABA problem. */
-  while (!atomic_compare_exchange_weak_explicit(&notices, &notice->next, notice, memory_order_release,
-                                                memory_order_relaxed)) {}
+  if (!atomic_exchange_explicit(&notice->is_given, true, memory_order_acquire)) {
+    notice->next = atomic_load_explicit(&notices, memory_order_relaxed);
+    /* Release: pairs with the scavenger's exchange. That takes the whole list, so there is no ABA problem. */
+    while (!atomic_compare_exchange_weak_explicit(&notices, &notice->next, notice, memory_order_release,
+                                                  memory_order_relaxed)) {}
+  }
+  lock_change_ends();
 }
 
 #define LOOKS_AT_ONCE 64 /* a change takes well under a microsecond */

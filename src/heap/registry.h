@@ -19,7 +19,7 @@ HIDDEN struct heap *heap_acquire(void);
 
 /* Returns room for the struct thread of epoch/attach.h, of THREAD_ROOM bytes: zeros, or what the heap's last thread
  * left. `heap` is a thread's. */
-#define THREAD_ROOM 1768
+#define THREAD_ROOM 1760
 HIDDEN void *heap_room_for_thread(const struct heap *heap);
 
 /* Puts the heap, with its lists, into the pool. Thread: the heap's own, at its end. It then calls heaps_fold_dead if

@@ -27,8 +27,8 @@ struct lone_lock {
 
 extern HIDDEN bool lock_times; /* locks count how long they are held; set before a second thread starts */
 
-/* Counts the locks that this thread holds, tries to take or is releasing. If a signal handler finds 0, it interrupted
- * none of these. */
+/* Counts the locks that this thread holds, tries to take or is releasing, and the changes that it is in. If a signal
+ * handler finds 0, it interrupted none of these. */
 extern HIDDEN __thread unsigned locks_held __attribute__((tls_model("initial-exec")));
 
 /* Aborts as soon as this thread holds no lock, so that a handler of SIGABRT may allocate. Returns if the thread holds
@@ -54,6 +54,12 @@ INLINE void lock_hold_ends(void) {
   locks_held--;
   if (UNLIKELY(locks_held >= LOCKS_THEN_TELL)) lock_hold_ends_specially();
 }
+
+/* Enclose a change in several steps, between which this thread holds no lock. A fork child whose thread goes on with
+ * such a change, because a signal handler interrupted it, forked and returned, must not repair it meanwhile. So the
+ * child freezes, as if a lock had been held. */
+INLINE void lock_change_begins(void) { lock_hold_begins(); }
+INLINE void lock_change_ends(void) { lock_hold_ends(); }
 
 /* A thread calls this each time that it has waited for LOCK_PATIENCE_MS. A thread that holds another lock also calls it
  * before it waits. */

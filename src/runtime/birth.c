@@ -66,11 +66,13 @@ static void give_up(struct heap *heap) {
 }
 
 void birth_end_heap(struct heap *heap) {
+  lock_change_begins();
   thread_release(current_thread);
   current_heap = &empty_heap;
   current_thread = NULL;
   heap_leave(heap);
   give_up(heap);
+  lock_change_ends();
 }
 
 void birth_drop_key(void) {

@@ -6,8 +6,9 @@
  * the thread was in.
  *
  * fork():  the handlers take every lock, so the copy is whole, except in these cases:
- *   - This thread may hold a lock already, because a signal handler that interrupted malloc forks. The handlers then
- *     take no lock, and the library treats the child like one of _Fork().
+ *   - This thread may hold a lock already, or be in a change of several steps (lock_change_begins), because a signal
+ *     handler that interrupted malloc forks. The handlers then take no lock, and the library treats the child like one
+ *     of _Fork(), in which a lock is held.
  *   - Another thread may be in that case, and wait in its fork for a lock of libc's that this thread has. After
  *     BARE_PATIENCE_MS this thread releases the locks that it took, and goes on in the same way. While no thread is
  *     known to be in that case, it waits for LOCK_PATIENCE_MS, and longer for the gate of an epoch, because the end of
@@ -168,7 +169,8 @@ static bool is_repairing; /* the child of a signal handler that forks now has a 
  * lock changes nothing under them. `forked_here`: this thread made the fork. */
 static void repair_by_locks(bool forked_here) {
   uint32_t seen = atomic_load_explicit(&hold, memory_order_relaxed);
-  found_held = !forked_here || is_repairing || seen == BREAKING;
+  bool is_in_change = seen == NOT_HELD && locks_held != 0; /* a signal handler interrupted this thread, and forked */
+  found_held = !forked_here || is_repairing || is_in_change || seen == BREAKING;
   is_repairing = true;
   if (seen != HELD) each_lock(look_whether_held);
   each_lock(lock_reset);

@@ -205,7 +205,7 @@ static COLD bool return_whole(const struct run *slab) {
 void slab_wipe(const struct run *slab) {
   size_t size = class_size(slab->class), unit_size = slab_unit_bytes(slab);
   char *first = first_block(slab), *end = first + slab->capacity * size;
-  if (!slab->unlinked || slab->moved == SLAB_MAY_HOLD) {
+  if (!slab->unlinked) {
     wipe_blocks(first, end, size);
     return;
   }
@@ -323,6 +323,7 @@ struct slab_purge slab_purge_holes(struct run *slab) {
     }
     next = block_next(b);
     if (holes >> slab_unit_of(slab, b) & 1) {
+      block_mark(b, 0); /* the purge may fail, or a fork may come first: see slab/wipe.h */
       STORE_RACING(slab->unlinked, slab->unlinked | 1ull << slab_unit_of(slab, b));
       dropped++;
       continue;
