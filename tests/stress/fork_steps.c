@@ -11,7 +11,8 @@
 
 #if defined(__x86_64__) && defined(__GLIBC__)
 
-enum { THREADS = 3, BLOCKS = 600, LARGE = 70000, PATIENCE_S = 20, SOME = 60, MORE = 400, EPOCHS = 6, CHILDREN = 3 };
+enum { THREADS = 3, BLOCKS = 600, LARGE = 70000, PATIENCE_S = 20, SOME = 60, MORE = 400, EPOCHS = 6, CHILDREN = 3,
+       CHARGED = 24 };
 #define TRAP_FLAG 0x100
 
 static volatile bool is_stepping, is_child, is_about_epochs;
@@ -188,6 +189,24 @@ static void free_handles(void) {
   CHECK(tslab_epoch_destroy(epoch, NULL) == 0);
 }
 
+/* What the epoch is charged stays within its budget, so that it still serves the child, and may end there. */
+static void release_charged(void) {
+  const tslab_epoch_options options = {.struct_size = sizeof options, .label = "b", .budget_bytes = 16 << 20};
+  const tslab_epoch epoch = tslab_epoch_open_with(&options);
+  void *blocks[CHARGED];
+  tslab_epoch_status status;
+  for (int i = 0; i < CHARGED; i++) CHECK((blocks[i] = tslab_epoch_malloc(epoch, 100000)) != NULL);
+  begin_steps(fork, 31, 20000 * TEST_SCALE);
+  for (int i = 0; i < CHARGED; i++) free(blocks[i]);
+  if (is_child) {
+    CHECK((block = tslab_epoch_malloc(epoch, 40000)) != NULL);
+    free(block);
+    CHECK(tslab_epoch_close(epoch, NULL) == 0 && tslab_epoch_info(epoch, &status) == ESTALE);
+  }
+  end_steps();
+  CHECK(tslab_epoch_close(epoch, NULL) == 0);
+}
+
 static void trim(void) {
   void *blocks[SOME];
   for (int i = 0; i < SOME; i++) memset(blocks[i] = malloc(9000), 1, 9000);
@@ -214,6 +233,7 @@ int main(void) {
   close_tree(false);
   close_tree(true);
   free_handles();
+  release_charged();
   is_about_epochs = false;
   trim();
   CHECK_COUNT(births, >, 1000);
