@@ -189,7 +189,7 @@ static void free_handles(void) {
   CHECK(tslab_epoch_destroy(epoch, NULL) == 0);
 }
 
-/* What the epoch is charged stays within its budget, so that it still serves the child, and may end there. */
+/* The sums that a budget limits stay right: the epoch still serves the child, and may end there. */
 static void release_charged(void) {
   const tslab_epoch_options options = {.struct_size = sizeof options, .label = "b", .budget_bytes = 16 << 20};
   const tslab_epoch epoch = tslab_epoch_open_with(&options);
