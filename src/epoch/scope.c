@@ -133,8 +133,6 @@ static struct epoch *epoch_of(const struct heap *heap) { return (struct epoch *)
 
 void scope_let_go(struct heap *heap, uint64_t id) { let_go(epoch_of(heap), heap, id); }
 
-void scope_was_left(struct epoch *e, uint64_t id) { epoch_after_leave(e, id); }
-
 /* Ends a scope, for which an epoch that closes by itself may be waiting. */
 static void leave(struct heap *heap, uint64_t id) {
   struct epoch *e = epoch_of(heap);

@@ -125,8 +125,6 @@ INLINE bool scope_enter_at_once(struct thread *thread, uint64_t id) {
   return true;
 }
 
-HIDDEN COLD void scope_was_left(struct epoch *e, uint64_t id);
-
 /* scope_leave of an epoch that does not close by itself. If this returns false, nothing happened. */
 INLINE bool scope_leave_at_once(struct thread *thread, uint64_t id) {
   unsigned depth = thread->depth;
@@ -141,7 +139,7 @@ INLINE bool scope_leave_at_once(struct thread *thread, uint64_t id) {
   uint32_t entered = atomic_load_explicit(&heap->bump.entered, memory_order_relaxed) - 1;
   scope_store_entered(heap, entered);
   if (LIKELY(atomic_load_explicit(&e->open_id, memory_order_acquire) == id) || entered != 0) return true;
-  scope_was_left(e, id);
+  scope_was_seen(e, id);
   return true;
 }
 

@@ -68,7 +68,7 @@ BUGS = [
         "  struct heap *heap = scope_find(thread, e);",
         "  struct heap *heap = scope_find(thread, e);", header="epoch/scope.h"),
     Bug("left_at_once", "entering", "src/malloc/epochs.c",
-        "  scope_was_left(e, id);\n", "", header="epoch/scope.h"),
+        "  scope_was_seen(e, id);\n", "", header="epoch/scope.h"),
     Bug("stale_attachment", "slot-again", "src/malloc/epochs.c",
         "return heap && attach_is_valid(heap, thread, e) ? heap : NULL;", "return heap;", header="epoch/scope.h"),
     Bug("looked_at_late", "entering", "src/epoch/inside.c",

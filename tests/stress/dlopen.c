@@ -1,7 +1,9 @@
 /* dlopen: the library is loaded into a process that already runs threads, serves them, and may be closed while blocks
  * are in use. Its static TLS, three words, fits the 512 bytes that glibc leaves for late comers. It does not hear of
  * threads: two of them, which it never serves, may fork at once, and keep their signals and libc's list of streams.
- *  dlopen LIBRARY [forks] */
+ * The process may have this library already, by LD_PRELOAD. Each of the two then has a libc of its own and keeps a
+ * thread's heap under the same key. Threads that only the second one serves end as others do.
+ *  dlopen LIBRARY [forks|copy] */
 #include "../check.h"
 
 #include <dlfcn.h>
@@ -73,21 +75,38 @@ static void fork_at_once(const char *name) {
   for (int i = 0; i < 2; i++) CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
+static void find_all(void *library) {
+  if (!library) dprintf(2, "%s\n", dlerror());
+  CHECK(library != NULL);
+  find(library, "tslab_malloc", &library_malloc);
+  find(library, "tslab_realloc", &library_realloc);
+  find(library, "tslab_free", &library_free);
+  find(library, "tslab_owns", &library_owns);
+}
+
+static void *use_and_end(void *unused) {
+  use_library();
+  return unused;
+}
+
+static void use_copy(const char *name) {
+  find_all(dlmopen(LM_ID_NEWLM, name, RTLD_NOW));
+  for (int i = 0; i < THREADS; i++) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, use_and_end, NULL) == 0 && pthread_join(thread, NULL) == 0);
+  }
+}
+
 int main(int argc, char **argv) {
   CHECK(argc == 2 || argc == 3);
-  if (argc == 3) return fork_at_once(argv[1]), 0;
+  if (argc == 3) return (strcmp(argv[2], "forks") == 0 ? fork_at_once : use_copy)(argv[1]), 0;
   pthread_t threads[THREADS];
   CHECK(pthread_barrier_init(&loaded, NULL, THREADS + 1) == 0);
   for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, wait_and_use, NULL) == 0);
 
   void *library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
-  if (!library) dprintf(2, "%s\n", dlerror());
-  CHECK(library != NULL);
+  find_all(library);
   CHECK(dl_iterate_phdr(check_tls, (void *)(uintptr_t)"libtslab") == 1);
-  find(library, "tslab_malloc", &library_malloc);
-  find(library, "tslab_realloc", &library_realloc);
-  find(library, "tslab_free", &library_free);
-  find(library, "tslab_owns", &library_owns);
   pthread_barrier_wait(&loaded);
   use_library();
   for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
