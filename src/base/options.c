@@ -157,8 +157,8 @@ static bool read_budgets(const char *text, size_t *count) {
   return true;
 }
 
-size_t options_budget(const char *label) {
-  if (LIKELY(options.budgets == 0) || !label) return 0;
+size_t options_budget_of(const char *label) {
+  if (!label) return 0;
   for (size_t i = 0; i < options.budgets; i++)
     if (strncmp(budgets[i].label, label, LABEL_MOST) == 0) return budgets[i].bytes;
   return 0;

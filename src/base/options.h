@@ -51,6 +51,7 @@ HIDDEN extern struct options options;
 HIDDEN void options_read(char **environment);
 
 /* Returns the budget in bytes that TSLAB_BUDGETS gives epochs of this label, which may be NULL; 0 for none. */
-HIDDEN size_t options_budget(const char *label);
+HIDDEN size_t options_budget_of(const char *label);
+INLINE size_t options_budget(const char *label) { return LIKELY(options.budgets == 0) ? 0 : options_budget_of(label); }
 
 #endif

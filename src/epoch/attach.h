@@ -55,6 +55,7 @@ struct thread {
   unsigned depth;
   bool visiting;        /* current_heap is not a scope's: a call that names its epoch set it */
   uint8_t cached_age;   /* how many looks of the scavenger ago the cached epoch had the id `cached_seen` first */
+  _Atomic bool takes_cached, cached_is_claimed; /* the cached epoch, by the thread and by another one: epoch/cache.h */
   uint64_t advanced;    /* the epoch that tslab_epoch_advance opened last; 0: none */
   struct epoch *_Atomic cached_epoch;
   uint64_t cached_seen; /* the cached epoch's id at the scavenger's last look */

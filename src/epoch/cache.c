@@ -96,19 +96,63 @@ void epoch_cache_keep(struct thread *thread, struct epoch *e, uint64_t handed_ou
   atomic_store_explicit(&thread->cached_epoch, e, memory_order_relaxed);
 }
 
-/* If this returns an epoch, the caller ends the change that began here. */
-static struct epoch *take(struct thread *thread) {
+/* ---- taking ------------------------------------------------------------------------------------------------------ */
+
+INLINE void begin_to_take(struct thread *thread) {
+  if (inside_is_one_sided()) atomic_store_explicit(&thread->takes_cached, true, memory_order_relaxed);
+  else atomic_exchange_explicit(&thread->takes_cached, true, memory_order_seq_cst);
+  atomic_signal_fence(memory_order_seq_cst);
+}
+
+static NOINLINE COLD void wait_for_claimer(struct thread *thread) {
+  while (atomic_load_explicit(&thread->cached_is_claimed, memory_order_seq_cst)) {
+    atomic_store_explicit(&thread->takes_cached, false, memory_order_release);
+    os_rest();
+    begin_to_take(thread);
+  }
+}
+
+/* For the thread itself. If this or claim returns an epoch, the caller ends the change that began here. */
+INLINE struct epoch *take(struct thread *thread) {
+  lock_change_begins();
+  begin_to_take(thread);
+  if (UNLIKELY(atomic_load_explicit(&thread->cached_is_claimed, memory_order_seq_cst))) wait_for_claimer(thread);
+  struct epoch *e = atomic_load_explicit(&thread->cached_epoch, memory_order_relaxed);
+  atomic_store_explicit(&thread->cached_epoch, NULL, memory_order_relaxed);
+  atomic_store_explicit(&thread->takes_cached, false, memory_order_release);
+  if (UNLIKELY(!e)) lock_change_ends();
+  return e;
+}
+
+/* For any thread. Returns NULL, too, if the thread or another one takes the epoch now. */
+static struct epoch *claim(struct thread *thread) {
+  struct epoch *e = NULL;
   if (!atomic_load_explicit(&thread->cached_epoch, memory_order_relaxed)) return NULL;
   lock_change_begins();
-  struct epoch *e = atomic_exchange_explicit(&thread->cached_epoch, NULL, memory_order_acquire);
+  if (!atomic_exchange_explicit(&thread->cached_is_claimed, true, memory_order_seq_cst)) {
+    inside_barrier_of_one();
+    /* Acquire: pairs with take, and reads what it stored to cached_epoch. */
+    if (!atomic_load_explicit(&thread->takes_cached, memory_order_acquire)) {
+      e = atomic_load_explicit(&thread->cached_epoch, memory_order_relaxed);
+      atomic_store_explicit(&thread->cached_epoch, NULL, memory_order_relaxed);
+    }
+    atomic_store_explicit(&thread->cached_is_claimed, false, memory_order_release);
+  }
   if (!e) lock_change_ends();
   return e;
 }
 
+void epoch_cache_after_fork(struct thread *thread) {
+  atomic_store_explicit(&thread->takes_cached, false, memory_order_relaxed);
+  atomic_store_explicit(&thread->cached_is_claimed, false, memory_order_relaxed);
+}
+
+/* ---- opening and ending ------------------------------------------------------------------------------------------ */
+
 uint64_t epoch_cache_open(struct thread *thread, const char *label, uint32_t flags) {
   lock_look(); /* takes no lock: a fork child that finds out later would freeze this epoch, too */
   struct epoch *e = take(thread);
-  if (!e) return 0;
+  if (UNLIKELY(!e)) return 0;
   epoch_begin(e, label, flags);
   lock_change_ends();
   return epoch_id(e);
@@ -142,7 +186,7 @@ void epoch_cache_give_up(struct thread *thread, bool lists_are_lost) {
 }
 
 static void give_up_unused(struct thread *thread) {
-  struct epoch *e = take(thread);
+  struct epoch *e = claim(thread);
   if (e) end(e, false, RELEASE_UNUSED_TO_KERNEL);
 }
 

@@ -9,11 +9,17 @@
  * ended drained many times, the next ones fill slabs from the start (arena.by_slabs). A cached epoch keeps such slabs,
  * with free blocks in its heap's lists; the pages that they ever touched are part of the reserve. Sometimes this turns
  * out wrong: the program gave blocks up, other threads freed some, or there is too much to keep. Then the library tries
- * it again only after twice as many such ends: docs/decisions/0022. */
+ * it again only after twice as many such ends: docs/decisions/0022.
+ *
+ * A thread takes its cached epoch at each open, without an atomic instruction. Another thread that ends an old one
+ * makes the barrier for both (epoch/inside.h):
+ *
+ *   the thread:  takes_cached = true       | barrier |  cached_is_claimed ?  waits
+ *   another:     cached_is_claimed = true  | barrier |  takes_cached ?       leaves it */
 #ifndef TSLAB_EPOCH_CACHE_H
 #define TSLAB_EPOCH_CACHE_H
 
-#include "epoch/attach.h"
+#include "epoch/inside.h"
 
 /* epoch_cache_may_keep returns true if the epoch, whose one heap is attached to the thread, could become the thread's
  * cached epoch and has room in the reserve. epoch_cache_keep makes it the cached epoch once it is empty; `handed_out`
@@ -42,9 +48,10 @@ INLINE bool epoch_cache_is(const struct thread *thread, uint64_t id) {
   return e && epoch_id(e) == id;
 }
 
-/* Ends the thread's cached epoch. Thread: any. In a fork child, `lists_are_lost` for a thread that the child does not
- * have. */
+/* Ends the thread's cached epoch. Thread: that one. Or that of a fork child, with `lists_are_lost` for a thread that
+ * the child does not have. */
 HIDDEN void epoch_cache_give_up(struct thread *thread, bool lists_are_lost);
+HIDDEN void epoch_cache_after_fork(struct thread *thread); /* no thread takes or claims its cached epoch any more */
 HIDDEN void epoch_caches_age(bool now); /* the scavenger calls it each tick; `now` ends all of them */
 
 #endif

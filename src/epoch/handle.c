@@ -90,21 +90,10 @@ static _Atomic uint32_t *tables_of(uint32_t index) { return index ? &epoch_at(in
 static uint32_t *roomy_of(uint32_t index) { return index ? &epoch_at(index)->roomy : &zero.roomy; }
 static _Atomic uint32_t *freeing_of(uint32_t index) { return index ? &epoch_at(index)->freeing : &zero.freeing; }
 
-static bool is_quiet(const struct epoch *e) { return atomic_load_explicit(&e->freeing, memory_order_acquire) == 0; }
-
-void handle_lock_quiet(struct epoch *e) {
-  for (;;) {
-    epoch_lock(e);
-    if (LIKELY(is_quiet(e))) return;
-    epoch_unlock(e);
-    os_rest();
-  }
-}
-
 struct lock *handle_take_quiet(struct epoch *e) {
   for (;;) {
     struct lock *gate = epoch_take(e);
-    if (LIKELY(is_quiet(e))) return gate;
+    if (LIKELY(handle_is_quiet(e))) return gate;
     epoch_release(e, gate);
     os_rest();
   }

@@ -30,8 +30,18 @@ INLINE void handle_forget_all(struct epoch *e) {
 
 /* As epoch_lock and epoch_take, but wait until no thread is about to free a claimed block of the epoch. epoch_unlock
  * and epoch_release end these. */
-HIDDEN void handle_lock_quiet(struct epoch *e);
 HIDDEN struct lock *handle_take_quiet(struct epoch *e);
+INLINE bool handle_is_quiet(const struct epoch *e) {
+  return atomic_load_explicit(&e->freeing, memory_order_acquire) == 0;
+}
+INLINE void handle_lock_quiet(struct epoch *e) {
+  for (;;) {
+    epoch_lock(e);
+    if (LIKELY(handle_is_quiet(e))) return;
+    epoch_unlock(e);
+    os_rest();
+  }
+}
 
 /* For a fork child: handles_after_fork forgets frees of other threads that were under way; handles_freeze also stops
  * the use of tables that may be half written. */

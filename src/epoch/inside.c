@@ -18,23 +18,18 @@ void inside_decide_barrier(void) {
   atomic_compare_exchange_strong(&inside_barrier, &unknown, everywhere ? BARRIER_ONE_SIDED : BARRIER_TWO_SIDED);
 }
 
+void inside_barrier_of_one(void) {
+  if (inside_is_one_sided()) os_barrier_everywhere();
+  else FENCE_ALL(); /* an exchange is less than a full fence on arm64: later loads could come before it */
+}
+
 void inside_shut(struct epoch *e) {
   atomic_exchange_explicit(&e->open_id, 0, memory_order_seq_cst);
   for (struct heap *p = e->heaps; p; p = p->next_of_epoch) {
     if (!p->thread || p->thread == current_thread) continue;
-    if (inside_is_one_sided()) os_barrier_everywhere();
-    else FENCE_ALL(); /* an exchange is less than a full fence on arm64: later loads could come before it */
+    inside_barrier_of_one();
     return;
   }
-}
-
-bool inside_is_busy(const struct heap *heap) {
-  const struct thread *thread = heap->thread;
-  if (!thread) return false;
-  uint64_t id = epoch_id((const struct epoch *)(const void *)heap->arena);
-  /* In this order, because a thread counts itself in before it ends its look. */
-  return atomic_load_explicit(&thread->looking, memory_order_acquire) == id ||
-         atomic_load_explicit(&heap->bump.entered, memory_order_acquire) != 0;
 }
 
 unsigned inside_threads(const struct epoch *e) {

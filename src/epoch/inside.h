@@ -27,11 +27,21 @@ INLINE bool inside_is_one_sided(void) {
   return LIKELY(atomic_load_explicit(&inside_barrier, memory_order_relaxed) == BARRIER_ONE_SIDED);
 }
 
+/* The right side's barrier, after an atomic exchange. */
+HIDDEN void inside_barrier_of_one(void);
+
 /* Clears open_id: from now on no thread enters, and the caller sees every thread inside. */
 HIDDEN void inside_shut(struct epoch *e);
 
 /* Returns true if the thread that the heap is attached to is inside the epoch. */
-HIDDEN bool inside_is_busy(const struct heap *heap);
+INLINE bool inside_is_busy(const struct heap *heap) {
+  const struct thread *thread = heap->thread;
+  if (!thread) return false;
+  uint64_t id = epoch_id((const struct epoch *)(const void *)heap->arena);
+  /* In this order, because a thread counts itself in before it ends its look. */
+  return atomic_load_explicit(&thread->looking, memory_order_acquire) == id ||
+         atomic_load_explicit(&heap->bump.entered, memory_order_acquire) != 0;
+}
 
 /* Returns the number of threads inside. */
 HIDDEN unsigned inside_threads(const struct epoch *e);

@@ -225,6 +225,7 @@ static void keep_one_empty(struct thread *thread) {
 void scopes_retire_others(void) {
   for (struct heap *p = heaps_first_of_threads(); p; p = heaps_next_of_threads(p)) { /* the child has one thread */
     struct thread *t = heap_room_for_thread(p);
+    epoch_cache_after_fork(t);
     if (t == current_thread) continue;
     epoch_cache_give_up(t, true); /* does nothing if the epoch was in use at the fork */
     retire_thread(t);
@@ -247,6 +248,7 @@ void scopes_freeze(bool knows_its_thread) {
   for (struct heap *p = atomic_load_explicit(&all_heaps, memory_order_acquire); p; p = p->next_heap) {
     struct thread *t = thread_of_plain(p);
     if (!t) continue;
+    epoch_cache_after_fork(t);
     atomic_store_explicit(&t->cached_epoch, NULL, memory_order_relaxed);
     if (knows_its_thread && t != current_thread) retire_thread(t);
   }

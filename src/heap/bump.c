@@ -58,7 +58,7 @@ _Static_assert(CHUNK_CAPACITY / CHUNK_UNIT < UINT16_MAX, "a point is the number 
 
 /* Sets the end for the fast path. If a malloc should be timed, the end is a random place in the next `within` bytes, so
  * that each block that probably follows is equally likely. */
-static void set_end(struct bump *bump, const struct counters *counters, uint32_t within) {
+INLINE void set_end(struct bump *bump, const struct counters *counters, uint32_t within) {
   char *end = end_of(bump);
   bump->armed = options.sample && counters->bump_countdown <= 0;
   if (UNLIKELY(bump->armed)) {

@@ -60,11 +60,15 @@ static int check_options(const tslab_epoch_options *given) {
   return 0;
 }
 
-static uint64_t open_as(struct thread *thread, const tslab_epoch_options *wanted, int *error) {
-  uint64_t id = 0;
-  bool plain = wanted->parent == 0 && wanted->budget_bytes == 0 && wanted->prefault_bytes == 0;
-  if (plain) id = epoch_cache_open(thread, wanted->label, wanted->flags);
-  if (!id) id = epoch_open(wanted, error);
+/* Opens the thread's cached epoch, or returns 0. It takes no step more than it must, because requests open epochs. */
+INLINE uint64_t open_cached(const tslab_epoch_options *wanted) {
+  bool is_plain = wanted->parent == 0 && wanted->budget_bytes == 0 && wanted->prefault_bytes == 0;
+  if (UNLIKELY(!current_thread || !is_plain) || UNLIKELY(options_budget(wanted->label) != 0)) return 0;
+  return epoch_cache_open(current_thread, wanted->label, wanted->flags);
+}
+
+static uint64_t open_new(const tslab_epoch_options *wanted, int *error) {
+  uint64_t id = epoch_open(wanted, error);
   if (!id && *error == ENOMEM && wanted->prefault_bytes == 0) { /* a budget may refuse that */
     scavenger_reclaim(GRANULE);
     id = epoch_open(wanted, error);
@@ -72,26 +76,28 @@ static uint64_t open_as(struct thread *thread, const tslab_epoch_options *wanted
   return id;
 }
 
-tslab_epoch tslab_epoch_open_with(const tslab_epoch_options *given) {
-  struct thread *thread = self();
+static NOINLINE tslab_epoch open_with(const tslab_epoch_options *given) {
   uint64_t id = 0;
-  int error = thread ? check_options(given) : ENOMEM;
+  int error = self() ? check_options(given) : ENOMEM;
   if (error == 0) {
     tslab_epoch_options wanted = *given;
     if (wanted.budget_bytes == 0) wanted.budget_bytes = options_budget(wanted.label);
-    id = open_as(thread, &wanted, &error);
+    id = open_new(&wanted, &error);
   }
   end_call();
   if (!id) errno = error;
   return id;
 }
 
+tslab_epoch tslab_epoch_open_with(const tslab_epoch_options *given) {
+  uint64_t id = LIKELY(check_options(given) == 0) ? open_cached(given) : 0;
+  return LIKELY(id != 0) ? id : open_with(given);
+}
+
 tslab_epoch tslab_epoch_open(const char *label) {
-  bool may_be_cached = LIKELY(current_thread != NULL) && LIKELY(options_budget(label) == 0);
-  uint64_t id = may_be_cached ? epoch_cache_open(current_thread, label, 0) : 0;
-  if (LIKELY(id != 0)) return id;
   tslab_epoch_options given = {.struct_size = sizeof given, .label = label};
-  return tslab_epoch_open_with(&given);
+  uint64_t id = open_cached(&given);
+  return LIKELY(id != 0) ? id : open_with(&given);
 }
 
 /* ---- scopes ------------------------------------------------------------------------------------------------------ */
@@ -315,7 +321,7 @@ static int prepare_report(tslab_epoch id, tslab_epoch_report *out) {
 
 /* Called after an end. An end that left the epoch as the thread's cached epoch gave no memory up, so 1 call in 64
  * suffices. */
-static void notice_end(tslab_epoch epoch) {
+INLINE void notice_end(tslab_epoch epoch) {
   if (epoch_cache_is(current_thread, epoch) && (epoch >> EPOCH_INDEX_BITS) % 64 != 0) return;
   scavenger_notice(current_heap);
 }

@@ -71,11 +71,12 @@ BUGS = [
         "  scope_was_seen(e, id);\n", "", header="epoch/scope.h"),
     Bug("stale_attachment", "slot-again", "src/malloc/epochs.c",
         "return heap && attach_is_valid(heap, thread, e) ? heap : NULL;", "return heap;", header="epoch/scope.h"),
-    Bug("looked_at_late", "entering", "src/epoch/inside.c",
+    Bug("looked_at_late", "entering", "src/epoch/close.c",
         "  return atomic_load_explicit(&thread->looking, memory_order_acquire) == id ||\n"
         "         atomic_load_explicit(&heap->bump.entered, memory_order_acquire) != 0;",
         "  return atomic_load_explicit(&heap->bump.entered, memory_order_acquire) != 0 ||\n"
-        "         atomic_load_explicit(&thread->looking, memory_order_acquire) == id;"),
+        "         atomic_load_explicit(&thread->looking, memory_order_acquire) == id;",
+        header="epoch/inside.h"),
     Bug("unseen_after_a_call", "by-id", "src/malloc/epochs.c",
         "  scope_was_seen(named->epoch, id);\n", ""),
     Bug("owns_before_inside", "entering", "src/epoch/finish.c",
@@ -94,6 +95,15 @@ BUGS = [
         "bool is_mine = attach_is_valid(heap, thread, e);", "bool is_mine = true;"),
     Bug("lock_sleeps_unseen", "lock", "src/os/lock.c",
         "uint32_t wanted = seen ? seen | 1 : lock_mark() | 1;", "uint32_t wanted = seen ? seen | 1 : lock_mark();"),
+    Bug("claimed_without_barrier", "cached-epoch", "src/epoch/cache.c", "    inside_barrier_of_one();\n", ""),
+    Bug("claimed_meanwhile", "cached-epoch", "src/epoch/cache.c",
+        "    if (!atomic_load_explicit(&thread->takes_cached, memory_order_acquire)) {", "    {"),
+    Bug("taken_meanwhile", "cached-epoch", "src/epoch/cache.c",
+        "  if (UNLIKELY(atomic_load_explicit(&thread->cached_is_claimed, memory_order_seq_cst))) wait_for_claimer(thread);\n",
+        "  if (!thread) wait_for_claimer(thread);\n"),
+    Bug("taken_unfenced", "cached-epoch-fenced", "src/epoch/cache.c",
+        "  else atomic_exchange_explicit(&thread->takes_cached, true, memory_order_seq_cst);",
+        "  else atomic_store_explicit(&thread->takes_cached, true, memory_order_release);"),
     Bug("claim_ends_unlocked", "cached-claim", "src/epoch/cache.c",
         "  if (is_kept) plain->store->chunks.cached_seen = 0;\n"
         "  else if (id == plain->store->chunks.cached_seen) chunk_cache_drop_epoch(plain, index);\n"

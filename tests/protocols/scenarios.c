@@ -682,6 +682,10 @@ static void epoch_cache_setup(void) {
   epoch = open_epoch(0, 0);
   take_in(epoch, 0, BUMPED);
 }
+static void epoch_cache_fenced_setup(void) {
+  kernel_has_barrier = false;
+  epoch_cache_setup();
+}
 static void epoch_cache_0(void) {
   give(0);
   EXPECT(tslab_epoch_close(epoch, NULL) == 0);
@@ -1093,7 +1097,9 @@ const struct scenario scenarios[] = {
     {.name = "auto-close", .setup = auto_close_setup, .run = {auto_close_0, auto_close_1, auto_close_2},
      .finish = last_free_finish, .bound = 1},
     {.name = "cached-epoch", .setup = epoch_cache_setup, .run = {epoch_cache_0, epoch_cache_1},
-     .finish = finish, .bound = 1},
+     .finish = finish, .bound = 2},
+    {.name = "cached-epoch-fenced", .setup = epoch_cache_fenced_setup, .run = {epoch_cache_0, epoch_cache_1},
+     .finish = finish, .bound = 2},
     {.name = "cached-slabs", .setup = epoch_cache_slabs_setup,
      .run = {epoch_cache_slabs_0, epoch_cache_slabs_1, epoch_cache_slabs_2},
      .finish = finish, .bound = 1},

@@ -14,6 +14,7 @@
 #include "runtime/thread.h"
 #include <pthread.h>
 #include <semaphore.h>
+#include <unistd.h>
 
 static struct epoch *kept(void) { return atomic_load(&current_thread->cached_epoch); }
 
@@ -101,6 +102,38 @@ static void ageing(void) {
 
 /* An epoch that was opened from a cached epoch is in use: its memory is no reserve. The claim for it ends when it
  * stays. */
+/* A thread that takes its cached epoch keeps it, whoever else wants to end it. */
+static void taken_meanwhile(void) {
+  end_one();
+  struct epoch *const e = kept();
+  atomic_store(&current_thread->takes_cached, true);
+  epoch_caches_age(true);
+  CHECK(kept() == e && !atomic_load(&current_thread->cached_is_claimed));
+  atomic_store(&current_thread->takes_cached, false);
+  epoch_caches_age(true);
+  CHECK(kept() == NULL && epoch_state(e) == EPOCH_ENDED);
+}
+
+static void *claim_ends(void *thread) {
+  usleep(20000);
+  atomic_store(&((struct thread *)thread)->cached_is_claimed, false);
+  return NULL;
+}
+
+/* A thread waits for one that claims its cached epoch. */
+static void claimed_meanwhile(void) {
+  pthread_t claimer;
+  end_one();
+  const struct epoch *const e = kept();
+  atomic_store(&current_thread->cached_is_claimed, true);
+  CHECK(pthread_create(&claimer, NULL, claim_ends, current_thread) == 0);
+  const uint64_t id = epoch_cache_open(current_thread, "one", 0);
+  CHECK(!atomic_load(&current_thread->cached_is_claimed) && epoch_slot(id) == e);
+  CHECK(pthread_join(claimer, NULL) == 0);
+  CHECK(epoch_close(id, NULL) == 0);
+  epoch_cache_give_up(current_thread, false);
+}
+
 static void open_is_not_counted(void) {
   struct heap *const plain = current_thread->plain;
   end_one();
@@ -492,6 +525,8 @@ int main(void) {
   reused();
   not_kept();
   ageing();
+  taken_meanwhile();
+  claimed_meanwhile();
   open_is_not_counted();
   long_ones_leave_room();
   within_its_bound();
