@@ -153,9 +153,9 @@ uint64_t epoch_cache_open(struct thread *thread, const char *label, uint32_t fla
   lock_look(); /* takes no lock: a fork child that finds out later would freeze this epoch, too */
   struct epoch *e = take(thread);
   if (UNLIKELY(!e)) return 0;
-  epoch_begin(e, label, flags);
+  uint64_t id = epoch_begin(e, label, flags);
   lock_change_ends();
-  return epoch_id(e);
+  return id;
 }
 
 /* Ends a cached epoch as a close does, so that blocks that misuse left alive in its slabs stay. */

@@ -146,7 +146,7 @@ static void count_refusals(struct epoch *e) {
   shared_add(&label->diverted, atomic_exchange_explicit(&e->diverted, 0, memory_order_relaxed));
 }
 
-void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
+uint64_t epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
   if (!label) label = "";
   /* Most times a slot's next epoch has the label of the one before. */
   if (UNLIKELY(strncmp(e->label, label, TSLAB_EPOCH_LABEL - 1) != 0)) change_label(e, label);
@@ -165,11 +165,13 @@ void epoch_begin(struct epoch *e, const char *label, uint32_t flags) {
   e->arena.by_slabs = epoch_has_learned(e);
   id = ((id >> EPOCH_INDEX_BITS) + 1) << EPOCH_INDEX_BITS | e->arena.index;
   atomic_store_explicit(&e->id, id, memory_order_relaxed);
-  atomic_store_explicit(&e->state, EPOCH_OPEN, memory_order_release);
-  counter_add_release(&e->opened_here, 1); /* last: to a reader an epoch that is counted and not open has ended */
   /* Release: pairs with enter's load. A thread that sees this id sees all of the above. */
   atomic_store_explicit(&e->open_id, id, memory_order_release);
+  /* After open_id: as soon as the epoch is open, any thread that finds it may close it. */
+  atomic_store_explicit(&e->state, EPOCH_OPEN, memory_order_release);
+  counter_add_release(&e->opened_here, 1); /* last: to a reader an epoch that is counted and not open has ended */
   PROBE2("tslab", "epoch_open", id, (uintptr_t)e->label);
+  return id;
 }
 
 void epoch_end(struct epoch *e) {

@@ -181,8 +181,8 @@ _Static_assert(EPOCH_DRAINS << EPOCH_DOUBTS_MOST <= UINT16_MAX, "can be counted 
 HIDDEN struct epoch *epoch_slot_take(void);
 HIDDEN void epoch_slot_free(struct epoch *e);
 
-/* Sets the fields with which every incarnation starts, its id last. */
-HIDDEN void epoch_begin(struct epoch *e, const char *label, uint32_t flags);
+/* Sets the fields with which every incarnation starts, and returns its id. */
+HIDDEN uint64_t epoch_begin(struct epoch *e, const char *label, uint32_t flags);
 
 /* Counts the incarnation for its label and makes its id stale. The epoch has no heap, run or child any more. Caller
  * holds the lock, or owns the epoch. epoch_retire then gives back its place in the tree and its slot, without the lock

@@ -29,8 +29,7 @@ static int try_to_begin(struct epoch *e, const tslab_epoch_options *wanted, uint
   int error = wanted->parent ? join(e, wanted->parent) : 0;
   if (error == 0) {
     epoch_lock(e);
-    epoch_begin(e, wanted->label, wanted->flags);
-    *id = epoch_id(e);
+    *id = epoch_begin(e, wanted->label, wanted->flags);
     if (wanted->prefault_bytes) e->arena.first_of_label = false; /* the program will use this much at once */
     if (!epoch_is_plain(e) || wanted->prefault_bytes) e->arena.by_slabs = false; /* it could not keep them */
     epoch_unlock(e);

@@ -104,6 +104,12 @@ BUGS = [
     Bug("taken_unfenced", "cached-epoch-fenced", "src/epoch/cache.c",
         "  else atomic_exchange_explicit(&thread->takes_cached, true, memory_order_seq_cst);",
         "  else atomic_store_explicit(&thread->takes_cached, true, memory_order_release);"),
+    Bug("open_before_id", "cached-opens", "src/epoch/epoch.c",
+        "  atomic_store_explicit(&e->open_id, id, memory_order_release);\n"
+        "  /* After open_id: as soon as the epoch is open, any thread that finds it may close it. */\n"
+        "  atomic_store_explicit(&e->state, EPOCH_OPEN, memory_order_release);\n",
+        "  atomic_store_explicit(&e->state, EPOCH_OPEN, memory_order_release);\n"
+        "  atomic_store_explicit(&e->open_id, id, memory_order_release);\n"),
     Bug("claim_ends_unlocked", "cached-claim", "src/epoch/cache.c",
         "  if (is_kept) plain->store->chunks.cached_seen = 0;\n"
         "  else if (id == plain->store->chunks.cached_seen) chunk_cache_drop_epoch(plain, index);\n"

@@ -698,6 +698,22 @@ static void epoch_cache_1(void) {
   epoch_caches_age(true);
 }
 
+/* ---- cached epoch opens: a thread opens its cached epoch again while another one finds it, enters and closes it ---- */
+
+static void epoch_cache_opens_setup(void) {
+  epoch_cache_setup();
+  explore_as(0);
+  give(0);
+  EXPECT(tslab_epoch_close(epoch, NULL) == 0);
+}
+static void epoch_cache_opens_0(void) { open_epoch(0, 0); }
+static void epoch_cache_opens_1(void) {
+  const uint64_t found = epoch_id(epoch_slot(epoch)); /* as tslab_epoch_each finds it */
+  if (tslab_epoch_enter(found) != 0) return;
+  EXPECT(tslab_epoch_close(found, NULL) == 0);
+  EXPECT(tslab_epoch_leave(found) == 0);
+}
+
 /* ---- cached epoch slabs: the same, of an epoch that keeps its slabs, while somebody trims and ends cached epochs
  * ---- */
 
@@ -1099,6 +1115,8 @@ const struct scenario scenarios[] = {
     {.name = "cached-epoch", .setup = epoch_cache_setup, .run = {epoch_cache_0, epoch_cache_1},
      .finish = finish, .bound = 2},
     {.name = "cached-epoch-fenced", .setup = epoch_cache_fenced_setup, .run = {epoch_cache_0, epoch_cache_1},
+     .finish = finish, .bound = 2},
+    {.name = "cached-opens", .setup = epoch_cache_opens_setup, .run = {epoch_cache_opens_0, epoch_cache_opens_1},
      .finish = finish, .bound = 2},
     {.name = "cached-slabs", .setup = epoch_cache_slabs_setup,
      .run = {epoch_cache_slabs_0, epoch_cache_slabs_1, epoch_cache_slabs_2},
