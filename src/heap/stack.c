@@ -17,15 +17,27 @@ struct reach {
   uintptr_t readable, end;
 };
 
-/* The kernel maps nothing within 128 MiB below the end of the main thread's stack. libc puts the static storage of any
- * other thread at the upper end of its stack. On another stack, such as a fiber's, no end is known. There a value that
- * is no frame pointer may lead out of the stack, to memory that another thread unmaps after the walk has asked. So the
- * walk stays in the page of its first frame. */
+/* The lowest address from which this thread's stack is known to reach up to the thread's own storage; 0: none. */
+static __thread uintptr_t known_from;
+
+/* Returns true if the frame lies on the stack that libc made for this thread, which is not the main one. libc puts the
+ * thread's own storage at the stack's upper end, and a guard page at the lower one. So another stack right below is
+ * another mapping. */
+static bool is_on_own_stack(uintptr_t frame, uintptr_t thread) {
+  if (thread == os_main_thread || !is_below(frame, thread)) return false;
+  if (known_from != 0 && frame >= known_from) return true;
+  if (!os_is_mapped_as_one((const void *)frame, (const void *)thread)) return false;
+  known_from = round_down(frame, os_page_size);
+  return true;
+}
+
+/* The kernel maps nothing within 128 MiB below the end of the main thread's stack. On another stack than the thread's
+ * own, such as a fiber's, no end is known. There a value that is no frame pointer may lead out of the stack, to memory
+ * that another thread unmaps after the walk has asked. So the walk stays in the page of its first frame. */
 static struct reach reach_of(uintptr_t frame) {
   uintptr_t thread = OS_THREAD, page_end = round_down(frame, os_page_size) + os_page_size;
   if (is_below(frame, os_main_stack_end)) return (struct reach){os_main_stack_end, os_main_stack_end};
-  bool is_known = thread != os_main_thread && is_below(frame, thread);
-  return (struct reach){page_end, is_known ? thread : page_end};
+  return (struct reach){page_end, is_on_own_stack(frame, thread) ? thread : page_end};
 }
 
 /* Not instrumented: a sanitizer would check the words, which belong to other functions. */

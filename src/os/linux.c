@@ -233,13 +233,22 @@ static void try_source(volatile char *at, size_t length) {
  * of its own. A block has several if it came to its place by a move, or if the program gave advice for a part of it. */
 #define PIECES 16
 
-/* Returns true if the pages are one mapping. It asks for addresses up to a page that is mapped, which no kernel grants,
- * and the kernel first looks at the pages. */
+/* Asks if the pages are one mapping: no if -EFAULT. It asks for addresses up to `taken`, which lies after the pages and
+ * is mapped. No kernel grants that, and the kernel first looks at the pages. */
+static long ask_for_more(char *at, size_t length, char *taken) {
+  size_t more = round_down((uintptr_t)taken, os_page_size) + os_page_size - (uintptr_t)at;
+  return kernel_call(SYS_mremap, (long)at, (long)length, (long)more, 0, 0, 0);
+}
+
+/* Returns true if the pages are one mapping. */
 static bool is_one_mapping(char *at, size_t length, char *to) {
   char *taken = to > at ? to : (char *)getauxval(AT_RANDOM); /* on the first thread's stack */
-  if (taken < at + length) return false;
-  size_t more = round_down((uintptr_t)taken, os_page_size) + os_page_size - (uintptr_t)at;
-  return kernel_call(SYS_mremap, (long)at, (long)length, (long)more, 0, 0, 0) != -EFAULT;
+  return taken >= at + length && ask_for_more(at, length, taken) != -EFAULT;
+}
+
+bool os_is_mapped_as_one(const void *at, const void *to) {
+  char *from = (char *)round_down((uintptr_t)at, os_page_size), *end = (char *)round_down((uintptr_t)to, os_page_size);
+  return from == end || ask_for_more(from, (size_t)(end - from), end) == -ENOMEM; /* no other error, as of a filter */
 }
 
 /* Returns how many of the bytes lie in the first page's mapping. */

@@ -160,6 +160,10 @@ HIDDEN uint32_t os_thread_id(void);
  * 5.14), it makes rt_sigprocmask with no effect, and is false for more than a page. os_is_unreadable makes that call
  * always. A signal handler may call both. Both return false if a filter blocks their system call. */
 HIDDEN bool os_is_readable(const void *at, size_t length);
+
+/* Returns true if the pages from that of `at` up to that of `to`, which is mapped, are one mapping. False if it is not
+ * known. */
+HIDDEN bool os_is_mapped_as_one(const void *at, const void *to);
 HIDDEN bool os_is_unreadable(const void *at);
 HIDDEN size_t os_resident_bytes(void);  /* 0 if /proc does not say */
 

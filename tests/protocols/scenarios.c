@@ -698,7 +698,8 @@ static void epoch_cache_1(void) {
   epoch_caches_age(true);
 }
 
-/* ---- cached epoch opens: a thread opens its cached epoch again while another one finds it, enters and closes it ---- */
+/* ---- cached epoch opens: a thread opens its cached epoch again while another one finds it, enters and closes it
+ * ---- */
 
 static void epoch_cache_opens_setup(void) {
   epoch_cache_setup();
