@@ -187,11 +187,14 @@ int scope_switch(struct thread *thread, uint64_t id) {
 static void retire_heaps(struct epoch *e) {
   const struct thread *owner = atomic_load_explicit(&e->owner, memory_order_relaxed);
   if (owner && owner != current_thread) atomic_store_explicit(&e->owner, NULL, memory_order_relaxed);
+  bool descends = e->descending;
+  e->descending = true; /* it does not end under this walk; epochs_close_on looks again */
   for (struct heap *p = e->heaps; p; p = p->next_of_epoch) {
     if (p->thread) continue;
     atomic_store_explicit(&p->bump.entered, 0, memory_order_relaxed);
-    if (p->bump.chunk || p->bump.end) bump_orphan(p);
+    bump_orphan(p);
   }
+  e->descending = descends;
 }
 
 /* The thread's table may be half built, so the next thread gets a new one. */

@@ -586,6 +586,8 @@ bool bump_resize(struct heap *heap, const void *p, size_t size) {
   if (at >= end || at < (uintptr_t)bump->start || start_before(bump, end) != at || size > BUMP_MOST) return false;
   bool has_room = next <= (uintptr_t)LOAD_RACING(bump->end);
   if (!has_room || profile_is_on_in_chunks() || (TSLAB_HARDENED && next < end)) return false;
+  if (next < end) bump->at = (char *)next; /* first, so that a fork child does not take the rest for a block */
+  atomic_signal_fence(memory_order_seq_cst);
   chunk_set(&bump_starts(bump->starts, next)->word, chunk_bit(next));
   if (next != end) chunk_unset(&bump_starts(bump->starts, end)->word, chunk_bit(end));
   bump->at = (char *)next;
@@ -682,16 +684,37 @@ size_t bump_purge_dead(struct arena *arena, unsigned most) {
   return purged;
 }
 
+/* Seals a chunk whose thread does not exist in this fork child. Its counts may be torn, so the bits say which blocks
+ * there are. The word says how many of them others freed: a thread that a signal handler interrupted may be about to
+ * count one. No thread continues the chunk. Returns true if no block lives. */
+static bool seal_orphan(struct run *chunk, const char *at) {
+  unsigned kept;
+  chunk->capacity = (uint16_t)chunk_settle(chunk, at, &kept);
+  chunk->class = CHUNK_HAS_GAPS;
+  chunk->size = chunk_capacity(chunk);
+  uint64_t elsewhere = freed_elsewhere(chunk), live = kept > elsewhere ? kept - elsewhere : 0;
+  atomic_store_explicit(&chunk->word, CHUNK_SEALED + live, memory_order_relaxed);
+  return live == 0;
+}
+
+static bool is_sealed(const struct run *chunk) {
+  int64_t word = (int64_t)atomic_load_explicit(&chunk->word, memory_order_relaxed);
+  return word >= (int64_t)CHUNK_SEALED;
+}
+
 void bump_orphan(struct heap *heap) {
-  struct run *chunk = heap_chunk(heap);
-  if (chunk) {
-    if (heap->bump.count) chunk->capacity = (uint16_t)bump_held(&heap->bump);
-    hand_over(heap, heap->bump.count);
-    chunk->size = chunk_capacity(chunk);
-    chunk->class = CHUNK_HAS_GAPS;
-    set_heap(chunk, NULL);
-  }
+  const struct run *current = heap_chunk(heap);
+  const char *at = heap->bump.at;
+  if (current) hand_over(heap, heap->bump.count);
   bump_start(heap);
+  struct arena_walk walk;
+  for (struct run *run = arena_walk(&walk, heap->arena); run; run = arena_walk_on(&walk, 1)) {
+    if (run->kind != RUN_CHUNK || atomic_load_explicit(&run->heap, memory_order_relaxed) != heap) continue;
+    if (is_sealed(run)) continue;
+    bool drained = seal_orphan(run, run == current ? at : NULL);
+    set_heap(run, NULL);
+    if (drained && !pages_is_frozen(run)) release(run);
+  }
 }
 
 void bump_halt(struct heap *heap) { __atomic_store_n(&heap->bump.end, NULL, __ATOMIC_RELAXED); }

@@ -137,8 +137,8 @@ HIDDEN void bump_start(struct heap *heap);
 /* Lets the heap's thread find its chunk full at the next malloc. Thread: any that holds the epoch's lock. */
 HIDDEN void bump_halt(struct heap *heap);
 
-/* For a fork child: gives up the current chunk of a thread that does not exist there. Its counts may be torn, so it is
- * never released. */
+/* For a fork child: seals what chunks a heap has whose thread does not exist there. That thread may have been in the
+ * middle of a call. A chunk without a live block is released, so its epoch may end. */
 HIDDEN void bump_orphan(struct heap *heap);
 
 /* Takes the heap's chunks from it; they stay with the epoch, and any thread frees their blocks. If `to_continue`,

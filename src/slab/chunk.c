@@ -88,6 +88,46 @@ void chunk_each_live(const struct run *run, void (*visit)(void *, size_t, void *
     if (!is_freed(run, at)) visit(chunk_start(run) + at, next - at, argument);
 }
 
+/* Returns the offset where the next block would start: that of `at` if it has a start bit, otherwise that of the last
+ * start bit. */
+static size_t end_of(const struct run *run, const char *at) {
+  size_t end = (size_t)(at - chunk_start(run)), word = chunk_word(run_bytes(run) - 1) + 1;
+  if (end < run_bytes(run) && end % CHUNK_UNIT == 0 && starts(run, end)) return end;
+  while (word-- > 0) {
+    uint64_t bits = load(&chunk_starts(run)[word].word);
+    if (bits) return (word * 64 + log2_floor(bits)) * CHUNK_UNIT;
+  }
+  return 0;
+}
+
+/* Writes only what differs: the page is the parent's, too. */
+static void set_bits(uint64_t *word, uint64_t bits) {
+  if (load(word) != bits) __atomic_store_n(word, bits, __ATOMIC_RELAXED);
+}
+
+unsigned chunk_settle(struct run *run, const char *at, unsigned *kept) {
+  size_t end = end_of(run, at);
+  unsigned count = 0;
+  *kept = 0;
+  for (size_t i = 0; i <= chunk_word(run_bytes(run) - 1); i++) {
+    uint64_t *start = &chunk_starts(run)[i].word;
+    struct chunk_freed *freed = &chunk_freed(run)[i];
+    uint64_t mark = i == chunk_word(end) ? chunk_bit(end) : 0;
+    uint64_t below = i < chunk_word(end) ? UINT64_MAX : mark - (mark != 0);
+    uint64_t blocks = load(start) & below, local = load(&freed->local);
+    if (i == 0 && !(blocks & 1) && end != 0) { /* the thread was emptying the chunk: a gap takes the blocks' place */
+      blocks |= 1;
+      local |= 1;
+    }
+    set_bits(start, blocks | mark);
+    set_bits(&freed->local, local & blocks);
+    set_bits(&freed->remote, load(&freed->remote) & blocks);
+    count += (unsigned)__builtin_popcountll(blocks);
+    *kept += (unsigned)__builtin_popcountll(blocks & ~local);
+  }
+  return count;
+}
+
 static void count_one(void *block, size_t size, void *argument) {
   (void)block;
   struct chunk_live *live = argument;

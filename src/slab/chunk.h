@@ -88,6 +88,12 @@ HIDDEN bool chunk_mark_freed(struct run *run, const void *p);
  * heap's. */
 HIDDEN void chunk_skip(struct run *run, const char *from, const char *to);
 
+/* For a fork child, whose copy of a chunk may be of the middle of a change by its heap's thread, at any instruction.
+ * Makes the bits those of whole blocks. `at`, where that thread would have put the next block, may be wrong, or NULL. A
+ * block that no malloc had returned yet may stay. Gaps count as freed blocks. Returns the blocks, freed ones as well,
+ * and in *kept how many of them that thread has not freed. */
+HIDDEN unsigned chunk_settle(struct run *run, const char *at, unsigned *kept);
+
 /* Returns true for a sealed chunk of which no block was freed, so all its freed bits are 0. */
 INLINE bool chunk_is_full_of_live(const struct run *run) {
   return atomic_load_explicit(&run->word, memory_order_acquire) == CHUNK_SEALED + LOAD_RACING(run->capacity) &&

@@ -123,6 +123,52 @@ static void skip(void) {
   end();
 }
 
+static void expect_settled(const char *next, unsigned all, unsigned expected) {
+  unsigned kept;
+  CHECK_COUNT(chunk_settle(chunk, next, &kept), ==, all);
+  CHECK_COUNT(kept, ==, expected);
+  check_places();
+  check_live();
+}
+
+static uint64_t *starts_of(const char *p) { return &chunk_starts(chunk)[chunk_word((uintptr_t)p)].word; }
+
+/* A fork may meet the chunk's thread between any two stores. */
+static void settled(void) {
+  begin();
+  expect_settled(at, 0, 0);
+  while (count < 40) CHECK(put(100 + 40 * count));
+  for (unsigned i = 0; i < count; i += 3)
+    chunk_set(&chunk_freed(chunk)[chunk_word((uintptr_t)blocks[i].start)].local, chunk_bit((uintptr_t)blocks[i].start));
+  for (unsigned i = 0; i < count; i += 3) blocks[i].freed = true;
+  expect_settled(at, 40, 26); /* whole: nothing changes */
+  expect_settled(NULL, 40, 26);
+  expect_settled(at + 64, 40, 26); /* the next block was not marked yet */
+  chunk_set(starts_of(at + 128), chunk_bit((uintptr_t)(at + 128)));
+  expect_settled(at, 40, 26); /* it was marked, and nothing else */
+  chunk_unset(starts_of(at), chunk_bit((uintptr_t)at));
+  at = blocks[--count].start; /* the last one was taken back, and its end is still the next place */
+  chunk_freed(chunk)[chunk_word((uintptr_t)at)].local |= chunk_bit((uintptr_t)at);
+  expect_settled(at + 64, 39, 26 - !blocks[39].freed);
+  CHECK_COUNT(chunk_freed(chunk)[chunk_word((uintptr_t)at)].local & chunk_bit((uintptr_t)at), ==, 0);
+  /* It was being emptied: the first eight words are clear. */
+  const size_t cleared = (size_t)8 * 64 * CHUNK_UNIT;
+  unsigned first = 0;
+  while (blocks[first].start < run_start(chunk) + cleared) first++;
+  for (size_t i = 0; i < 8; i++) chunk_starts(chunk)[i].word = 0;
+  blocks[0] = (struct block){run_start(chunk), (size_t)(blocks[first].start - run_start(chunk)), true};
+  for (unsigned i = first; i < count; i++) blocks[i - first + 1] = blocks[i];
+  count -= first - 1;
+  unsigned live = 0;
+  for (unsigned i = 0; i < count; i++) live += !blocks[i].freed;
+  expect_settled(at, count, live);
+  for (size_t i = 0; i < CHUNK_WORDS; i++) chunk_starts(chunk)[i].word = 0;
+  count = 0;
+  at = run_start(chunk);
+  expect_settled(NULL, 0, 0);
+  end();
+}
+
 int main(void) {
   start_floors();
   for (int i = 0; i < 10; i++) sizes(1, 2000 / (i + 1));
@@ -130,6 +176,7 @@ int main(void) {
   sizes(16384, 16384);
   sizes(CHUNK_CAPACITY, CHUNK_CAPACITY);
   skip();
+  settled();
   pages_check();
   return 0;
 }
