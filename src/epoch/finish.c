@@ -26,18 +26,24 @@ static struct epoch *leave_for_good(struct epoch *e) {
   return parent;
 }
 
-void epoch_retire(struct epoch *e) {
-  struct epoch *parent = leave_for_good(e);
-  lock_change_ends();
-  if (parent) epoch_after_free(parent->arena.index); /* the parent may be closing, and this may be its last child */
-}
-
-void epoch_finish(struct epoch *e) {
+/* Takes the epoch, and ends it if nothing of it is left. Returns true if it has ended. */
+static bool ends(struct epoch *e) {
   struct lock *gate = epoch_take(e);
   bool ended = epoch_finish_locked(e);
   if (ended) PROBE2("tslab", "last_free", epoch_id(e), (uintptr_t)e->label);
   epoch_release(e, gate);
-  if (ended) epoch_retire(e);
+  return ended;
+}
+
+void epoch_retire(struct epoch *e) {
+  do {
+    e = leave_for_good(e);
+    lock_change_ends();
+  } while (e && epoch_may_end(e) && ends(e)); /* the parent may be closing, and this may be its last child */
+}
+
+void epoch_finish(struct epoch *e) {
+  if (ends(e)) epoch_retire(e);
 }
 
 void epochs_after_fork(void) {

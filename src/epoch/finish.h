@@ -11,24 +11,28 @@
  * the caller releases it and calls epoch_retire. */
 HIDDEN bool epoch_finish_locked(struct epoch *e);
 
-/* Gives back the slot of an ended epoch and its place in the tree. This ends a parent that waited for its last child.
- * Caller holds no lock; other threads find an ended epoch only as a child of its parent. */
+/* Gives back the slot of an ended epoch and its place in the tree. Then does the same to each parent that this ends,
+ * because it waited for its last child. Caller holds no lock; other threads find an ended epoch only as a child of its
+ * parent. */
 HIDDEN void epoch_retire(struct epoch *e);
 
 /* Takes the epoch, ends it if nothing of it is left, and retires it. Caller holds no lock. */
 HIDDEN COLD void epoch_finish(struct epoch *e);
 
-/* Called after a free of a block of the epoch in that slot.
+/* Called after a free of a block of the epoch, or the end of its child. Returns true if this may have been the last.
  *
  *   last free:  own = 0  |  state == CLOSING ?              close:  state = CLOSING  |  own == 0 ?
  *
  * These four accesses are seq_cst, so that one of the two sides sees the other. Otherwise no thread would end the
  * epoch. */
+INLINE bool epoch_may_end(const struct epoch *e) {
+  return UNLIKELY(atomic_load_explicit(&e->state, memory_order_seq_cst) == EPOCH_CLOSING) &&
+         atomic_load_explicit(&e->arena.own, memory_order_acquire) == 0;
+}
+
+/* Called after a free of a block of the epoch in that slot. */
 INLINE void epoch_after_free(uint32_t index) {
-  struct epoch *e = epoch_at(index);
-  if (UNLIKELY(atomic_load_explicit(&e->state, memory_order_seq_cst) == EPOCH_CLOSING) &&
-      atomic_load_explicit(&e->arena.own, memory_order_acquire) == 0)
-    epoch_finish(e);
+  if (epoch_may_end(epoch_at(index))) epoch_finish(epoch_at(index));
 }
 
 /* For a fork child: takes epochs that threads of the parent had ended out of the tree. */
