@@ -114,12 +114,24 @@ static enum verdict close_locked(struct epoch *e, tslab_epoch_report *out) {
   return epoch_has_children(e) ? wait_for_children(e) : close_all(e, out, might_learn);
 }
 
-/* ESHUTDOWN: another thread may be closing the child, whose own children it has not closed yet. */
+/* Closes an epoch of the tree, unless another thread has begun to. From now on it gets no more children, but the walk
+ * may miss those that were opened since it met the epoch. */
 static int close_child(uint64_t id, void *again) {
-  if (epoch_close(id, NULL) == ESHUTDOWN) *(bool *)again = true;
+  struct epoch *e = epoch_at(epoch_index(id));
+  enum verdict verdict = STAYS;
+  struct lock *gate = epoch_take(e);
+  if (epoch_has_children(e)) *(bool *)again = true;
+  if (epoch_error(e, id) == 0) {
+    close_begin(e);
+    verdict = close_all(e, NULL, false);
+  }
+  epoch_release(e, gate);
+  if (verdict == HAS_ENDED) epoch_retire(e);
   return 0;
 }
 
+/* Closes every epoch below. A walk meets parents first, and after each walk the epochs of one more level are closing,
+ * also those that were opened meanwhile. */
 static void close_children(struct epoch *e) {
   for (bool again = true; again;) {
     again = false;

@@ -6,7 +6,7 @@
  *
  *   epoch_close -> lone_ready -> epoch_cache_keep                          only this thread was in the epoch
  *               -> close_any -> close_locked -> close_begin
- *                            -> carry_out    -> close_children             the caller does not hold it
+ *                            -> carry_out    -> close_children             all below; the caller does not hold it
  *                                            -> close_contents -> close_tail -> epoch_finish_locked
  *                                            -> epoch_retire               the caller does not hold it
  *

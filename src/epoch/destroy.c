@@ -57,63 +57,6 @@ static bool clear_of_threads(struct epoch *e, bool caller_may_be_inside) {
 
 static void reopen(struct epoch *e, uint64_t id) { atomic_store_explicit(&e->open_id, id, memory_order_release); }
 
-/* ---- the tree below ---------------------------------------------------------------------------------------------- */
-
-/* The argument for each epoch below the root. */
-struct below {
-  bool reset; /* a reset, during which the caller may be inside */
-  bool again;
-};
-
-/* Returns 0, or the error that already tells that the epoch with that id cannot be destroyed. */
-static int look_at_one(uint64_t id, bool is_root, bool caller_may_be_inside) {
-  struct epoch *e = epoch_slot(id);
-  struct lock *gate = epoch_take(e);
-  int error = 0;
-  if (epoch_id(e) == id) {
-    for (struct heap *p = e->heaps; p; p = p->next_of_epoch)
-      if (inside_is_busy(p) && !(caller_may_be_inside && attach_is_mine(p))) error = EBUSY;
-    if (!is_root && !(e->flags & TSLAB_EPOCH_DESTROYABLE)) error = EPERM;
-  }
-  epoch_release(e, gate);
-  return error;
-}
-
-static int look_at_child(uint64_t id, void *below) { return look_at_one(id, false, ((struct below *)below)->reset); }
-
-static int end_child(uint64_t id, void *arg) {
-  struct below *below = arg;
-  int error = below->reset ? epoch_reset(id, NULL) : epoch_destroy(id, NULL);
-  if (error != 0 && error != ESTALE) return error; /* ESTALE: another thread ended it */
-  below->again = true;
-  return 0;
-}
-
-static uint32_t new_mark(void) {
-  static _Atomic uint32_t marks;
-  return atomic_fetch_add_explicit(&marks, 1, memory_order_relaxed) + 1;
-}
-
-/* Ends each open child, also those that are opened meanwhile, until the walk meets no new one. */
-static int end_children(struct epoch *e, uint64_t id, bool reset) {
-  uint32_t mark = new_mark();
-  struct below below = {reset, true};
-  int error = 0;
-  while (error == 0 && below.again) {
-    below.again = false;
-    error = tree_each(e, id, TREE_CHILDREN, mark, end_child, &below);
-  }
-  return error;
-}
-
-/* Looks at the whole tree before the first child goes. */
-static int end_tree_below(struct epoch *e, uint64_t id, bool reset) {
-  struct below below = {reset, false};
-  int error = look_at_one(id, true, reset);
-  if (error == 0) error = tree_each(e, id, TREE_ALL, 0, look_at_child, &below);
-  return error ? error : end_children(e, id, reset);
-}
-
 /* ---- TSLAB_ON_DESTROY=check -------------------------------------------------------------------------------------- */
 
 #define SURVIVORS_SHOWN 8
@@ -152,13 +95,7 @@ static void tell_survivors(struct epoch *e, const char *call) {
   }
 }
 
-/* ---- the verbs --------------------------------------------------------------------------------------------------- */
-
-/* The first step of destroy and reset. Returns 0 once the children have ended. */
-static int begin(struct epoch *e, uint64_t id, bool reset) {
-  int error = epoch_destroyable(e, id);
-  return error == 0 && epoch_has_children(e) ? end_tree_below(e, id, reset) : error;
-}
+/* ---- one epoch --------------------------------------------------------------------------------------------------- */
 
 /* Returns 0 if only threads that may be are inside, and no other can enter; otherwise an error, and nothing has
  * changed. Caller owns the epoch. */
@@ -193,41 +130,14 @@ static bool destroy_locked(struct epoch *e, tslab_epoch_report *out) {
   return close_tail(e, out);
 }
 
-static NOINLINE int destroy_any(struct epoch *e, uint64_t id, tslab_epoch_report *out) {
-  int error = begin(e, id, false);
-  if (error != 0) return error;
-  report_begin(out, id);
+/* Ends an epoch whose children have ended. */
+static int destroy_one(struct epoch *e, uint64_t id, tslab_epoch_report *out) {
   struct lock *gate = handle_take_quiet(e);
-  error = clear(e, id, false);
+  int error = clear(e, id, false);
   bool ended = error == 0 && destroy_locked(e, out);
   epoch_release(e, gate);
   if (ended) epoch_retire(e);
-  if (error == 0 && epoch_has_children(e)) end_children(e, id, false);
-  report_end(out, error);
   return error;
-}
-
-static bool destroy_lone(struct epoch *e, uint64_t id) {
-  uint64_t handed_out = 0;
-  struct heap *heap = lone_ready(e, id, DESTROY, &handed_out);
-  if (UNLIKELY(!heap)) return false;
-  epoch_learn(e, false);
-  lone_empty(e, heap, NULL);
-  epoch_cache_keep(current_thread, e, handed_out);
-  return true;
-}
-
-int epoch_destroy(uint64_t id, tslab_epoch_report *out) {
-  struct epoch *e = epoch_slot(id);
-  if (LIKELY(lone_is_possible(e, out))) {
-    handle_lock_quiet(e);
-    if (LIKELY(destroy_lone(e, id))) {
-      epoch_unlock(e);
-      return 0;
-    }
-    epoch_unlock(e);
-  }
-  return destroy_any(e, id, out);
 }
 
 INLINE void begin_era(struct epoch *e) {
@@ -271,17 +181,131 @@ static void reset_locked(struct epoch *e, tslab_epoch_report *out) {
   begin_era(e);
 }
 
-static NOINLINE int reset_any(struct epoch *e, uint64_t id, tslab_epoch_report *out) {
-  int error = begin(e, id, true);
-  if (error != 0) return error;
-  report_begin(out, id);
+static int reset_one(struct epoch *e, uint64_t id, tslab_epoch_report *out) {
   struct lock *gate = handle_take_quiet(e);
-  error = clear(e, id, true);
+  int error = clear(e, id, true);
   if (error == 0) {
     reset_locked(e, out);
     reopen(e, id);
   }
   epoch_release(e, gate);
+  return error;
+}
+
+/* ---- the tree below ---------------------------------------------------------------------------------------------- */
+
+/* The argument for each epoch below the root. */
+struct below {
+  bool reset; /* a reset, during which the caller may be inside */
+  bool again;
+  uint32_t mark; /* of the next walk */
+};
+
+/* Returns 0, or the error that already tells that the epoch with that id cannot be destroyed. */
+static int look_at_one(uint64_t id, bool is_root, bool caller_may_be_inside) {
+  struct epoch *e = epoch_slot(id);
+  struct lock *gate = epoch_take(e);
+  int error = 0;
+  if (epoch_id(e) == id) {
+    for (struct heap *p = e->heaps; p; p = p->next_of_epoch)
+      if (inside_is_busy(p) && !(caller_may_be_inside && attach_is_mine(p))) error = EBUSY;
+    if (!is_root && !(e->flags & TSLAB_EPOCH_DESTROYABLE)) error = EPERM;
+  }
+  epoch_release(e, gate);
+  return error;
+}
+
+static int look_at_child(uint64_t id, void *below) { return look_at_one(id, false, ((struct below *)below)->reset); }
+
+static uint32_t new_mark(void) {
+  static _Atomic uint32_t marks;
+  return atomic_fetch_add_explicit(&marks, 1, memory_order_relaxed) + 1;
+}
+
+static int found_one(uint64_t id, void *unused) {
+  (void)unused;
+  return id != 0;
+}
+
+/* Ends an epoch of the tree. A destroy leaves it to the next walk if it has an open child, which was opened meanwhile.
+ * So a child that cannot be destroyed does not stay below an epoch that was destroyed. */
+static int end_child(uint64_t id, void *arg) {
+  struct below *below = arg;
+  struct epoch *e = epoch_slot(id);
+  below->again = true;
+  if (!below->reset && epoch_has_children(e) && tree_each(e, id, TREE_OPEN, 0, found_one, NULL)) {
+    below->mark = new_mark();
+    return 0;
+  }
+  int error = below->reset ? reset_one(e, id, NULL) : destroy_one(e, id, NULL);
+  return error == EPERM || error == EBUSY ? error : 0; /* another error: another thread closed or ended it */
+}
+
+/* Ends each open epoch below, also those that are opened meanwhile, until the walk meets no new one. */
+static int end_children(struct epoch *e, uint64_t id, bool reset) {
+  struct below below = {reset, true, new_mark()};
+  int error = 0;
+  while (error == 0 && below.again) {
+    below.again = false;
+    error = tree_each(e, id, TREE_UNMET, below.mark, end_child, &below);
+  }
+  return error;
+}
+
+/* Looks at the whole tree before the first child goes. */
+static int end_tree_below(struct epoch *e, uint64_t id, bool reset) {
+  struct below below = {reset, false, 0};
+  int error = look_at_one(id, true, reset);
+  if (error == 0) error = tree_each(e, id, TREE_ALL, 0, look_at_child, &below);
+  return error ? error : end_children(e, id, reset);
+}
+
+/* ---- the verbs --------------------------------------------------------------------------------------------------- */
+
+/* The first step of destroy and reset. Returns 0 once the children have ended. */
+static int begin(struct epoch *e, uint64_t id, bool reset) {
+  int error = epoch_destroyable(e, id);
+  return error == 0 && epoch_has_children(e) ? end_tree_below(e, id, reset) : error;
+}
+
+static NOINLINE int destroy_any(struct epoch *e, uint64_t id, tslab_epoch_report *out) {
+  int error = begin(e, id, false);
+  if (error != 0) return error;
+  report_begin(out, id);
+  error = destroy_one(e, id, out);
+  if (error == 0 && epoch_has_children(e)) end_children(e, id, false);
+  report_end(out, error);
+  return error;
+}
+
+static bool destroy_lone(struct epoch *e, uint64_t id) {
+  uint64_t handed_out = 0;
+  struct heap *heap = lone_ready(e, id, DESTROY, &handed_out);
+  if (UNLIKELY(!heap)) return false;
+  epoch_learn(e, false);
+  lone_empty(e, heap, NULL);
+  epoch_cache_keep(current_thread, e, handed_out);
+  return true;
+}
+
+int epoch_destroy(uint64_t id, tslab_epoch_report *out) {
+  struct epoch *e = epoch_slot(id);
+  if (LIKELY(lone_is_possible(e, out))) {
+    handle_lock_quiet(e);
+    if (LIKELY(destroy_lone(e, id))) {
+      epoch_unlock(e);
+      return 0;
+    }
+    epoch_unlock(e);
+  }
+  return destroy_any(e, id, out);
+}
+
+static NOINLINE int reset_any(struct epoch *e, uint64_t id, tslab_epoch_report *out) {
+  int error = begin(e, id, true);
+  if (error != 0) return error;
+  report_begin(out, id);
+  error = reset_one(e, id, out);
   report_end(out, error);
   return error;
 }

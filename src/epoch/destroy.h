@@ -1,10 +1,10 @@
 /* destroy: destroy and reset end every block of an epoch, freed or not.                              floor: epoch
  *
  *   epoch_destroy -> lone_ready -> epoch_cache_keep                        an epoch that only this thread was in
- *                 -> destroy_any -> look_at_tree                           before the first one goes
- *                                -> end_children                           the caller does not hold it
- *                                -> destroy_locked -> close_begin, destroy_all, close_tail
- *                                -> epoch_retire                           the caller does not hold it
+ *                 -> destroy_any -> end_tree_below -> look_at_child        at every epoch, before the first one goes
+ *                                                  -> end_children         the caller does not hold it
+ *                                -> destroy_one    -> destroy_locked -> close_begin, destroy_all, close_tail
+ *                                                  -> epoch_retire         the caller does not hold it
  *
  * Under TSLAB_ON_DESTROY=check a destroy is a close that reports the live blocks, and a reset frees nothing. */
 #ifndef TSLAB_EPOCH_DESTROY_H

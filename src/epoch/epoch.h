@@ -132,7 +132,7 @@ HIDDEN struct lock *epoch_own(struct epoch *e); /* always makes the caller the o
  * calls the owner, even if it holds the lock. */
 HIDDEN void epoch_release(struct epoch *e, struct lock *gate);
 
-#define EPOCH_DEPTH 64 /* the most parents above an epoch, because walks over the tree recurse */
+#define EPOCH_DEPTH 64 /* the most parents above an epoch, because a charge to a budget climbs to each of them */
 
 /* Returns the number of blocks handed out in the epoch since it was opened. Caller holds the lock. */
 HIDDEN uint64_t epoch_allocations(const struct epoch *e);

@@ -28,13 +28,22 @@ struct epoch *tree_leave(struct epoch *e) {
 
 /* ---- walks ------------------------------------------------------------------------------------------------------- */
 
-/* Returns the index of the next epoch of the walk; 0 after the last. `skips`: the walk leaves out the epochs below `e`.
- * Climbs at most EPOCH_DEPTH steps. */
-static uint32_t successor(const struct tree_look *look, const struct epoch *e, bool skips) {
-  if (!skips && e->children) return e->children;
-  if (look->what == TREE_CHILDREN) return e->next_sibling;
-  while (e != look->root && !e->next_sibling) e = (const struct epoch *)(const void *)e->arena.parent;
-  return e == look->root ? 0 : e->next_sibling;
+/* Returns the first epoch of a walk over a list of siblings and all below. `at` and the result are indices, 0 for
+ * none. */
+static uint32_t first(const struct tree_look *look, uint32_t at) {
+  while (look->what == TREE_UNMET && at && epoch_at(at)->children) at = epoch_at(at)->children;
+  return at;
+}
+
+/* Returns the index of the next epoch of the walk; 0 after the last. Climbs or descends at most EPOCH_DEPTH steps. */
+static uint32_t successor(const struct tree_look *look, const struct epoch *e) {
+  bool children_first = look->what == TREE_UNMET;
+  if (!children_first && e->children) return e->children;
+  while (e != look->root && !e->next_sibling) {
+    e = (const struct epoch *)(const void *)e->arena.parent;
+    if (children_first) return e == look->root ? 0 : e->arena.index;
+  }
+  return e == look->root ? 0 : first(look, e->next_sibling);
 }
 
 /* Returns where the walk goes on. A root with another id has ended, and its slot serves another epoch. */
@@ -42,7 +51,7 @@ static uint32_t place(const struct tree_look *look) {
   if (epoch_id(look->root) != look->root_id) return 0;
   const struct epoch *e = look->at ? epoch_at(look->at) : NULL;
   bool is_there = e && epoch_id(e) == look->at_id && e->arena.parent;
-  return is_there ? look->at : look->root->children;
+  return is_there ? look->at : first(look, look->root->children);
 }
 
 static bool is_wanted(struct tree_look *look, struct epoch *e) {
@@ -62,9 +71,8 @@ bool tree_look_on(struct tree_look *look) {
     uint32_t at = place(look);
     for (; at && steps < TREE_STEPS && look->count < TREE_FOUND; steps++) {
       struct epoch *e = epoch_at(at);
-      bool found = is_wanted(look, e);
-      if (found) look->found[look->count++] = epoch_id(e);
-      at = successor(look, e, look->what == TREE_CHILDREN || (found && look->what == TREE_OPEN));
+      if (is_wanted(look, e)) look->found[look->count++] = epoch_id(e);
+      at = successor(look, e);
     }
     look->is_over = at == 0;
     look->at = at;

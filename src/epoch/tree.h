@@ -9,6 +9,8 @@
  *   struct tree_look look = tree_look(root, id, TREE_OPEN, 0);
  *   while (tree_look_on(&look)) ... look.found[0 .. look.count) ...
  *
+ * A walk is one loop, so the stack that it needs does not grow with the depth of the tree.
+ *
  * Between two holds epochs come and go. An epoch that has children does not end. So while the epoch from which the walk
  * goes on has its id, it is in the tree below the root. Once that epoch is gone, the walk begins again and finds some
  * epochs twice. It may miss an epoch that is opened meanwhile.
@@ -25,12 +27,12 @@ HIDDEN void tree_join(struct epoch *e, struct epoch *parent); /* caller holds tr
 HIDDEN struct epoch *tree_leave(struct epoch *e);             /* returns its parent, or NULL */
 
 #define TREE_STEPS 64
-#define TREE_FOUND 32 /* walks nest, one for each parent, and must fit on any thread's stack */
+#define TREE_FOUND 32 /* they must fit on any thread's stack */
 
 enum tree_what {
-  TREE_ALL,      /* every epoch below the root, parents first */
-  TREE_OPEN,     /* every open epoch, except those below an open one */
-  TREE_CHILDREN, /* every open child that no walk with this mark has met */
+  TREE_ALL,   /* every epoch below the root, parents first */
+  TREE_OPEN,  /* every open epoch, parents first */
+  TREE_UNMET, /* every open epoch that no walk with this mark has met, children first */
 };
 
 struct tree_look {

@@ -151,6 +151,78 @@ static void reset_takes_the_children_along(void) {
   check_stale(parent);
 }
 
+/* ---- a long chain on a small stack ------------------------------------------------------------------------------- */
+
+enum { LEVELS = 65, STACK_BYTES = 2 << 20, UNUSED = 0xA5, STACK_MOST = 8 << 10 };
+
+static tslab_epoch chain[LEVELS];
+static void *lowest_block;
+static unsigned char stack[STACK_BYTES] __attribute__((aligned(4096)));
+static size_t stack_used;
+
+/* The root, and 64 levels below it, which is the most. With a sibling at each level, which ends first. */
+static void open_chain(void) {
+  chain[0] = open_epoch("root", TSLAB_EPOCH_DESTROYABLE);
+  for (int i = 1; i < LEVELS; i++) {
+    chain[i] = open_child(chain[i - 1], TSLAB_EPOCH_DESTROYABLE);
+    open_child(chain[i - 1], TSLAB_EPOCH_DESTROYABLE);
+    block_in(chain[i], 100);
+  }
+  CHECK(open_options((tslab_epoch_options){.parent = chain[LEVELS - 1]}) == 0 && errno == EOVERFLOW);
+}
+
+static void check_chain_stale(void) {
+  for (int i = 0; i < LEVELS; i++) check_stale(chain[i]);
+}
+
+static void close_chain(void) { CHECK_COUNT(tslab_epoch_close(chain[0], NULL), ==, 0); }
+static void step_chain(void) { CHECK_COUNT(tslab_epoch_close_step(chain[0], 1000000000, NULL), ==, 0); }
+static void destroy_chain(void) { CHECK_COUNT(tslab_epoch_destroy(chain[0], NULL), ==, 0); }
+static void reset_chain(void) { CHECK_COUNT(tslab_epoch_reset(chain[0], NULL), ==, 0); }
+static void free_lowest(void) { tslab_free(lowest_block); }
+
+/* Calls `run` on a stack of a known content, and measures how much of the stack below this frame has changed. */
+static void *measure(void *run) {
+  const unsigned char *const here = __builtin_frame_address(0), *lowest = stack;
+  (*(void (**)(void))run)();
+  while (*lowest == UNUSED) lowest++;
+  stack_used = (size_t)(here - lowest);
+  return NULL;
+}
+
+static void on_small_stack(const char *what, void (*run)(void)) {
+  pthread_t thread;
+  pthread_attr_t attributes;
+  memset(stack, UNUSED, sizeof stack);
+  CHECK(pthread_attr_init(&attributes) == 0 && pthread_attr_setstack(&attributes, stack, sizeof stack) == 0);
+  CHECK(pthread_create(&thread, &attributes, measure, &run) == 0);
+  CHECK(pthread_join(thread, NULL) == 0 && pthread_attr_destroy(&attributes) == 0);
+  dprintf(1, "%-16s %zu bytes of stack\n", what, stack_used);
+  if (!SANITIZED) CHECK_COUNT(stack_used, <=, STACK_MOST);
+}
+
+static void a_long_chain_needs_no_large_stack(void) {
+  open_chain();
+  on_small_stack("reset", reset_chain);
+  for (int i = 0; i < LEVELS; i++) CHECK(status_of(chain[i]).era == 1 && status_of(chain[i]).live_blocks == 0);
+  on_small_stack("close", close_chain);
+  check_chain_stale();
+  open_chain();
+  on_small_stack("destroy", destroy_chain);
+  check_chain_stale();
+  open_chain();
+  CHECK_COUNT(tslab_epoch_reset(chain[0], NULL), ==, 0);
+  on_small_stack("close by steps", step_chain);
+  check_chain_stale();
+  open_chain();
+  CHECK_COUNT(tslab_epoch_reset(chain[0], NULL), ==, 0);
+  lowest_block = block_in(chain[LEVELS - 1], 100);
+  on_small_stack("close of a block", close_chain);
+  for (int i = 0; i < LEVELS; i++) CHECK_COUNT(status_of(chain[i]).state, ==, TSLAB_EPOCH_CLOSING);
+  on_small_stack("its free", free_lowest); /* ends the whole chain */
+  check_chain_stale();
+}
+
 int main(void) {
   close_takes_the_children_along();
   a_child_may_close_alone();
@@ -161,5 +233,6 @@ int main(void) {
   nobody_may_be_inside_a_child();
   nobody_may_be_inside_the_parent();
   reset_takes_the_children_along();
+  a_long_chain_needs_no_large_stack();
   return 0;
 }
