@@ -138,6 +138,8 @@ BUGS = [
         "    if (!epoch_is_owned(e)) return;\n    lock_release", "    if (e) return;\n    lock_release"),
     Bug("child_of_an_owned_parent", "owned-parents", "src/epoch/open.c",
         "  if (error == 0 && epoch_is_owned(parent)) error = EBUSY;\n", ""),
+    Bug("opened_meanwhile", "opened-below", "src/epoch/close.c", "  if (epoch_has_children(e)) *(bool *)again = true;\n",
+        "  (void)again;\n"),
     # ---- an early return
     Bug("close_stops_at_a_guest", "detaching", "src/epoch/close.c", "      halt(p);\n      continue;\n",
         "      halt(p);\n      return true;\n"),

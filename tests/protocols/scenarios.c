@@ -964,6 +964,29 @@ static void parents_finish(void) {
   finish();
 }
 
+/* ---- opened below: a tree closes while its middle epoch gets a child, and another thread closes that middle one */
+
+static void opened_below_setup(void) {
+  all_born();
+  epoch = open_epoch(0, 0);
+  child = open_epoch(0, epoch);
+  other = 0;
+}
+static void opened_below_1(void) {
+  tslab_epoch_options wanted = {.struct_size = sizeof wanted, .label = "grandchild", .parent = child};
+  other = tslab_epoch_open_with(&wanted);
+}
+static void opened_below_2(void) {
+  int error = tslab_epoch_close(child, NULL);
+  EXPECT(error == 0 || error == ESHUTDOWN || error == ESTALE);
+}
+static void opened_below_finish(void) {
+  if (other) check_ended(other);
+  check_ended(child);
+  check_ended(epoch);
+  finish();
+}
+
 /* ---- publication: a reader outside looks while snapshots are written; it believes only whole ones ---------------- */
 
 #define WORDS  6
@@ -1141,6 +1164,8 @@ const struct scenario scenarios[] = {
      .finish = owned_parents_finish, .bound = 2},
     {.name = "parents", .setup = parents_setup, .run = {parents_0, parents_1, parents_2},
      .finish = parents_finish, .bound = 1},
+    {.name = "opened-below", .setup = opened_below_setup, .run = {close_it, opened_below_1, opened_below_2},
+     .finish = opened_below_finish, .bound = 1},
     {.name = "publication", .setup = publication_setup, .run = {publication_0, publication_1},
      .finish = publication_finish, .bound = 1},
     {.name = "collecting", .setup = collecting_setup, .run = {collecting_0, collecting_1}, .finish = collecting_finish,
