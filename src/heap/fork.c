@@ -64,24 +64,69 @@ static void count_what_passed(struct heap *heap) {
   }
 }
 
+/* ---- lists of threads that do not exist in the child ------------------------------------------------------------- */
+
+static bool is_free_block_of(const struct heap *heap, unsigned class, void *p) {
+  const struct run *run = pages_run_of(p);
+  return run && run->kind == RUN_SLAB && run->class == class &&
+         atomic_load_explicit(&run->heap, memory_order_relaxed) == heap &&
+         class_starts_block((uintptr_t)p, class_inverse(class)) && (block_is_intact(p) || block_is_drawn(p));
+}
+
+/* Returns the length of a list up to `stop`, as far as its blocks are what they should be, and sets *last. */
+static unsigned whole_length(const struct heap *heap, unsigned class, void *list, const void *stop, void **last) {
+  unsigned count = 0;
+  *last = NULL;
+  for (void *p = list; p != CHAIN_END && p != stop && is_free_block_of(heap, class, p); p = block_next(p)) {
+    if (++count > LIST_MOST) return 0; /* a circle, by a double free */
+    if (block_is_drawn(p)) block_mark_free(p); /* one of them at most */
+    *last = p;
+  }
+  return count;
+}
+
+/* Writes only where a list is broken: the page is the parent's, too. */
+static void end_with(void *last, void *next) {
+  if (last && block_next(last) != next) block_link(last, next);
+}
+
+/* Returns what is whole of the class's list, and of its detached one. A thread that was detaching or attaching the list
+ * may have left it at both places. */
+static struct chain recover(const struct heap *heap, unsigned class) {
+  void *list = heap->list[class], *last, *last_detached;
+  void *detached = tcache_is_detached(heap, class) ? heap->sampling.detached : CHAIN_END;
+  unsigned more = whole_length(heap, class, detached, CHAIN_END, &last_detached);
+  unsigned count = whole_length(heap, class, list, detached, &last);
+  if (more == 0) detached = CHAIN_END;
+  if (more) end_with(last_detached, CHAIN_END);
+  if (count) end_with(last, detached);
+  return (struct chain){count ? list : detached, count + more};
+}
+
 /* Gives up the lists of a thread that does not exist in the child. They may be half written; a check would not pay,
- * because forks of threaded programs are rare. The calls of the thread still count. */
-static void give_up_lists(struct heap *heap) {
+ * because forks of threaded programs are rare. But the heap of an epoch keeps what is whole of them, so that the epoch
+ * can end; not in a frozen child. The calls of the thread still count. */
+static void give_up_lists(struct heap *heap, bool is_frozen) {
+  bool keeps = heap->of_epochs && heap_has_store(heap) && !is_frozen;
+  struct chain kept[CLASSES];
+  for (unsigned class = 0; keeps && class < CLASSES; class++) kept[class] = recover(heap, class);
   heap->sampling = (struct sampling){.detached = NULL};
   heaps_given_up++;
   if (!heap_has_store(heap)) return;
   count_what_passed(heap);
   forget_lists(heap);
+  for (unsigned class = 0; keeps && class < CLASSES; class++)
+    if (kept[class].count) tcache_set(heap, class, kept[class]);
   heap->store->remote.count = 0;
   heap->store->remote.room = heap->of_epochs ? 0 : REMOTE_BYTES;
   if (heap->of_epochs) heap->lost = UINT64_MAX; /* never counts as drained: lost blocks never come back */
   if (TSLAB_HARDENED) memset(heap->quarantine, 0, sizeof(struct quarantine));
 }
 
-static void retire(struct heap *heap) {
+static void retire(struct heap *heap, bool is_frozen) {
   heap->live = false;
   heap->thread = NULL;
-  give_up_lists(heap);
+  give_up_lists(heap, is_frozen);
 }
 
 /* Notices a heap again, because the parent's scavenger may have taken its notice. */
@@ -100,7 +145,7 @@ static void notice_all_again(void) {
 
 static void retire_if_other(struct heap *heap) {
   end_change(heap);
-  if (heap->live && is_other(heap)) retire(heap);
+  if (heap->live && is_other(heap)) retire(heap, false);
 }
 
 /* Folded heaps stay as they are, because the locks that protect them were free. */
@@ -142,7 +187,7 @@ static void empty_bins(struct heap *heap) {
 
 static void freeze(struct heap *heap, bool knows_its_thread) {
   end_change(heap);
-  if (knows_its_thread && heap->live && is_other(heap)) retire(heap);
+  if (knows_its_thread && heap->live && is_other(heap)) retire(heap, true);
   if (!heap->folded) empty_bins(heap);
 }
 
