@@ -34,11 +34,14 @@ static enum fault_answer ask(const struct fault *fault) {
   return answer;
 }
 
+static bool is_default(const struct sigaction *action) {
+  return !(action->sa_flags & SA_SIGINFO) && (action->sa_handler == SIG_DFL || action->sa_handler == SIG_IGN);
+}
+
 /* Without a function to call, the retried instruction meets the earlier handler; a signal that a process sent is sent
  * again. */
 static void pass_on(int signal, siginfo_t *info, void *context) {
-  bool is_default = !(before.sa_flags & SA_SIGINFO) && (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN);
-  if (is_default || (before.sa_flags & (int)SA_RESETHAND)) {
+  if (is_default(&before) || (before.sa_flags & (int)SA_RESETHAND)) {
     sigaction(signal, &before, NULL);
     if (info->si_code <= 0) raise(signal);
   } else if (before.sa_flags & SA_SIGINFO) {
@@ -65,12 +68,14 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
   if (answer != FAULT_MENDED) pass_on(signal, info, context);
 }
 
-/* The handler before may run inside ours, so ours blocks what that one does. */
+/* The handler before may run inside ours. So ours blocks what that one does, and runs on the stack that that one
+ * expects: an alternate stack may have little room. */
 static void set_handler(struct sigaction *replaced) {
+  int stack = is_default(&before) ? SA_ONSTACK : before.sa_flags & SA_ONSTACK;
   struct sigaction action = {
       .sa_sigaction = on_fault,
       .sa_mask = before.sa_mask,
-      .sa_flags = SA_SIGINFO | SA_ONSTACK | (before.sa_flags & (SA_NODEFER | SA_RESTART)),
+      .sa_flags = SA_SIGINFO | stack | (before.sa_flags & (SA_NODEFER | SA_RESTART)),
   };
   sigaction(SIGSEGV, &action, replaced);
 }

@@ -1,5 +1,6 @@
 /* fault_handler: the program sets its handler of SIGSEGV just while the library installs its own, which does not lose
- * it. The program's sigaction stands in for another thread's call between two of the library's.
+ * it, and calls it on the stack that it asks for. The program's sigaction stands in for another thread's call between
+ * two of the library's.
  *  fault_handler */
 #include "../check.h"
 
@@ -8,13 +9,18 @@
 #include <signal.h>
 #include <sys/mman.h>
 
-enum { BLOCKS = 100000 };
+enum { BLOCKS = 100000, ALTERNATE = 64 << 10 };
+
+static char alternate[ALTERNATE];
+static bool was_on_it;
 
 static sigjmp_buf back;
 static bool is_due, is_set;
 
 static void on_fault(int signal) {
   (void)signal;
+  const uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+  was_on_it = here - (uintptr_t)alternate < ALTERNATE;
   siglongjmp(back, 1);
 }
 
@@ -31,6 +37,8 @@ int sigaction(int signal, const struct sigaction *action, struct sigaction *befo
 }
 
 int main(void) {
+  const stack_t stack = {.ss_sp = alternate, .ss_size = ALTERNATE};
+  CHECK(sigaltstack(&stack, NULL) == 0);
   is_due = true;
   for (unsigned i = 0; i < BLOCKS && !is_set; i++) {
     void *block = tslab_malloc(1000);
@@ -44,5 +52,6 @@ int main(void) {
     *(volatile char *)page = 1;
     CHECK(false);
   }
+  CHECK(!was_on_it);
   return 0;
 }
