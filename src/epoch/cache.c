@@ -134,7 +134,8 @@ static struct epoch *claim(struct thread *thread) {
     /* Acquire: pairs with take, and reads what it stored to cached_epoch. */
     if (!atomic_load_explicit(&thread->takes_cached, memory_order_acquire)) {
       e = atomic_load_explicit(&thread->cached_epoch, memory_order_relaxed);
-      atomic_store_explicit(&thread->cached_epoch, NULL, memory_order_relaxed);
+      /* Without one, the thread may keep a next one now. */
+      if (e) atomic_store_explicit(&thread->cached_epoch, NULL, memory_order_relaxed);
     }
     atomic_store_explicit(&thread->cached_is_claimed, false, memory_order_release);
   }

@@ -698,6 +698,26 @@ static void epoch_cache_1(void) {
   epoch_caches_age(true);
 }
 
+/* ---- cached epoch again: a thread takes its cached epoch, keeps it again, and ends, while another one claims it -- */
+
+static void epoch_cache_again_setup(void) {
+  all_born();
+  explore_as(1);
+  epoch = open_epoch(0, 0);
+  take_in(epoch, 0, BUMPED);
+  give(0);
+  EXPECT(tslab_epoch_close(epoch, NULL) == 0);
+}
+static void epoch_cache_again_fenced_setup(void) {
+  kernel_has_barrier = false;
+  epoch_cache_again_setup();
+}
+static void epoch_cache_again_0(void) { epoch_caches_age(true); }
+static void epoch_cache_again_1(void) {
+  EXPECT(tslab_epoch_close(open_epoch(0, 0), NULL) == 0);
+  explore_thread_ends();
+}
+
 /* ---- cached epoch opens: a thread opens its cached epoch again while another one finds it, enters and closes it
  * ---- */
 
@@ -1140,6 +1160,10 @@ const struct scenario scenarios[] = {
      .finish = finish, .bound = 2},
     {.name = "cached-epoch-fenced", .setup = epoch_cache_fenced_setup, .run = {epoch_cache_0, epoch_cache_1},
      .finish = finish, .bound = 2},
+    {.name = "cached-again", .setup = epoch_cache_again_setup, .run = {epoch_cache_again_0, epoch_cache_again_1},
+     .finish = finish, .bound = 2},
+    {.name = "cached-again-fenced", .setup = epoch_cache_again_fenced_setup,
+     .run = {epoch_cache_again_0, epoch_cache_again_1}, .finish = finish, .bound = 3},
     {.name = "cached-opens", .setup = epoch_cache_opens_setup, .run = {epoch_cache_opens_0, epoch_cache_opens_1},
      .finish = finish, .bound = 2},
     {.name = "cached-slabs", .setup = epoch_cache_slabs_setup,
