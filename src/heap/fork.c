@@ -115,12 +115,12 @@ static void give_up_lists(struct heap *heap, bool is_frozen) {
   if (!heap_has_store(heap)) return;
   count_what_passed(heap);
   forget_lists(heap);
-  for (unsigned class = 0; keeps && class < CLASSES; class++)
-    if (kept[class].count) tcache_set(heap, class, kept[class]);
   heap->store->remote.count = 0;
   heap->store->remote.room = heap->of_epochs ? 0 : REMOTE_BYTES;
   if (heap->of_epochs) heap->lost = UINT64_MAX; /* never counts as drained: lost blocks never come back */
   if (TSLAB_HARDENED) memset(heap->quarantine, 0, sizeof(struct quarantine));
+  for (unsigned class = 0; keeps && class < CLASSES; class++)
+    if (kept[class].count) tcache_set(heap, class, kept[class]);
 }
 
 static void retire(struct heap *heap, bool is_frozen) {

@@ -6,7 +6,7 @@
 #include "heap/stack.h"
 #include <pthread.h>
 
-enum { FRAMES = 8, STACK_SMALL = 256 << 10 };
+enum { FRAMES = 8, STACK_BYTES = 2 << 20 /* as ThreadSanitizer wants */ };
 
 struct frame {
   uintptr_t next, address;
@@ -60,7 +60,7 @@ static void fibers(void) {
   CHECK(munmap(at, 2 * page) == 0);
 }
 
-/* A thread's stack of few pages, and right below its guard page a fiber's, as the kernel would place it. */
+/* A thread's stack, and right below its guard page a fiber's, as the kernel would place it. */
 static void *on_a_fiber(void *fiber) {
   struct frame *const first = (struct frame *)(void *)((char *)fiber + os_page_size) - 2;
   struct frame here[2] __attribute__((aligned(16)));
@@ -75,19 +75,17 @@ static void *on_a_fiber(void *fiber) {
 
 static void fibers_of_threads(void) {
   enum { FIBER = 16 };
-  const size_t page = os_page_size, bytes = (FIBER + 1) * page + STACK_SMALL;
+  const size_t page = os_page_size, bytes = (FIBER + 1) * page + STACK_BYTES;
   char *const at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   CHECK(at != MAP_FAILED && mprotect(at + FIBER * page, page, PROT_NONE) == 0);
   pthread_attr_t attributes;
   pthread_t thread;
   CHECK(pthread_attr_init(&attributes) == 0);
-  CHECK(pthread_attr_setstack(&attributes, at + (FIBER + 1) * page, STACK_SMALL) == 0);
+  CHECK(pthread_attr_setstack(&attributes, at + (FIBER + 1) * page, STACK_BYTES) == 0);
   CHECK(pthread_create(&thread, &attributes, on_a_fiber, at) == 0);
   CHECK(pthread_join(thread, NULL) == 0);
   CHECK(munmap(at, bytes) == 0);
 }
-
-enum { STACK_BYTES = 2 << 20 }; /* as ThreadSanitizer wants */
 
 static bool is_resident(char *page) {
   unsigned char resident;
