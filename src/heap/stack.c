@@ -17,18 +17,12 @@ struct reach {
   uintptr_t readable, end;
 };
 
-/* The lowest address from which this thread's stack is known to reach up to the thread's own storage; 0: none. */
-static __thread uintptr_t known_from;
-
 /* Returns true if the frame lies on the stack that libc made for this thread, which is not the main one. libc puts the
  * thread's own storage at the stack's upper end, and a guard page at the lower one. So another stack right below is
  * another mapping. */
 static bool is_on_own_stack(uintptr_t frame, uintptr_t thread) {
-  if (thread == os_main_thread || !is_below(frame, thread)) return false;
-  if (known_from != 0 && frame >= known_from) return true;
-  if (!os_is_mapped_as_one((const void *)frame, (const void *)thread)) return false;
-  known_from = round_down(frame, os_page_size);
-  return true;
+  return thread != os_main_thread && is_below(frame, thread) &&
+         os_is_mapped_as_one((const void *)frame, (const void *)thread);
 }
 
 /* The kernel maps nothing within 128 MiB below the end of the main thread's stack. On another stack than the thread's
