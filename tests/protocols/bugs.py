@@ -102,7 +102,8 @@ BUGS = [
         "      if (e) atomic_store_explicit(&thread->cached_epoch, NULL, memory_order_relaxed);",
         "      atomic_store_explicit(&thread->cached_epoch, NULL, memory_order_relaxed);"),
     Bug("taken_meanwhile", "cached-epoch", "src/epoch/cache.c",
-        "  if (UNLIKELY(atomic_load_explicit(&thread->cached_is_claimed, memory_order_seq_cst))) wait_for_claimer(thread);\n",
+        "  if (UNLIKELY(atomic_load_explicit(&thread->cached_is_claimed, memory_order_seq_cst))) "
+        "wait_for_claimer(thread);\n",
         "  if (!thread) wait_for_claimer(thread);\n"),
     Bug("taken_unfenced", "cached-epoch-fenced", "src/epoch/cache.c",
         "  else atomic_exchange_explicit(&thread->takes_cached, true, memory_order_seq_cst);",
@@ -141,8 +142,8 @@ BUGS = [
         "    if (!epoch_is_owned(e)) return;\n    lock_release", "    if (e) return;\n    lock_release"),
     Bug("child_of_an_owned_parent", "owned-parents", "src/epoch/open.c",
         "  if (error == 0 && epoch_is_owned(parent)) error = EBUSY;\n", ""),
-    Bug("opened_meanwhile", "opened-below", "src/epoch/close.c", "  if (epoch_has_children(e)) *(bool *)again = true;\n",
-        "  (void)again;\n"),
+    Bug("opened_meanwhile", "opened-below", "src/epoch/close.c",
+        "  if (epoch_has_children(e)) *(bool *)again = true;\n", "  (void)again;\n"),
     # ---- an early return
     Bug("close_stops_at_a_guest", "detaching", "src/epoch/close.c", "      halt(p);\n      continue;\n",
         "      halt(p);\n      return true;\n"),
