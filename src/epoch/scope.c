@@ -189,6 +189,9 @@ static void retire_heaps(struct epoch *e) {
   if (owner && owner != current_thread) atomic_store_explicit(&e->owner, NULL, memory_order_relaxed);
   bool descends = e->descending;
   e->descending = true; /* it does not end under this walk; epochs_close_on looks again */
+  bool has_orphans = false;
+  for (const struct heap *p = e->heaps; p; p = p->next_of_epoch) has_orphans |= !p->thread;
+  if (has_orphans) bump_seal_orphans(&e->arena); /* one walk, however many heaps there are */
   for (struct heap *p = e->heaps; p; p = p->next_of_epoch) {
     if (p->thread) continue;
     atomic_store_explicit(&p->bump.entered, 0, memory_order_relaxed);

@@ -702,19 +702,20 @@ static bool is_sealed(const struct run *chunk) {
   return word >= (int64_t)CHUNK_SEALED;
 }
 
-void bump_orphan(struct heap *heap) {
-  const struct run *current = heap_chunk(heap);
-  const char *at = heap->bump.at;
-  if (current) hand_over(heap, heap->bump.count);
-  bump_start(heap);
+void bump_seal_orphans(struct arena *arena) {
   struct arena_walk walk;
-  for (struct run *run = arena_walk(&walk, heap->arena); run; run = arena_walk_on(&walk, 1)) {
-    if (run->kind != RUN_CHUNK || atomic_load_explicit(&run->heap, memory_order_relaxed) != heap) continue;
-    if (is_sealed(run)) continue;
-    bool drained = seal_orphan(run, run == current ? at : NULL);
+  for (struct run *run = arena_walk(&walk, arena); run; run = arena_walk_on(&walk, 1)) {
+    const struct heap *heap = atomic_load_explicit(&run->heap, memory_order_relaxed);
+    if (run->kind != RUN_CHUNK || !heap || heap->thread || is_sealed(run)) continue;
+    bool drained = seal_orphan(run, heap->bump.chunk == run ? heap->bump.at : NULL);
     set_heap(run, NULL);
     if (drained && !pages_is_frozen(run)) release(run);
   }
+}
+
+void bump_orphan(struct heap *heap) {
+  if (heap->bump.chunk) hand_over(heap, heap->bump.count);
+  bump_start(heap);
 }
 
 void bump_halt(struct heap *heap) { __atomic_store_n(&heap->bump.end, NULL, __ATOMIC_RELAXED); }

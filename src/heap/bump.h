@@ -137,9 +137,10 @@ HIDDEN void bump_start(struct heap *heap);
 /* Lets the heap's thread find its chunk full at the next malloc. Thread: any that holds the epoch's lock. */
 HIDDEN void bump_halt(struct heap *heap);
 
-/* For a fork child: seals what chunks a heap has whose thread does not exist there. That thread may have been in the
+/* For a fork child: seals the chunks of heaps whose threads do not exist there. Such a thread may have been in the
  * middle of a call. A chunk without a live block is released, so its epoch may end. */
-HIDDEN void bump_orphan(struct heap *heap);
+HIDDEN void bump_seal_orphans(struct arena *arena);
+HIDDEN void bump_orphan(struct heap *heap); /* after that: such a heap has no chunk any more */
 
 /* Takes the heap's chunks from it; they stay with the epoch, and any thread frees their blocks. If `to_continue`,
  * another heap may continue the current one. Thread: the heap's, or another one while that cannot use the heap. */
