@@ -160,12 +160,10 @@ static bool check_child(void) {
   }
   CHECK(tslab_epoch_close(epoch, NULL) == 0);
   const int error = tslab_epoch_info(epoch, &status);
-  /* A realloc has two for a moment, and a refill of a list holds as many as it takes. A hardened library keeps freed
-   * blocks of slabs waiting. */
-  const bool is_at_rest = about < 0 && (rounds == 1 || !TSLAB_HARDENED);
-  const unsigned held = is_at_rest ? 0 : rounds == 1 ? 2 : REFILL;
+  /* A realloc has two for a moment, and a refill of a list holds as many as it takes. */
+  const unsigned held = about < 0 ? 0 : rounds == 1 ? 2 : REFILL;
   CHECK_COUNT(status.live_blocks, <=, held);
-  CHECK(error == ESTALE || !is_at_rest);
+  CHECK(error == ESTALE || about >= 0);
   fill_others();
   return error != ESTALE && status.live_blocks == 0;
 }
