@@ -263,6 +263,14 @@ struct chain bins_take_shared(struct heap *heap, unsigned class, unsigned most) 
   return chain;
 }
 
+bool bins_share(struct heap *heap, unsigned class) {
+  struct bin *bin = &heap->bins[class];
+  if (!bin->first) return false;
+  change_owner(heap, &common_heap, slab_at(bin->first));
+  heap_notice(&common_heap);
+  return true;
+}
+
 /* ---- returning --------------------------------------------------------------------------------------------------- */
 
 /* Neighbours in a list mostly come from few slabs. A group touches its slab's line once for all its blocks. */

@@ -18,6 +18,10 @@ HIDDEN struct chain bins_take(struct heap *heap, unsigned class, unsigned wanted
  * memory. common_heap still owns them, so their frees are remote. Caller holds heap->lock. */
 HIDDEN struct chain bins_take_shared(struct heap *heap, unsigned class, unsigned most);
 
+/* Gives a listed slab to common_heap. Returns false if the class lists none. Caller holds heap->lock and then
+ * common_heap.lock. */
+HIDDEN bool bins_share(struct heap *heap, unsigned class);
+
 /* Returns the blocks of a chain to their slabs. `gate` is the lock, not held, of the heap that the chain comes from, or
  * NULL for a thread without a heap. It reports a block that was freed twice, or written to after its free; that block
  * and the rest of the chain are lost. */

@@ -2,7 +2,7 @@
 #include "heap/sampled.h"
 
 #include "heap/arena.h"
-#include "heap/bins.h"
+#include "heap/borrow.h"
 #include "heap/cut.h"
 #include "heap/fast.h"
 #include "heap/guard.h"
@@ -23,22 +23,9 @@ bool sampled_start(uint32_t interval, bool in_chunks) {
   return profile_start(interval, in_chunks);
 }
 
-/* Caller holds sampled_heap's lock. */
-static void *take_block(struct heap *heap, unsigned class) {
-  sampled_heap.counters = heap->counters; /* the thread counts what this takes */
-  if (sampled_heap.list[class] == CHAIN_END) {
-    tcache_fold(&sampled_heap, class);
-    tcache_set(&sampled_heap, class, bins_take(&sampled_heap, class, 1));
-  }
-  void *block = fast_pop(&sampled_heap, class, (uintptr_t)pages.base);
-  sampled_heap.counters = &shared_counters;
-  heap_notice(&sampled_heap);
-  return block;
-}
-
 static void *take_from_slab(struct heap *heap, unsigned class) {
   lock_take(&sampled_heap.lock);
-  void *block = take_block(heap, class);
+  void *block = borrow_from(&sampled_heap, heap, class);
   lock_release(&sampled_heap.lock);
   return block;
 }

@@ -15,6 +15,7 @@
  *
  * A thread without a heap has empty_heap, whose lists are empty. So its first call reaches refill, which gives it a
  * heap. */
+#include "heap/borrow.h"
 #include "heap/bump.h"
 #include "heap/guard.h"
 #include "heap/large_cache.h"
@@ -57,12 +58,11 @@ static bool epoch_refuses(struct heap *heap, size_t bytes) {
   return false;
 }
 
-/* Called when no free run fits. If the kernel refuses more, it may do so by a limit, and then unmapped memory makes
- * room. */
-static COLD bool makes_room(size_t bytes) {
-  if (bytes > pages_memory() || pages_limit_refuses(bytes)) return false;
-  pages_unmap_free(true);
-  return true;
+/* The last resort. An epoch has none, because it shares no slab. */
+static COLD void *take_anywhere(unsigned class, size_t size) {
+  void *block = current_heap->arena ? NULL : borrow_anywhere(current_heap, class);
+  if (!block) limits_note_failure(size, slab_bytes(class));
+  return block;
 }
 
 static void *refill_again(unsigned class, size_t size) {
@@ -72,9 +72,8 @@ static void *refill_again(unsigned class, size_t size) {
   /* Other size classes may keep enough free memory. */
   counters_stage(counters_here(), PATH_PURGE);
   if (scavenger_reclaim(heap->arena ? SIZE_MAX : slab_bytes(class))) block = heap_refill(heap, class);
-  if (!block && makes_room(slab_bytes(class))) block = heap_refill(heap, class);
-  if (!block) limits_note_failure(size, slab_bytes(class));
-  return block;
+  if (!block && pages_make_room(slab_bytes(class))) block = heap_refill(heap, class);
+  return LIKELY(block != NULL) ? block : take_anywhere(class, size);
 }
 
 /* Returns a sample, or a block of a list, for a thread that just got its heap. */
@@ -83,13 +82,13 @@ static COLD void *first_block(struct heap *heap, unsigned class, size_t size) {
   return block ? block : fast_pop(heap, class, (uintptr_t)pages.base);
 }
 
-/* Gives a heap to a thread without one, perhaps with a dead thread's lists. In other threads the list is empty or
- * damaged. */
+/* Gives a heap to a thread without one, perhaps with a dead thread's lists. Without memory for a heap, the thread takes
+ * a block without one. In other threads the list is empty or damaged. */
 static void *refill(unsigned class, size_t size) {
   struct timing timing;
   bool is_born = UNLIKELY(current_heap == &empty_heap);
   uint64_t start = is_born ? ticks_now() : 0;
-  if (is_born && !thread_own_heap()) return NULL;
+  if (is_born && !thread_own_heap()) return process_has_started() ? take_anywhere(class, size) : NULL;
   timing_begin(&timing);
   if (UNLIKELY(is_born)) {
     timing.start = start;
@@ -143,7 +142,7 @@ static void *large(size_t size, size_t alignment, bool *zero) {
     counters_stage(counters_here(), PATH_PURGE);
     if (scavenger_reclaim(heap->arena ? SIZE_MAX : large_run_bytes(size)))
       block = heap_large_alloc(heap, size, alignment, zero);
-    if (!block && makes_room(large_run_bytes(size))) block = heap_large_alloc(heap, size, alignment, zero);
+    if (!block && pages_make_room(large_run_bytes(size))) block = heap_large_alloc(heap, size, alignment, zero);
     if (!block) limits_note_failure(size, large_run_bytes(size));
   }
   if (block && profile_is_on()) block = draw_large(heap, block, size, zero); /* before the scavenger starts */
@@ -265,7 +264,8 @@ static void *aligned_in_scope(size_t alignment, size_t size) {
 
 void *slow_aligned(size_t alignment, size_t size) {
   bool is_born = current_heap == &empty_heap;
-  if (!thread_own_heap()) return no_memory();
+  if (!process_start()) return no_memory();
+  thread_own_heap(); /* without one, small blocks may be had still */
   counters_note_caller(__builtin_frame_address(0));
   profile_note_alignment(alignment);
   void *block = current_heap->arena ? aligned_in_scope(alignment, size) : aligned(alignment, size);

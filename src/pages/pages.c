@@ -736,9 +736,17 @@ static void unmap_clean(size_t least) {
   } while (left != 0 && bytes != 0);
 }
 
-void pages_unmap_free(bool small_too) {
+static void unmap_free(size_t least) {
   pages_purge(UINT64_MAX, pages_free_dirty());
-  unmap_clean(small_too ? 1 : UNMAPPED_LEAST);
+  unmap_clean(least);
+}
+
+void pages_unmap_free(void) { unmap_free(UNMAPPED_LEAST); }
+
+bool pages_make_room(size_t bytes) {
+  if (bytes > pages_memory() || pages_limit_refuses(bytes)) return false;
+  unmap_free(1);
+  return true;
 }
 
 bool pages_counts_mapped(void) { return atomic_load_explicit(&counts_mapped, memory_order_relaxed); }

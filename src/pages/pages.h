@@ -165,11 +165,14 @@ HIDDEN bool pages_resize(struct run *run, size_t granules);
  * search, and no system call is made under the lock. Returns the bytes given back. */
 HIDDEN size_t pages_purge(uint64_t tick, size_t most);
 
-/* Purges all that is free, and unmaps the free runs of 1 MiB and more, or all of them, because their addresses count in
- * the kernel's limits, and mlockall would make them resident. If no free run fits a request, a piece of an unmapped one
- * is mapped again. At each moment a run is either free or known as unmapped, so the call takes no memory from other
- * threads. */
-HIDDEN void pages_unmap_free(bool small_too);
+/* Purges all that is free, and unmaps the free runs of 1 MiB and more, because their addresses count in the kernel's
+ * limits, and mlockall would make them resident. If no free run fits a request, a piece of an unmapped one is mapped
+ * again. At each moment a run is either free or known as unmapped, so the call takes no memory from other threads. */
+HIDDEN void pages_unmap_free(void);
+
+/* Called when no free run fits `bytes`. If the kernel refuses more, it may do so by a limit, so this unmaps all free
+ * runs. Returns false, and does nothing, if that cannot help. */
+HIDDEN bool pages_make_room(size_t bytes);
 
 /* Says that mapped memory counts, also if it is free: in a limit of `limit` bytes that stacks share, which may need the
  * room at once; or, if `limit` is SIZE_MAX, in a limit of data or in what the kernel promises to all processes

@@ -126,14 +126,14 @@ static COLD bool make_room(void) {
   bool counts = is_limited || pages_counts_mapped() || os_data_is_limited();
   if (!counts || !may_trim()) return false;
   if (is_limited) pages_trim_reservation();
-  pages_unmap_free(false);
+  pages_unmap_free();
   return true;
 }
 
 /* Under strict overcommit (vm.overcommit_memory 2) a fork needs as much memory as the process may write to. */
 static COLD bool make_room_for_fork(void) {
   if (!may_trim()) return false;
-  pages_unmap_free(false);
+  pages_unmap_free();
   return true;
 }
 
@@ -330,7 +330,7 @@ static void notice_limit(resource what, const struct rlimit *limit) {
   if (!may_trim()) return;
   if (what == RLIMIT_AS) pages_trim_reservation();
   pages_count_mapped(what == RLIMIT_AS ? limit->rlim_cur : SIZE_MAX);
-  pages_unmap_free(false);
+  pages_unmap_free();
 }
 
 /* A limit that rose, or that the kernel refused, leaves free memory mapped longer again. */
@@ -363,7 +363,7 @@ SHOWN int mlockall(int flags) {
   size_t limit = os_locking_limit();
   if (limit != SIZE_MAX) pages_trim_reservation();
   if (limit != SIZE_MAX && flags & MCL_FUTURE) pages_count_mapped(limit);
-  pages_unmap_free(false);
+  pages_unmap_free();
   return (int)syscall(SYS_mlockall, flags);
 }
 

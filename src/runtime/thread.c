@@ -16,6 +16,7 @@
 #include "heap/sampled.h"
 #include "os/os.h"
 #include "os/ticks.h"
+#include "pages/pages.h"
 #include "process/limits.h"
 #include "process/process.h"
 #include "runtime/birth.h"
@@ -87,7 +88,8 @@ struct heap *thread_own_heap(void) {
   heap = birth_give_heap();
   if (LIKELY(heap != NULL)) return heap;
   scavenger_reclaim(GRANULE); /* other threads may keep enough free memory */
-  return birth_give_heap();
+  heap = birth_give_heap();
+  return heap || !pages_make_room(GRANULE) ? heap : birth_give_heap();
 }
 
 struct heap *thread_heap_to_keep(void) {

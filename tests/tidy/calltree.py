@@ -48,6 +48,7 @@ PATHS = [
             "process_start": "the process's first call",
             "heap_make_store": "the heap's first miss",
             "limits_*": "a limit refuses memory",
+            "borrow_*": "a limit refuses memory",
             "os_heal": "the kernel refused memory before",
             "heap_large_alloc": "a block above 32 KiB",
             "bump_*": "a thread inside an epoch",

@@ -714,7 +714,7 @@ static void unmap_free(void) {
   pages_free(large, false);
   pages_purge(UINT64_MAX, SIZE_MAX);
   const struct pages_totals before = pages_totals();
-  pages_unmap_free(false);
+  pages_unmap_free();
   pages_check();
   const struct pages_totals after = pages_totals();
   CHECK_COUNT(before.committed - after.committed, ==, before.free_clean - after.free_clean);
@@ -727,7 +727,7 @@ static void unmap_free(void) {
   CHECK(reads_zero(first) && reads_zero(second));
   pages_check();
   pages_free(first, true), pages_free(second, true), pages_free(edge, false);
-  pages_unmap_free(false);
+  pages_unmap_free();
   pages_check();
 }
 
@@ -737,7 +737,7 @@ static void meets_a_mapping(void) {
   struct run *const large = take(LARGE), *const edge = take(1);
   char *const start = run_start(large);
   pages_free(large, false);
-  pages_unmap_free(false);
+  pages_unmap_free();
   char *const mapped = mmap(start + MiB, GRANULE, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
   CHECK(mapped == start + MiB);
@@ -754,7 +754,7 @@ static void meets_a_mapping(void) {
   for (size_t i = 0; i < GRANULE; i++) CHECK_COUNT(mapped[i], ==, 7);
   for (int i = 0; i < 3; i++) pages_free(pieces[i], false);
   pages_free(edge, false);
-  pages_unmap_free(false);
+  pages_unmap_free();
   pages_check();
 }
 

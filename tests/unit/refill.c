@@ -3,6 +3,7 @@
 #include "two_heaps.h"
 
 #include "base/options.h"
+#include "heap/borrow.h"
 #include "heap/check.h"
 #include "heap/flush.h"
 #include "heap/quarantine.h"
@@ -16,6 +17,7 @@ static struct slot {
   unsigned class;
   unsigned char fill;
 } slots[SLOTS];
+static unsigned found_anywhere;
 
 static void check_both(void) {
   for (int i = 0; i < 2; i++) {
@@ -24,6 +26,16 @@ static void check_both(void) {
     CHECK_COUNT(heaps[i]->store->remote.room, >, 0);
     CHECK_COUNT(heaps[i]->granted_bytes, <=, options.list_bytes);
   }
+}
+
+/* Returns a block that is free between those of either heap, as if there were no other memory, or NULL. */
+static void *allocate_anywhere(struct slot *s, bool has_heap) {
+  void *const block = borrow_anywhere(has_heap ? current_heap : &empty_heap, s->class);
+  if (!block) return NULL;
+  CHECK_COUNT(class_size(pages_run_of(block)->class) % class_size(s->class), ==, 0);
+  s->class = pages_run_of(block)->class;
+  allocations[s->class]++;
+  return block;
 }
 
 /* Waves, so that lists fill, overflow to the magazines and run empty. The other heap makes a quarter of the frees. */
@@ -38,7 +50,8 @@ static void against_a_shadow(void) {
     if (wants_block) {
       const unsigned kind = (r >> 40) % 16 ? (r >> 44) % (KINDS - 1) : KINDS - 1;
       *s = (struct slot){.class = class_of_kind[kind], .fill = (unsigned char)r};
-      s->block = allocate(s->class);
+      if ((r >> 50) % 16 == 0) s->block = allocate_anywhere(s, r >> 54 & 1), found_anywhere += s->block != NULL;
+      if (!s->block) s->block = allocate(s->class);
       CHECK(s->block != NULL && pages_run_of(s->block)->class == s->class);
       memset(s->block, s->fill, class_size(s->class));
     } else {
@@ -53,6 +66,7 @@ static void against_a_shadow(void) {
 }
 
 static void nothing_is_left(void) {
+  CHECK_COUNT(found_anywhere, >, 0);
   be(0);
   for (int i = 0; i < SLOTS; i++)
     if (slots[i].block) release(slots[i].block, slots[i].class);
@@ -60,6 +74,8 @@ static void nothing_is_left(void) {
     be(i);
     heap_flush_lists(heaps[i]);
   }
+  heap_flush_dead(&common_heap);
+  heap_trim(&common_heap, true);
   for (unsigned class = 0; class < CLASSES; class++) {
     for (int i = 0; i < 2; i++) heap_trim(heaps[i], true);
     struct class_totals totals = totals_of(class);
