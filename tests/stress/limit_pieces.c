@@ -25,7 +25,7 @@ static int under(int resource) {
   return 0;
 }
 
-enum { HOLES = 20000, MAPPINGS = 5000, WITHIN = 40000 };
+enum { HOLES = TSLAB_HARDENED ? 10000 : 20000, MAPPINGS = 5000, WITHIN = 40000 }; /* hardened, with a guard each */
 
 static size_t mappings(void) {
   static char text[1 << 16];
@@ -45,7 +45,7 @@ static int holes(int resource) {
   CHECK(setrlimit(resource, &limit) == 0);
   for (int i = 0; i < 2 * HOLES; i++) CHECK((blocks[i] = malloc(WITHIN)) != NULL);
   for (int i = 0; i < 2 * HOLES; i += 2) free(blocks[i]);
-  CHECK(malloc(3000 * MIB) == NULL);
+  CHECK(malloc(3800 * MIB) == NULL);
   CHECK_COUNT(mappings(), <=, MAPPINGS);
   for (int i = 0; i < 2 * HOLES; i += 2) CHECK((blocks[i] = malloc(WITHIN)) != NULL);
   for (int i = 0; i < 2 * HOLES; i++) free(blocks[i]);
