@@ -122,9 +122,11 @@ bool os_is_occupied(void *at, size_t length) {
   return (void *)got != at;
 }
 
+/* The kernel's error is EAGAIN for a limit of locked memory. */
 bool os_can_reserve(size_t length) {
-  void *at = map(NULL, length, PROT_NONE, 0);
-  return at && os_unreserve(at, length);
+  long at = kernel_call(SYS_mmap, 0, (long)length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at < 0 && at > -4096) return at != -ENOMEM && at != -EAGAIN;
+  return os_unreserve((void *)at, length);
 }
 
 bool os_can_commit(size_t length) {

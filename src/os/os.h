@@ -28,8 +28,8 @@ HIDDEN bool os_is_occupied(void *at, size_t length);
 /* Gives address space back, with the memory in it. Returns false if the kernel refuses; then nothing changed. */
 HIDDEN bool os_unreserve(void *at, size_t length);
 
-/* Returns true if the kernel would let the process map `length` bytes more. It tries to map them, because a sandbox may
- * kill a process that asks for limits, but must let a heap map. */
+/* Returns false if a limit keeps the process from mapping `length` bytes more. It tries to map them, because a sandbox
+ * may kill a process that asks for limits, but must let a heap map. If the sandbox refuses that, it returns true. */
 HIDDEN bool os_can_reserve(size_t length);
 
 /* Returns false if the kernel would not promise `length` bytes of memory at once. It asks by a mapping, too. */
