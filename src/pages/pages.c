@@ -56,6 +56,7 @@ static struct {
   struct table tables[TABLES];
   size_t reserved; /* granules from base on that are mapped */
   size_t coverage; /* granules that the tables have room for */
+  size_t foreseen; /* granules for which a trim leaves the tables their addresses */
   size_t first;    /* first granule that is not a table */
   size_t frozen;   /* first granule that is neither a table nor frozen */
   size_t memory;   /* granules of the machine's memory; SIZE_MAX: not known */
@@ -272,19 +273,35 @@ static bool extend_table(struct table *table, size_t wanted) {
   return false;
 }
 
+/* Returns true if the program has mapped something there. */
+static bool is_occupied(size_t at, size_t granules) {
+  return os_is_occupied(pages.base + (at << GRANULE_SHIFT), granules << GRANULE_SHIFT);
+}
+
+/* A fork child unmaps what is counted, so the count never covers a mapping of the program's. A child that is made while
+ * is_occupied tries the place may keep that mapping, and passes it (pass_occupied). A table could not do that. */
 static bool extend_reservation(size_t granules) {
   size_t before = state.reserved;
+  if (is_occupied(before, granules)) return false;
   state.reserved = before + granules;
   if (os_reserve_at(pages.base + (before << GRANULE_SHIFT), granules << GRANULE_SHIFT)) return true;
   state.reserved = before;
   return false;
 }
 
+/* Returns how much of the table stays reserved under a limit. Without addresses of its own, a table could no longer
+ * grow once the program maps something behind it, and no granule without the three tables here can be used. */
+static size_t reserved_ahead(const struct table *table) {
+  size_t which = (size_t)(table - state.tables);
+  if (which != RUNS && which != DIRTY && which != PAGEMAP) return 0;
+  return min_size(round_up(table->room * state.foreseen / state.coverage, GRANULE), table->room);
+}
+
 /* Maps as much of a table as the granules need that are mapped now, or the first `least` bytes. */
 static bool reserve_table(struct table *table, size_t least) {
   size_t usual = round_up(table->room / divide_up(state.coverage, state.reserved), GRANULE);
-  size_t wanted = state.reserves_on_demand ? least : min_size(max_size(usual, least), table->room);
-  return extend_table(table, wanted) || (wanted != least && extend_table(table, least));
+  size_t wanted = state.reserves_on_demand ? reserved_ahead(table) : min_size(usual, table->room);
+  return (wanted > least && extend_table(table, wanted)) || extend_table(table, least);
 }
 
 static bool table_reach(unsigned which, size_t bytes) {
@@ -337,12 +354,14 @@ static size_t trim(char *start, size_t used, size_t *reserved) {
   return tail;
 }
 
-/* Unmaps what is reserved and not writable. Returns the number of bytes. */
+/* Unmaps what is reserved and not writable, except what the tables keep. Returns the number of bytes. */
 static size_t unmap_reserved(void) {
-  size_t bytes = 0, reserved = state.reserved << GRANULE_SHIFT;
+  size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
+  size_t bytes = 0, reserved = max_size(state.reserved, count) << GRANULE_SHIFT; /* see pass_occupied */
   for (struct table *table = state.tables; table < state.tables + TABLES; table++)
-    bytes += trim(table->start, table->ready, &table->reserved);
-  bytes += trim(pages.base, __atomic_load_n(&pages.count, __ATOMIC_RELAXED) << GRANULE_SHIFT, &reserved);
+    bytes += trim(table->start, max_size(table->ready, min_size(table->reserved, reserved_ahead(table))),
+                  &table->reserved);
+  bytes += trim(pages.base, count << GRANULE_SHIFT, &reserved);
   state.reserved = reserved >> GRANULE_SHIFT;
   return bytes;
 }
@@ -354,11 +373,24 @@ static size_t trim_reservation(void) {
   return unmap_reserved();
 }
 
-size_t pages_trim_reservation(void) {
+static void foresee(size_t limit) {
+  state.foreseen = state.first + (min_size(limit, USUAL_RESERVATION) >> GRANULE_SHIFT);
+}
+
+size_t pages_trim_reservation(size_t limit) {
   lock_take(&pages_lock);
+  foresee(limit);
   size_t bytes = trim_reservation();
   lock_release(&pages_lock);
   return bytes;
+}
+
+void pages_reserve_tables(size_t limit) {
+  lock_take(&pages_lock);
+  if (state.reserves_on_demand) foresee(limit);
+  for (struct table *table = state.tables; table < state.tables + TABLES; table++)
+    if (reserved_ahead(table) > table->reserved) extend_table(table, reserved_ahead(table));
+  lock_release(&pages_lock);
 }
 
 static struct run *merge(struct run *run, enum run_kind kind);
@@ -555,7 +587,8 @@ static bool advance_frontier(size_t granules) {
   /* Another process may have set a limit without our notice. Reserved pages still become writable under it, so ask. */
   if (!state.reserves_on_demand && !os_can_reserve(os_page_size)) trim_reservation();
   if (commit_granules(generous) || commit_granules(granules)) return true;
-  bool may_help = !state.reserves_on_demand && refuses_a_page();
+  bool may_help = refuses_a_page();
+  if (may_help) state.foreseen = 0;
   if (may_help || state.reserves_on_demand) trim_reservation(); /* unmap what was mapped for it */
   return may_help && commit_granules(granules);
 }
@@ -677,11 +710,6 @@ static bool map_piece(struct run *run, size_t at, size_t granules) {
   return true;
 }
 
-/* Returns true if the program has mapped something there. */
-static bool is_occupied(size_t at, size_t granules) {
-  return os_is_occupied(pages.base + (at << GRANULE_SHIFT), granules << GRANULE_SHIFT);
-}
-
 /* Gives up a mebibyte or less of such a place in an unmapped run, for ever. */
 static void lose_place(struct run *run, size_t at, size_t granules) {
   while (granules > UNMAPPED_LEAST) {
@@ -758,15 +786,37 @@ void pages_count_mapped(size_t limit) {
 
 void pages_set_mapping_limit(size_t limit) {
   atomic_store_explicit(&mapping_limit, limit, memory_order_relaxed);
+  pages_reserve_tables(limit);
 }
 
 void pages_unmap_clean(void) {
   if (UNLIKELY(pages_counts_mapped())) unmap_clean(UNMAPPED_LEAST);
 }
 
+/* Gives up `step` granules at the frontier, for ever, if the program has mapped something within the next `granules`.
+ * The count of granules rises before that of reserved ones: a fork child unmaps what lies between. */
+static bool pass_occupied(size_t granules, size_t step) {
+  size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED), at = state.reserved;
+  if (count + granules <= at || max_size(count + granules, at + step) > state.coverage) return false;
+  if (!is_occupied(at, count + granules - at)) return false;
+  if ((count < at && !commit_granules(at - count)) || !tables_reach(at + step)) return false;
+  lose(describe(at, step, RUN_META));
+  __atomic_store_n(&pages.count, at + step, __ATOMIC_RELEASE);
+  state.reserved = at + step;
+  return true;
+}
+
+/* Moves the frontier past what the program has mapped there, and makes granules writable behind it. */
+static bool advance_beyond(size_t granules) {
+  for (size_t step = UNMAPPED_LEAST; pass_occupied(granules, step); step *= 2)
+    if (advance_frontier(granules)) return true;
+  return false;
+}
+
 /* Makes free memory for a request that no free run fits. */
 static bool make_place(size_t granules, size_t alignment) {
-  return map_again(granules, alignment) || advance_frontier(granules + (alignment >> GRANULE_SHIFT) - 1);
+  size_t most = granules + (alignment >> GRANULE_SHIFT) - 1;
+  return map_again(granules, alignment) || advance_frontier(most) || advance_beyond(most);
 }
 
 /* ---- requests ---------------------------------------------------------------------------------------------------- */
@@ -1429,6 +1479,7 @@ static bool start_on_demand(size_t data) {
   lay_out((uintptr_t)at, most_of(data) >> GRANULE_SHIFT);
   state.reserves_on_demand = true;
   state.reserved = state.first;
+  foresee(pages_mapping_limit());
   return begin();
 }
 
@@ -1481,6 +1532,7 @@ bool pages_start(void) {
 }
 
 size_t pages_freeze(bool may_unmap) {
+  state.foreseen = 0; /* another thread may have been mapping them, too */
   if (may_unmap) unmap_reserved();
   state.frozen = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
   pages_count_absent((state.free_clean + state.unmapped) << GRANULE_SHIFT);

@@ -109,8 +109,12 @@ HIDDEN bool pages_start(void);
 
 /* Unmaps the address space that is reserved and not writable yet, because RLIMIT_AS counts it. From then on the library
  * reserves on demand. So the limit holds for this heap, too, and the heap grows again after someone raises the limit.
- * pages also does this by itself when the kernel would map no further page. Returns the number of bytes. */
-HIDDEN size_t pages_trim_reservation(void);
+ * The tables keep addresses for a heap of `limit` bytes, 72 for each granule. pages also does this by itself when the
+ * kernel would map no further page, and keeps nothing then. Returns the number of bytes. */
+HIDDEN size_t pages_trim_reservation(size_t limit);
+
+/* Reserves these addresses of the tables again after a trim that kept less. */
+HIDDEN void pages_reserve_tables(size_t limit);
 
 /* Says where the memory came from, for callers that report why a call was slow. */
 struct pages_how {
@@ -176,9 +180,9 @@ HIDDEN bool pages_make_room(size_t bytes);
 
 /* Says that mapped memory counts, also if it is free: in a limit of `limit` bytes that stacks share, which may need the
  * room at once; or, if `limit` is SIZE_MAX, in a limit of data or in what the kernel promises to all processes
- * (vm.overcommit_memory 2). pages_mapping_limit returns the least limit that was given since pages_set_mapping_limit,
- * which is for a limit that rose. pages_unmap_clean unmaps what a purge left clean in runs of 1 MiB and more, unless
- * mapped memory counts nowhere. */
+ * (vm.overcommit_memory 2). pages_mapping_limit returns the least limit that was given since pages_set_mapping_limit.
+ * That is for a limit that rose, and calls pages_reserve_tables. pages_unmap_clean unmaps what a purge left clean in
+ * runs of 1 MiB and more, unless mapped memory counts nowhere. */
 HIDDEN void pages_count_mapped(size_t limit);
 HIDDEN bool pages_counts_mapped(void);
 HIDDEN size_t pages_mapping_limit(void);

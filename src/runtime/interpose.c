@@ -122,10 +122,10 @@ static bool may_trim(void) { return process_has_started() && locks_held == 0 && 
 /* The process may have begun under a limit of addresses or data. Then our reservation and free memory may leave no room
  * for a thread's stack. */
 static COLD bool make_room(void) {
-  bool is_limited = os_address_space_limit() != SIZE_MAX;
-  bool counts = is_limited || pages_counts_mapped() || os_data_is_limited();
+  size_t limit = os_address_space_limit();
+  bool is_limited = limit != SIZE_MAX, counts = is_limited || pages_counts_mapped() || os_data_is_limited();
   if (!counts || !may_trim()) return false;
-  if (is_limited) pages_trim_reservation();
+  if (is_limited) pages_trim_reservation(limit);
   pages_unmap_free();
   return true;
 }
@@ -328,7 +328,7 @@ static int set_limit(pid_t process, resource what, const struct rlimit *limit, s
 static void notice_limit(resource what, const struct rlimit *limit) {
   if ((what != RLIMIT_AS && what != RLIMIT_DATA) || !limit || limit->rlim_cur == RLIM_INFINITY) return;
   if (!may_trim()) return;
-  if (what == RLIMIT_AS) pages_trim_reservation();
+  if (what == RLIMIT_AS) pages_trim_reservation(limit->rlim_cur);
   pages_count_mapped(what == RLIMIT_AS ? limit->rlim_cur : SIZE_MAX);
   pages_unmap_free();
 }
@@ -361,10 +361,12 @@ SHOWN int prlimit64(pid_t, resource, const struct rlimit64 *, struct rlimit64 *)
 SHOWN int mlockall(int flags) {
   if (!(flags & MCL_CURRENT) || !may_trim()) return (int)syscall(SYS_mlockall, flags);
   size_t limit = os_locking_limit();
-  if (limit != SIZE_MAX) pages_trim_reservation();
+  if (limit != SIZE_MAX) pages_trim_reservation(0);
   if (limit != SIZE_MAX && flags & MCL_FUTURE) pages_count_mapped(limit);
   pages_unmap_free();
-  return (int)syscall(SYS_mlockall, flags);
+  int error = (int)syscall(SYS_mlockall, flags);
+  if (!(flags & MCL_FUTURE)) pages_reserve_tables(pages_mapping_limit()); /* these are not locked */
+  return error;
 }
 
 /* ---- users and capabilities -------------------------------------------------------------------------------------- */

@@ -1,8 +1,10 @@
 /* fork_reserving: a process is copied by the system call clone just after another thread mapped addresses for the heap,
- * and before that thread noted them. The child can allocate. A filter traps the thread's mmap, so that the copy comes
- * at this moment, for several mappings of the heap and of its tables. */
+ * and before that thread noted them. The child can allocate, and keeps the pages that the program had mapped where the
+ * heap would grow. A filter traps the thread's mmap, so that the copy comes at this moment, for several mappings of the
+ * heap and of its tables. */
 #include "filter.h"
 #include "memory.h"
+#include "occupy.h"
 
 #include <linux/audit.h>
 #include <pthread.h>
@@ -96,6 +98,7 @@ static void in_child(void) {
     if (!block) _exit(NO_MEMORY);
     *block = 1;
   }
+  occupied_are_kept();
   _exit(0);
 }
 
@@ -108,6 +111,9 @@ int main(void) {
   free(malloc(100));
   const struct rlimit limit = {(size_t)1 << 41, RLIM_INFINITY};
   CHECK(setrlimit(RLIMIT_AS, &limit) == 0); /* from now on each mapping is small */
+  void *const last = malloc(3 * MIB); /* the heap would grow directly behind it */
+  CHECK(last != NULL);
+  occupy();
   if (!install_trap()) {
     printf("skipped: seccomp is not allowed here\n");
     return SKIPPED;
@@ -126,5 +132,6 @@ int main(void) {
   }
   CHECK(pthread_join(thread, NULL) == 0);
   CHECK_COUNT(failed, ==, 0);
+  free(last);
   return 0;
 }
