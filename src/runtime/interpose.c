@@ -356,12 +356,12 @@ SHOWN int prlimit64(pid_t, resource, const struct rlimit64 *, struct rlimit64 *)
 #endif
 
 /* The kernel would make all free memory resident, so this unmaps it first. It counts all addresses as locked memory,
- * also those that are only reserved, and would refuse to lock them all. If a superuser locks them and then becomes
- * another user, the kernel would refuse that user every mapping. */
+ * also those that are only reserved, and would refuse to lock them all. If a process without a limit locks them, and
+ * the limit falls or the superuser becomes another user, the kernel would refuse every further lock or mapping. */
 SHOWN int mlockall(int flags) {
   if (!(flags & MCL_CURRENT) || !may_trim()) return (int)syscall(SYS_mlockall, flags);
   size_t limit = os_locking_limit();
-  if (limit != SIZE_MAX) pages_trim_reservation(0);
+  pages_trim_reservation(0);
   if (limit != SIZE_MAX && flags & MCL_FUTURE) pages_count_mapped(limit);
   pages_unmap_free();
   int error = (int)syscall(SYS_mlockall, flags);

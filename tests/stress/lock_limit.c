@@ -1,6 +1,7 @@
 /* lock_limit: a process that may lock little memory has allocated, and locks all that it has: mlockall does not count
- * addresses that are only reserved. Nor do these count later against the limit of the user that a superuser becomes. */
-#include "../check.h"
+ * addresses that are only reserved. Nor do these count later against the limit of the user that a superuser becomes,
+ * also if the library sees no limit when they are locked. */
+#include "filter.h"
 #include "memory.h"
 
 #include <grp.h>
@@ -16,7 +17,7 @@ static bool become_nobody(void) {
                             setresuid(65534, 65534, 65534) == 0);
 }
 
-static void lock_all(void) {
+static void limit_locks(void) {
   struct rlimit limit;
   CHECK(getrlimit(RLIMIT_MEMLOCK, &limit) == 0);
   if (limit.rlim_max < LIMIT) _exit(SKIPPED);
@@ -24,6 +25,10 @@ static void lock_all(void) {
   free(peak);
   limit.rlim_cur = LIMIT;
   CHECK(setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+}
+
+static void lock_all(void) {
+  limit_locks();
   CHECK_COUNT(mlockall(MCL_CURRENT | MCL_FUTURE), ==, 0);
 }
 
@@ -53,6 +58,15 @@ static void as_superuser_first(void) {
   use_what_is_left();
 }
 
+static void behind_a_filter_that_hides_the_limit(void) {
+  limit_locks();
+  if (!answer_with(SYS_prlimit64, EPERM)) _exit(SKIPPED);
+  CHECK_COUNT(mlockall(MCL_CURRENT), ==, 0);
+  if (!become_nobody()) _exit(SKIPPED);
+  void *const mapped = mmap(NULL, 65536, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(mapped != MAP_FAILED && mlock(mapped, 65536) == 0);
+}
+
 static int run(void (*use)(void)) {
   int status;
   const pid_t child = fork();
@@ -68,11 +82,13 @@ static int run(void (*use)(void)) {
 int main(void) {
   free(malloc(100));
   const int another = run(as_another_user), superuser = run(as_superuser_first);
-  if (another == SKIPPED && superuser == SKIPPED) {
+  const int hidden = run(behind_a_filter_that_hides_the_limit);
+  if (another == SKIPPED && superuser == SKIPPED && hidden == SKIPPED) {
     printf("skipped: the limit of locked memory is too low here, or the user cannot be changed\n");
     return SKIPPED;
   }
   CHECK(another == 0 || another == SKIPPED);
   CHECK(superuser == 0 || superuser == SKIPPED);
+  CHECK(hidden == 0 || hidden == SKIPPED);
   return 0;
 }
