@@ -344,9 +344,10 @@ static int set_own_limit(pid_t process, resource what, const struct rlimit *limi
 
 SHOWN int setrlimit(resource what, const struct rlimit *limit) { return set_own_limit(0, what, limit, NULL); }
 
+/* For the kernel the id of any thread stands for its process. */
 SHOWN int prlimit(pid_t process, resource what, const struct rlimit *limit, struct rlimit *old) {
-  if (process == 0 || process == getpid()) return set_own_limit(process, what, limit, old);
-  return set_limit(process, what, limit, old);
+  bool is_own = process == 0 || process == getpid() || process == (pid_t)os_thread_id();
+  return is_own ? set_own_limit(process, what, limit, old) : set_limit(process, what, limit, old);
 }
 
 /* The same functions under the names that programs compiled for large files call. */
