@@ -39,7 +39,8 @@ static void *resize(void *p, size_t size) {
   if (run->kind == RUN_GUARDED) run = pages_run_of(guard_behind(p));
   void *block = malloc_in_epoch(run->epoch, size); /* a block keeps its epoch, in any scope */
   if (!block) return size <= old ? p : NULL;
-  memcpy(block, p, min_size(old, size));
+  if (run->kind == RUN_LARGE && size > SMALL_MAX) large_copy(block, p, min_size(old, size));
+  else memcpy(block, p, min_size(old, size));
   inline_free(p);
   return block;
 }

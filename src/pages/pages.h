@@ -250,8 +250,8 @@ HIDDEN void pages_set_tick(uint64_t tick);
 HIDDEN size_t pages_free_dirty(void); /* takes no lock: a hint */
 
 /* Returns true if pages may be moved into `run`, which then counts as having a mapping of its own. At most
- * MOVED_RUNS_MOST runs have one, so that the process keeps fewer than 400 mappings of ours. */
-#define MOVED_RUNS_MOST 16
+ * MOVED_RUNS_MOST runs have one, each with two neighbours, of the 65,530 mappings that a process may have. */
+#define MOVED_RUNS_MOST 256
 HIDDEN bool pages_may_move(struct run *run);
 
 /* For the hardened build: makes the last granule of a run in use its guard, which is no part of the run any more. A

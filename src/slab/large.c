@@ -89,6 +89,22 @@ static struct run *alloc_to_move_in(const struct run *run, size_t size, bool *ze
   return alloc_run(size, GRANULE, zero, &how);
 }
 
+static bool is_zero(const char *p, size_t bytes) {
+  return *(const uint64_t *)(const void *)p == 0 && memcmp(p, p + sizeof(uint64_t), bytes - sizeof(uint64_t)) == 0;
+}
+
+void large_copy(char *to, const char *from, size_t bytes) {
+  size_t done = 0; /* copied, or the same in both places */
+  for (size_t at = 0, piece; at < bytes; at += piece) {
+    piece = min_size(os_page_size, bytes - at);
+    if (piece < os_page_size || !is_zero(from + at, piece)) continue;
+    memcpy(to + done, from + done, at - done);
+    if (!is_zero(to + at, piece)) memset(to + at, 0, piece);
+    done = at + piece;
+  }
+  memcpy(to + done, from + done, bytes - done);
+}
+
 static void *move(struct run *run, size_t size, struct large_counts *counts) {
   bool zero, must_move = false;
   struct run *target = size > run->size ? alloc_with_room(size, &zero) : NULL;
@@ -112,7 +128,7 @@ static void *move(struct run *run, size_t size, struct large_counts *counts) {
     pages_free(target, false);
     return NULL;
   }
-  if (how == NOT_MOVED) memcpy(run_start(target), run_start(run), used);
+  if (how == NOT_MOVED) large_copy(run_start(target), run_start(run), used);
   count_allocated(counts, target);
   count_freed(counts, run);
   run->was = LARGE_WAS;
