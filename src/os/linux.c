@@ -402,12 +402,13 @@ void os_forget_moves(void) {
 }
 
 _Atomic uint32_t *os_fork_witness(void) {
-  _Atomic uint32_t *word = map(NULL, os_page_size, PROT_READ | PROT_WRITE, 0);
-  if (word && advise(word, os_page_size, MADV_WIPEONFORK)) {
+  size_t page = getauxval(AT_PAGESZ); /* os_start may not have run */
+  _Atomic uint32_t *word = map(NULL, page, PROT_READ | PROT_WRITE, 0);
+  if (word && advise(word, page, MADV_WIPEONFORK)) {
     *word = 1;
     return word;
   }
-  if (word) os_unreserve(word, os_page_size);
+  if (word) os_unreserve(word, page);
   return NULL;
 }
 

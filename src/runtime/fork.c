@@ -179,7 +179,7 @@ static void repair_by_locks(bool forked_here) {
   is_repairing = false;
 }
 
-static _Atomic bool is_repaired; /* this process has been repaired and has made no fork since then */
+static bool has_witness; /* the kernel wipes lock_witness in a child */
 static _Atomic uintptr_t repairer; /* the thread that repairs this process, or 0 */
 
 /* Repairs a child once. The first thread that comes here does it, and others wait. If the kernel does not wipe the
@@ -194,7 +194,6 @@ static void repair_once(uint32_t self, bool forked_here) {
   atomic_store_explicit(&repairer, OS_THREAD, memory_order_relaxed);
   repair_by_locks(forked_here);
   atomic_store_explicit(&repairer, 0, memory_order_relaxed);
-  atomic_store_explicit(&is_repaired, true, memory_order_relaxed);
   atomic_store_explicit(lock_witness, REPAIRED, memory_order_release); /* pairs with lock_look */
 }
 
@@ -238,41 +237,54 @@ static void take_streams(bool is_bare) {
 /* ---- signals ----------------------------------------------------------------------------------------------------- */
 
 /* While a fork of a program of one thread blocks signals: that thread's id, and the signals that it blocked before. */
-static uint32_t blocked_by;
+static _Atomic uint32_t blocked_by;
 static signal_set blocked_before;
+
+static uint32_t blocking_thread(void) { return atomic_load_explicit(&blocked_by, memory_order_relaxed); }
+
+/* Returns true if the process may have other threads than the scavenger. */
+static bool may_have_threads(void) {
+  unsigned others = libc_other_threads ? libc_other_threads() : 0;
+  if (UNLIKELY(others > 1)) birth_note_thread();
+  return others > 0 || birth_may_have_had_threads();
+}
 
 /* In a program of one thread no signal handler runs while the thread holds our locks, because the handler may allocate.
  * In a program of several threads this blocks nothing: a collector may stop all threads by signals, while one of them
  * holds a lock that this thread waits for. */
 static void block_signals(bool is_bare) {
-  bool blocks = !is_bare && blocked_by == 0;
-  signal_set before = blocks ? os_block_signals() : 0;
+  uint32_t blocking = blocking_thread();
+  signal_set before = os_block_signals();
+  bool blocks = !is_bare && blocking == 0 && atomic_compare_exchange_strong(&blocked_by, &blocking, os_thread_id());
   begin_one(&forks_of_this_thread.have_more, blocks);
-  if (!blocks) return;
-  blocked_before = before;
-  blocked_by = os_thread_id();
+  if (blocks) blocked_before = before;
+  else os_restore_signals(before);
 }
 
 static void restore_signals(void) {
-  blocked_by = 0;
+  atomic_store_explicit(&blocked_by, 0, memory_order_relaxed);
   os_restore_signals(blocked_before);
 }
 
 static void block_signals_or_take_streams(bool is_bare) {
-  if (birth_may_have_had_threads()) take_streams(is_bare);
+  if (may_have_threads()) take_streams(is_bare);
   else block_signals(is_bare);
 }
 
 static void restore_signals_or_release_streams(void) {
   if (!end_one(&forks_of_this_thread.have_more)) return;
-  if (blocked_by == os_thread_id()) restore_signals();
+  if (blocking_thread() == os_thread_id()) restore_signals();
   else _IO_list_unlock();
 }
 
-/* glibc resets the lock only in children of a process that it believes to have several threads. */
-static void reset_streams(void) {
-  if (forks_of_this_thread.have_more && blocked_by == 0) _IO_list_resetlock();
+/* glibc resets the lock only in children of a process that it believes to have several threads. Returns true if the
+ * fork blocked signals. */
+static bool reset_streams(void) {
+  bool has_more = forks_of_this_thread.have_more != 0, has_blocked = has_more && blocking_thread() != 0;
+  if (has_more && !has_blocked) _IO_list_resetlock();
   forks_of_this_thread.have_more = 0;
+  if (!has_blocked) atomic_store_explicit(&blocked_by, 0, memory_order_relaxed); /* another thread's */
+  return has_blocked;
 }
 
 /* ---- the hold ---------------------------------------------------------------------------------------------------- */
@@ -393,8 +405,7 @@ static void break_hold(void) {
 /* ---- handlers ---------------------------------------------------------------------------------------------------- */
 
 static void before_fork(void) {
-  lock_look(); /* from here on only a child sets is_repaired */
-  atomic_store_explicit(&is_repaired, false, memory_order_relaxed);
+  lock_look();
   bool is_bare = locks_held != 0;
   block_signals_or_take_streams(is_bare); /* before libc's other locks, or two forks would wait for each other */
   if (!is_bare) is_bare = !publish_before_fork();
@@ -418,11 +429,11 @@ static void after_fork_parent(void) {
 static void after_fork_child(void) {
   if (libc_begin_child) libc_begin_child();
   end_one(&forks_of_this_thread.are_bare);
-  reset_streams();
+  bool has_blocked = reset_streams();
   repair_once(os_thread_id(), true);
-  if (!atomic_load_explicit(&is_repaired, memory_order_relaxed)) repair_by_locks(true);
+  if (!has_witness) repair_by_locks(true);
   scavenger_may_start();
-  if (blocked_by != 0) restore_signals();
+  if (has_blocked) restore_signals();
 }
 
 void fork_watch(void) {
@@ -433,7 +444,8 @@ void fork_watch(void) {
   lock_on_copy = repair_unseen;
   lock_on_stall = break_hold;
   _Atomic uint32_t *witness = os_fork_witness();
-  if (witness) lock_witness = witness;
+  has_witness = witness != NULL;
+  if (has_witness) lock_witness = witness;
 }
 
 /* Other threads may fork until the process is gone. glibc's pthread_atfork ties the handlers to this library, and exit

@@ -264,6 +264,11 @@ static bool is_alone(void) {
   return (libc_threads_count && is_only_ours(*libc_threads_count)) || is_only_ours(process_threads());
 }
 
+unsigned libc_other_threads(void) {
+  unsigned count = libc_threads_count ? *libc_threads_count : 0, ours = scavenger_is_there() ? 2 : 1;
+  return count > ours ? count - ours : 0;
+}
+
 /* For a child for which glibc did not count its threads anew. The thread that glibc believes to be the last calls exit
  * when it ends, so that handlers of atexit run. */
 static void uncount_scavenger(void) {

@@ -13,4 +13,9 @@ bool libc_is_malloc(void) WEAK;
  * that the child has one thread, if the program had one. */
 void libc_begin_child(void) WEAK;
 
+/* And this. Returns how many threads libc counts beside this one and the scavenger, or 0 if it does not say: a program
+ * may make threads by a pointer into libc, and then birth_note_thread does not hear of them. It may count a scavenger
+ * that is ending. */
+unsigned libc_other_threads(void) WEAK;
+
 #endif

@@ -28,8 +28,8 @@ HIDDEN void *large_again(struct run *run, size_t size, struct large_counts *coun
  * Returns the block; without memory it returns NULL and changes nothing. */
 HIDDEN void *large_resize(struct run *run, size_t size, struct large_counts *counts);
 
-/* Copies the contents of a large block. Where a page is zero in both places, it writes nothing, because the page may not
- * be resident and a write would make it so. */
+/* Copies the contents of a large block. Where a page is zero in both places, this writes nothing, because the page may
+ * not be resident and a write would make it so. */
 HIDDEN void large_copy(char *to, const char *from, size_t bytes);
 
 /* Add the frees, and the allocations, to a sum. A caller that adds the frees of all threads before the allocations of

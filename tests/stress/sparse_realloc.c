@@ -55,7 +55,7 @@ static void dirty(size_t bytes) {
   for (int i = 0; i < 64; i++) tslab_free(held[i]);
 }
 
-/* What is copied over old contents is whole, zeros included. */
+/* A copy over old contents is whole, zeros included. */
 static void zeros_replace_old_contents(size_t size) {
   dirty(64 * MIB);
   for (int i = 0; i < 20; i++) {
