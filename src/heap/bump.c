@@ -11,6 +11,11 @@
 #include "os/os.h"
 #include "slab/quarter.h"
 
+/* Returns true if the heap's thread is in many epochs. */
+static bool is_one_of_many(const struct heap *heap) {
+  return atomic_load_explicit(&heap->plain->store->chunks.attached, memory_order_relaxed) > BUMP_WHOLE_CHUNKS;
+}
+
 static size_t used_of(const struct bump *bump) { return (size_t)(bump->at - chunk_start(bump->chunk)); }
 
 static char *chunk_end(const struct bump *bump) { return bump->start + bump->bytes - CHUNK_UNIT; }
@@ -22,7 +27,7 @@ static void set_heap(struct run *chunk, struct heap *heap) {
 
 #define TURNS_MOST 1024 /* so a heap comes by to count as often as a list does */
 /* When a heap has taken back so many blocks in scopes, and others live in its chunk, slabs serve it better: their fast
- * path is shorter. A call that names its epoch gains nothing by them. */
+ * path is shorter. A call that names its epoch gains nothing by them, nor does a thread that goes round many epochs. */
 #define BUMP_BUSY 4096
 /* `last` of a chunk that has no block, or whose last block nobody looked for yet. */
 #define LAST_UNKNOWN ((uintptr_t)1)
@@ -289,8 +294,7 @@ static bool continue_one(struct heap *heap, size_t size) {
 /* Returns true if the heap should take a quarter. A thread with many open epochs may leave a nearly empty chunk in
  * each, so the first granule's worth of each comes in quarters. */
 static bool takes_quarters(const struct heap *heap, size_t size) {
-  return atomic_load_explicit(&heap->plain->store->chunks.attached, memory_order_relaxed) > BUMP_WHOLE_CHUNKS &&
-         heap->bump.quarters < QUARTERS && size <= BUMP_QUARTER_MOST && quarters_are_allowed();
+  return is_one_of_many(heap) && heap->bump.quarters < QUARTERS && size <= BUMP_QUARTER_MOST && quarters_are_allowed();
 }
 
 static struct run *take_whole(struct heap *heap, struct pages_how *how) {
@@ -542,7 +546,8 @@ static void count_turns(struct heap *heap) {
   counters->bump_countdown -= taken_back;
   hand_over(heap, taken_back);
   give_turns(bump, turns_of(counters));
-  if (heap == current_heap) bump->reused = (uint16_t)min_size(bump->reused + taken_back, BUMP_BUSY);
+  bool may_turn = heap == current_heap && !is_one_of_many(heap);
+  if (may_turn) bump->reused = (uint16_t)min_size(bump->reused + taken_back, BUMP_BUSY);
   bool is_due = options.sample && counters->bump_countdown <= 0;
   if (is_due || bump->reused == BUMP_BUSY) end_here(bump, is_due);
 }
