@@ -9,8 +9,8 @@
 HIDDEN void *borrow_from(struct heap *nobodys, const struct heap *heap, unsigned class);
 
 /* For a call that no other memory serves. Returns a block of the class, or of one whose blocks have its size and its
- * alignment, from a slab of any heap of epoch 0, or NULL. That slab goes to common_heap. `heap` is as in borrow_from.
- * Caller holds no lock. */
+ * alignment, from a slab of any heap of epoch 0, or NULL. That slab goes to common_heap, at any moment of its owner's
+ * thread. `heap` is as in borrow_from. Caller holds no lock. */
 HIDDEN COLD void *borrow_anywhere(const struct heap *heap, unsigned class);
 
 #endif

@@ -209,7 +209,7 @@ HOT void slow_free(void *p, struct heap *heap) {
 void slow_free_full(void *p) {
   struct timing timing;
   timing_begin_path(&timing);
-  unsigned class = (unsigned)heap_class_of(current_heap, LOAD_RACING(pages_pagemap()[granule_of(p)]));
+  unsigned class = pages_run_holding(p)->class; /* the slab may have another owner by now: heap/borrow.h */
   if (!class_starts_block((uintptr_t)p, class_inverse(class))) misuse_interior("free", p);
   if (profile_is_on() && cut_withholds(current_heap, class)) {
     heap_pass_cut(current_heap, class, p);
