@@ -11,14 +11,19 @@
 #include "os/os.h"
 #include "slab/quarter.h"
 
-/* Returns true if the heap's thread is in many epochs. */
-static bool is_one_of_many(const struct heap *heap) {
-  return atomic_load_explicit(&heap->plain->store->chunks.attached, memory_order_relaxed) > BUMP_WHOLE_CHUNKS;
+static uint32_t epochs_of_thread(const struct heap *heap) {
+  return atomic_load_explicit(&heap->plain->store->chunks.attached, memory_order_relaxed);
 }
+static bool is_one_of_many(const struct heap *heap) { return epochs_of_thread(heap) > BUMP_WHOLE_CHUNKS; }
 
 static size_t used_of(const struct bump *bump) { return (size_t)(bump->at - chunk_start(bump->chunk)); }
 
-static char *chunk_end(const struct bump *bump) { return bump->start + bump->bytes - CHUNK_UNIT; }
+static bool has_hole(const struct bump *bump) { return bump->chunk && bump->chunk->class == CHUNK_HAS_HOLE; }
+
+/* The place of the next block never reaches the last unit of the chunk, or of the hole: behind that a block starts. */
+static char *chunk_end(const struct bump *bump) {
+  return bump->start + (has_hole(bump) ? bump->chunk->next : bump->bytes) - CHUNK_UNIT;
+}
 
 /* Release: a thread that finds no heap here then reads the chunk's room. */
 static void set_heap(struct run *chunk, struct heap *heap) {
@@ -163,12 +168,16 @@ void bump_empty(struct heap *heap) {
   struct bump *bump = &heap->bump;
   struct counters *counters = heap->counters;
   struct chunk_starts *starts = bump_starts(bump->starts, (uintptr_t)bump->start);
-  size_t used = (size_t)(bump->at - bump->start);
+  bool fills_hole = has_hole(bump);
+  size_t used = fills_hole ? bump->chunk->size : (size_t)(bump->at - bump->start);
   chunk_clear_starts(starts, used);
   chunk_begin(starts);
   bool others_freed = freed_elsewhere(bump->chunk) != 0;
-  if (bump->gone != 0 || others_freed || bump->chunk->class == CHUNK_HAS_GAPS)
-    chunk_clear_freed(chunk_freed(bump->chunk), used);
+  if (bump->gone != 0 || others_freed || bump->chunk->class) chunk_clear_freed(chunk_freed(bump->chunk), used);
+  if (UNLIKELY(fills_hole)) {
+    STORE_RACING(bump->chunk->class, CHUNK_HAS_GAPS);
+    STORE_RACING(bump->chunk->next, 0);
+  }
   if (others_freed) atomic_store_explicit(&bump->chunk->word, 0, memory_order_relaxed);
   counters->bump_countdown -= bump->count;
   hand_over(heap, bump->count);
@@ -240,7 +249,8 @@ static bool seal(struct heap *heap) {
   struct run *chunk = bump->chunk;
   uint32_t held = bump_held(bump);
   STORE_RACING(chunk->capacity, (uint16_t)held);
-  chunk->size = used_of(bump);
+  if (has_hole(bump)) chunk_close_hole(chunk, bump->at);
+  else chunk->size = used_of(bump);
   counters_here()->bump_used = (uint32_t)chunk->size;
   chunk->gone = bump->gone;
   count_blocks(heap->arena, held, bump->gone + freed_elsewhere(chunk));
@@ -290,6 +300,103 @@ static bool continue_one(struct heap *heap, size_t size) {
   arena_unlock(heap->arena);
   return done;
 }
+
+/* ---- holes ------------------------------------------------------------------------------------------------------- */
+
+/* An epoch of a thread in many, that reuses memory and holds no more than this, fills the holes between the live blocks
+ * of its chunks. Slabs would take a page or more for each class of which it has a block, and lists. */
+#define HOLES_MOST   (64 * KiB)
+#define HOLES_EPOCHS (TSLAB_CHECK_LEVEL >= 2 ? 2 : 256)
+#define HOLE_LEAST   (4 * CHUNK_UNIT)
+#define HOLES_LOOK   64 /* looks at the newest runs */
+
+static size_t hole_for(size_t size) { return max_size(round_up(size, CHUNK_UNIT) + CHUNK_UNIT, HOLE_LEAST); }
+
+/* Takes blocks that were freed off the current chunk's counts: they are no blocks any more, but gaps. */
+static void forget_blocks(struct heap *heap, uint32_t blocks) {
+  struct bump *bump = &heap->bump;
+  counters_here()->bump_countdown -= blocks;
+  heap_begin_chunk_change(heap);
+  __atomic_store_n(&bump->allocations, bump->allocations + blocks, __ATOMIC_RELEASE);
+  __atomic_store_n(&bump->count, bump->count - blocks, __ATOMIC_RELEASE);
+  heap_end_change(heap);
+}
+
+/* Goes on in the next hole of the current chunk. */
+static bool next_hole(struct heap *heap, size_t size) {
+  struct bump *bump = &heap->bump;
+  struct run *chunk = bump->chunk;
+  struct chunk_hole hole;
+  if (!has_hole(bump) || profile_is_on_in_chunks()) return false;
+  if (!chunk_find_hole(chunk, chunk->next, hole_for(size), &hole)) return false;
+  if (freed_elsewhere(chunk) != 0) forget_blocks(heap, chunk_forget_freed(chunk));
+  chunk_close_hole(chunk, bump->at);
+  chunk_open_hole(chunk, hole);
+  bump->at = bump->start + hole.from;
+  STORE_RACING(bump->last, LAST_UNKNOWN);
+  set_end(bump, heap->counters, 0);
+  return true;
+}
+
+/* Returns how many of the blocks of a sealed chunk of the heap are free; 0 if it is no chunk to fill again. */
+static unsigned holes_of(const struct heap *heap, struct run *run) {
+  if (run->kind != RUN_CHUNK || atomic_load_explicit(&run->heap, memory_order_relaxed) != heap || run->moved) return 0;
+  uint64_t word = atomic_load_explicit(&run->word, memory_order_relaxed);
+  if (word <= CHUNK_SEALED || (int64_t)word < 0) return 0;
+  unsigned live = (unsigned)(word - CHUNK_SEALED), freed = run->capacity - live;
+  return freed * 4 >= run->capacity ? freed : 0;
+}
+
+/* Finds the chunk with the most free blocks among those of which a quarter is free and that have a hole for `size`.
+ * Caller holds the arena's lock. */
+static struct run *find_chunk(const struct heap *heap, size_t size, struct chunk_hole *hole) {
+  struct run *best = NULL;
+  unsigned most = 0, looked = 0;
+  for (struct run *run = arena_first(heap->arena); run && looked < HOLES_LOOK; run = arena_next(run), looked++) {
+    struct chunk_hole first;
+    unsigned free = holes_of(heap, run);
+    if (free <= most || !chunk_find_hole(run, 0, hole_for(size), &first)) continue;
+    best = run;
+    most = free;
+    *hole = first;
+  }
+  lock_count_steps(looked);
+  return best;
+}
+
+/* Unseals a chunk to fill it again, and forgets its free blocks. */
+static bool unseal_to_fill(struct heap *heap, struct run *chunk) {
+  struct bump *bump = &heap->bump;
+  if (!unseal(heap, chunk)) return false;
+  forget_blocks(heap, bump->gone + chunk_forget_freed(chunk));
+  bump->gone = 0;
+  count_blocks(heap->arena, -(uint64_t)bump->count, 0); /* the seal counts them again */
+  chunk->threshold = 0; /* no page of it is known to be purged */
+  chunk->previous = 0;
+  return true;
+}
+
+/* Fills holes of one of the heap's sealed chunks. The arena's lock keeps the scavenger from purging it meanwhile. */
+static bool fill_again(struct heap *heap, size_t size) {
+  struct chunk_hole hole;
+  arena_lock(heap->arena);
+  struct run *chunk = find_chunk(heap, size, &hole);
+  if (chunk && !unseal_to_fill(heap, chunk)) chunk = NULL;
+  if (chunk) chunk_open_hole(chunk, hole); /* before it is the current chunk: for a fork child */
+  arena_unlock(heap->arena);
+  if (!chunk) return false;
+  make_current(heap, chunk, hole.from);
+  return true;
+}
+
+/* Returns true if the epoch may fill holes instead of slabs. In a hardened library no pointer to a freed block leads to
+ * another. */
+static bool may_fill_holes(const struct heap *heap) {
+  return !TSLAB_HARDENED && !profile_is_on_in_chunks() && epochs_of_thread(heap) > HOLES_EPOCHS &&
+         atomic_load_explicit(&heap->arena->own, memory_order_relaxed) <= HOLES_MOST;
+}
+
+/* ---- new chunks -------------------------------------------------------------------------------------------------- */
 
 /* Returns true if the heap should take a quarter. A thread with many open epochs may leave a nearly empty chunk in
  * each, so the first granule's worth of each comes in quarters. */
@@ -350,11 +457,16 @@ static bool refill(struct heap *heap, size_t size) {
     bump_empty(heap);
     return true;
   }
-  bool is_busy = bump->reused == BUMP_BUSY, is_small = run_is_quarter(full) && ++bump->quarters < QUARTERS;
+  bool is_busy = bump->reused == BUMP_BUSY;
+  if (!is_busy && next_hole(heap, size)) return true;
+  bool is_new = full->class != CHUNK_HAS_HOLE; /* it was not filled before */
+  bool is_small = run_is_quarter(full) && (bump->quarters += is_new) < QUARTERS;
   bool drained = seal(heap);
   stop(bump);
   if (drained) release(full);
-  bump->off = is_busy || (!is_small && (heap->arena->first_of_label || reuses(heap->arena)));
+  bool is_reused = reuses(heap->arena), fills_holes = !is_busy && may_fill_holes(heap);
+  if (is_reused && fills_holes && fill_again(heap, size)) return true;
+  bump->off = is_busy || (!is_small && !fills_holes && (heap->arena->first_of_label || is_reused));
   return !bump->off && new_chunk(heap, round_up(size, CHUNK_UNIT));
 }
 
@@ -466,7 +578,7 @@ void *bump_aligned(struct heap *heap, size_t alignment, size_t size) {
   disarm(bump);
   char *at = (char *)round_up((uintptr_t)bump->at, alignment);
   if (at != bump->at) chunk_skip(bump->chunk, bump->at, at);
-  else if (alignment > CHUNK_UNIT) STORE_RACING(bump->chunk->class, CHUNK_HAS_GAPS); /* tslab_epoch_move reads it */
+  else if (alignment > CHUNK_UNIT) chunk_note_gaps(bump->chunk); /* tslab_epoch_move asks for them */
   bump->at = at;
   STORE_RACING(bump->last, LAST_UNKNOWN); /* not the block before, should there be none now */
   void *block = bump_take(heap, max_size(size, 1));
@@ -569,19 +681,34 @@ static bool free_last(struct heap *heap, const void *p) {
   if (is_over) STORE_RACING(bump->given, bump->given + 1);
   else STORE_RACING(bump->turns, bump->turns - 1);
   bool is_alone = bump_held(bump) == bump->gone && freed_elsewhere(bump->chunk) == 0 && bump->kept == 0;
-  if (is_alone && bump->gone) take_back_all(bump);
+  if (is_alone && bump->gone && !has_hole(bump)) take_back_all(bump);
   else if (bump->gone != bump->unwound) unwind(bump);
   if (is_over) count_turns(heap);
   if (profile_is_on_in_chunks()) draw_again(bump);
   return true;
 }
 
+/* A gap, such as a hole's neighbour, is no last block. */
+static void find_last(struct bump *bump) {
+  uintptr_t last = start_before(bump, (uintptr_t)bump->at);
+  const struct chunk_freed *freed = bump_freed(bump->freed, last);
+  bool is_gap = (freed->local | __atomic_load_n(&freed->remote, __ATOMIC_RELAXED)) & chunk_bit(last);
+  if (!is_gap) STORE_RACING(bump->last, last);
+}
+
+/* Returns true if p starts a live block behind the hole that the heap fills. */
+static bool is_behind_hole(const struct bump *bump, const void *p) {
+  return has_hole(bump) && (size_t)((const char *)p - bump->start) < bump->bytes &&
+         chunk_place_of(bump->chunk, p) == CHUNK_LIVE;
+}
+
 bool bump_free_current(struct heap *heap, const void *p) {
   struct bump *bump = &heap->bump;
   uintptr_t at = (uintptr_t)p;
-  if (at >= (uintptr_t)bump->at || at < (uintptr_t)bump->start || at % CHUNK_UNIT != 0) return false;
+  if (at >= (uintptr_t)bump->at) return is_behind_hole(bump, p) && bump_free_within(bump, p);
+  if (at < (uintptr_t)bump->start || at % CHUNK_UNIT != 0) return false;
   if (TSLAB_HARDENED) return bump_free_within(bump, p);
-  if (bump->last % CHUNK_UNIT != 0) STORE_RACING(bump->last, start_before(bump, (uintptr_t)bump->at));
+  if (bump->last % CHUNK_UNIT != 0) find_last(bump);
   return at == bump->last ? free_last(heap, p) : bump_free_within(bump, p);
 }
 
@@ -696,6 +823,7 @@ static bool seal_orphan(struct run *chunk, const char *at) {
   unsigned kept;
   chunk->capacity = (uint16_t)chunk_settle(chunk, at, &kept);
   chunk->class = CHUNK_HAS_GAPS;
+  chunk->next = chunk->previous = 0;
   chunk->size = chunk_capacity(chunk);
   uint64_t elsewhere = freed_elsewhere(chunk), live = kept > elsewhere ? kept - elsewhere : 0;
   atomic_store_explicit(&chunk->word, CHUNK_SEALED + live, memory_order_relaxed);
@@ -730,7 +858,7 @@ void bump_leave(struct heap *heap, bool to_continue) {
   struct run *current = bump->chunk;
   /* Makes it look full, so that no thread continues it. This comes before the seal, after which the thread that frees
    * its last block releases it. */
-  if (current && !to_continue) {
+  if (current && !to_continue && !has_hole(bump)) {
     bump->at = end_of(bump);
     STORE_RACING(current->class, CHUNK_HAS_GAPS);
   }

@@ -4,7 +4,8 @@
  * request touches few pages and its end is O(1) for each chunk. Its lists stay empty meanwhile. malloc and free run the
  * same instructions as ever: malloc finds an empty list, free finds no owner, and both come here. When a chunk is full
  * and over a quarter of the epoch's blocks are free, the heap turns to slabs. It also does so if no epoch of the label
- * is known to have ended, because this one may live for good (docs/decisions/0021).
+ * is known to have ended, because this one may live for good (docs/decisions/0021). But a small epoch of a thread in
+ * many fills the holes of its chunks instead (docs/decisions/0081).
  *
  * The free of the block that was handed out last takes it back: the next malloc gets its place, with the lines that are
  * hot, and the chunk of an epoch that frees what it takes does not fill (docs/decisions/0051). bump.last is that block.
@@ -106,7 +107,7 @@ INLINE enum bump_free bump_free_at_once(struct heap *heap, const void *p) {
     bool is_here = at < (uintptr_t)bump->at && at >= (uintptr_t)bump->start && at % CHUNK_UNIT == 0;
     if (UNLIKELY(!is_here)) return BUMP_ELSEWHERE;
     if (TSLAB_HARDENED || LIKELY(last % CHUNK_UNIT == 0)) return bump_free_within(bump, p) ? BUMP_FREED : BUMP_UNSURE;
-    if (!bump_ends_at_next(bump, at)) return BUMP_UNSURE;
+    if (!bump_ends_at_next(bump, at) || bump->chunk->class) return BUMP_UNSURE; /* a gap looks like a block here */
   }
   uint32_t turns = bump->turns - 1;
   if (UNLIKELY(turns == 0 || bump->gone != bump->unwound)) return BUMP_UNSURE;

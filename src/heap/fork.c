@@ -39,7 +39,7 @@ static void restore_numbers(struct heap *heap) {
  * the chunk may differ. */
 static void end_change(struct heap *heap) {
   struct run *chunk = heap_chunk(heap);
-  if (chunk) chunk->class = CHUNK_HAS_GAPS;
+  if (chunk) chunk_note_gaps(chunk);
   if (heap->sampling.sequence % 2 == 0) return;
   if (is_other(heap)) restore_numbers(heap);
   heap->sampling.sequence++;

@@ -28,10 +28,14 @@ INLINE bool starts(const struct run *run, size_t offset) {
   return load(&chunk_starts(run)[chunk_word(offset)].word) & chunk_bit(offset);
 }
 
+/* Acquire: the scavenger purges what it finds free, and the heap's thread puts other blocks there. */
+INLINE uint64_t load_remote(const struct chunk_freed *freed) {
+  return __atomic_load_n(&freed->remote, __ATOMIC_ACQUIRE);
+}
+
 INLINE bool is_freed(const struct run *run, size_t offset) {
   const struct chunk_freed *freed = &chunk_freed(run)[chunk_word(offset)];
-  uint64_t remote = __atomic_load_n(&freed->remote, __ATOMIC_ACQUIRE); /* the scavenger purges what it finds free */
-  return (load(&freed->local) | remote) & chunk_bit(offset);
+  return (load(&freed->local) | load_remote(freed)) & chunk_bit(offset);
 }
 
 /* Returns the offset of the first start bit at or after `from`, or the chunk's bytes if there is none. */
@@ -50,11 +54,21 @@ INLINE size_t next_start(const struct run *run, size_t from) {
 
 static size_t offset_in(const struct run *run, const void *p) { return (size_t)((const char *)p - chunk_start(run)); }
 
+/* Returns the offset where the hole ends that the chunk's heap fills; 0: there is none. */
+static size_t hole_end(const struct run *run) {
+  return LOAD_RACING(run->class) == CHUNK_HAS_HOLE ? LOAD_RACING(run->next) : 0;
+}
+
+/* Returns true if no block in use starts at `at`, where a block or a gap starts. It ends at `next`. */
+static bool is_free(const struct run *run, size_t at, size_t next) {
+  return is_freed(run, at) || next == hole_end(run);
+}
+
 enum chunk_place chunk_place_of(const struct run *run, const void *p) {
   size_t offset = offset_in(run, p), next = next_start(run, round_down(offset, CHUNK_UNIT) + CHUNK_UNIT);
   if (next == run_bytes(run)) return CHUNK_NOWHERE;
   if (offset % CHUNK_UNIT != 0 || !starts(run, offset)) return CHUNK_INTERIOR;
-  return is_freed(run, offset) ? CHUNK_FREED : CHUNK_LIVE;
+  return is_free(run, offset, next) ? CHUNK_FREED : CHUNK_LIVE;
 }
 
 size_t chunk_size_of(const struct run *run, const void *p) {
@@ -80,13 +94,75 @@ void chunk_skip(struct run *run, const char *from, const char *to) {
   size_t old = offset_in(run, from), new = offset_in(run, to);
   chunk_set(&chunk_starts(run)[chunk_word(new)].word, chunk_bit(new));
   chunk_set(&chunk_freed(run)[chunk_word(old)].local, chunk_bit(old));
-  STORE_RACING(run->class, CHUNK_HAS_GAPS);
+  chunk_note_gaps(run);
 }
 
 void chunk_each_live(const struct run *run, void (*visit)(void *, size_t, void *), void *argument) {
   for (size_t at = 0, next; (next = next_start(run, at + CHUNK_UNIT)) != run_bytes(run); at = next)
-    if (!is_freed(run, at)) visit(chunk_start(run) + at, next - at, argument);
+    if (!is_free(run, at, next)) visit(chunk_start(run) + at, next - at, argument);
 }
+
+/* ---- holes ------------------------------------------------------------------------------------------------------- */
+
+/* Returns the offset of the first freed block at or after `from`, or the chunk's bytes if there is none. */
+static size_t next_freed(const struct run *run, size_t from) {
+  const struct chunk_freed *freed = chunk_freed(run);
+  size_t last = chunk_word(run_bytes(run) - 1);
+  uint64_t mask = ~(chunk_bit(from) - 1);
+  for (size_t i = chunk_word(from); i <= last; i++, mask = UINT64_MAX) {
+    uint64_t bits = (load(&freed[i].local) | load_remote(&freed[i])) & mask;
+    if (bits) return (i * 64 + lowest_bit(bits)) * CHUNK_UNIT;
+  }
+  return run_bytes(run);
+}
+
+bool chunk_find_hole(const struct run *run, size_t from, size_t least, struct chunk_hole *hole) {
+  for (size_t end = run_bytes(run); (from = next_freed(run, from)) != end; from = hole->to) {
+    *hole = (struct chunk_hole){from, from};
+    do hole->to = next_start(run, hole->to + CHUNK_UNIT);
+    while (hole->to != end && is_freed(run, hole->to)); /* the end: another thread retires the chunk just now */
+    if (hole->to == end) return false;
+    if (hole->to - from >= least) return true;
+  }
+  return false;
+}
+
+void chunk_open_hole(struct run *run, struct chunk_hole hole) {
+  STORE_RACING(run->next, (uint32_t)hole.to);
+  STORE_RACING(run->class, CHUNK_HAS_HOLE);
+  size_t first = chunk_word(hole.from), last = chunk_word(hole.to - CHUNK_UNIT);
+  for (size_t i = first; i <= last; i++) {
+    uint64_t in = i == first ? ~(chunk_bit(hole.from) - 1) : UINT64_MAX;
+    if (i == last) in &= UINT64_MAX >> (63 - chunk_shift(hole.to - CHUNK_UNIT));
+    chunk_unset(&chunk_starts(run)[i].word, i == first ? in & ~chunk_bit(hole.from) : in);
+    chunk_unset(&chunk_freed(run)[i].local, in);
+    __atomic_fetch_and(&chunk_freed(run)[i].remote, ~in, __ATOMIC_RELAXED);
+  }
+}
+
+void chunk_close_hole(struct run *run, const char *at) {
+  size_t rest = offset_in(run, at);
+  chunk_set(&chunk_freed(run)[chunk_word(rest)].local, chunk_bit(rest));
+  STORE_RACING(run->class, CHUNK_HAS_GAPS);
+  STORE_RACING(run->next, 0);
+}
+
+/* The word comes first: a fork child in between takes such a block for live, and leaves its chunk. */
+uint32_t chunk_forget_freed(struct run *run) {
+  uint32_t count = 0;
+  for (size_t i = 0; i <= chunk_word(run_bytes(run) - 1); i++) {
+    struct chunk_freed *freed = &chunk_freed(run)[i];
+    uint64_t bits = load_remote(freed), blocks = (unsigned)__builtin_popcountll(bits);
+    if (bits == 0) continue;
+    atomic_fetch_add_explicit(&run->word, blocks, memory_order_relaxed);
+    chunk_set(&freed->local, bits); /* before the other bits go, so that no free finds such a block live */
+    __atomic_fetch_and(&freed->remote, ~bits, __ATOMIC_RELAXED);
+    count += (uint32_t)blocks;
+  }
+  return count;
+}
+
+/* ---- in a fork child --------------------------------------------------------------------------------------------- */
 
 /* Returns the offset where the next block would start: that of `at` if it has a start bit, otherwise that of the last
  * start bit. */
@@ -106,9 +182,11 @@ static void set_bits(uint64_t *word, uint64_t bits) {
 }
 
 unsigned chunk_settle(struct run *run, const char *at, unsigned *kept) {
-  size_t end = end_of(run, at);
+  size_t hole = hole_end(run), end = end_of(run, hole ? NULL : at), rest = hole - CHUNK_UNIT;
   unsigned count = 0;
   *kept = 0;
+  while (hole && !starts(run, rest)) rest -= CHUNK_UNIT;
+  if (hole) chunk_set(&chunk_freed(run)[chunk_word(rest)].local, chunk_bit(rest));
   for (size_t i = 0; i <= chunk_word(run_bytes(run) - 1); i++) {
     uint64_t *start = &chunk_starts(run)[i].word;
     struct chunk_freed *freed = &chunk_freed(run)[i];
@@ -143,6 +221,6 @@ struct chunk_live chunk_live_of_first(const struct run *run, unsigned most) {
   if (chunk_is_full_of_live(run)) return (struct chunk_live){LOAD_RACING(run->capacity), LOAD_RACING(run->size)};
   if (LOAD_RACING(run->class)) most = UINT_MAX; /* a gap before an aligned block starts like a block */
   for (size_t at = 0, next; most-- > 0 && (next = next_start(run, at + CHUNK_UNIT)) != run_bytes(run); at = next)
-    if (!is_freed(run, at)) count_one(NULL, next - at, &live);
+    if (!is_free(run, at, next)) count_one(NULL, next - at, &live);
   return live;
 }

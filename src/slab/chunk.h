@@ -12,7 +12,8 @@
  *   word, while its heap allocates here:  - (blocks that others freed)
  *   word, once sealed:                    SEALED | blocks that are live
  *
- * The thread that brings a sealed chunk's live count to 0 releases the chunk (heap/bump.c).
+ * The thread that brings a sealed chunk's live count to 0 releases the chunk (heap/bump.c). The chunk's heap may unseal
+ * it and fill the holes that freed blocks left: docs/decisions/0081.
  *
  * Invariant: starts = blocks + 1; freed bits are set only where a start bit is; all bits of a granule that is no chunk
  * are 0.
@@ -29,6 +30,9 @@
 #define CHUNK_SEALED   ((uint64_t)1 << 32)
 /* run->class: not every start bit is a counted block, because the chunk has gaps before aligned blocks */
 #define CHUNK_HAS_GAPS 1
+/* run->class: the same, and the chunk's heap fills a hole of freed blocks. The hole ends run->next bytes from the
+ * chunk's start. No block ends there, so the last "block" before that is the hole's rest. */
+#define CHUNK_HAS_HOLE 2
 
 /* The bits of 64 units. Start bits are a table of their own: an epoch that frees nothing touches no other. */
 struct chunk_starts {
@@ -70,6 +74,10 @@ INLINE void chunk_unset(uint64_t *word, uint64_t bit) {
 
 /* Returns an empty chunk for the arena of that index, with no owner in the pagemap, or NULL without memory. */
 HIDDEN struct run *chunk_new(uint32_t epoch, struct pages_how *how);
+/* Says that not every start bit is a counted block. */
+INLINE void chunk_note_gaps(struct run *run) {
+  if (run->class == 0) STORE_RACING(run->class, CHUNK_HAS_GAPS);
+}
 /* Begins a chunk whose bits are writable and 0. */
 INLINE void chunk_begin(struct chunk_starts *starts) { __atomic_store_n(&starts->word, 1, __ATOMIC_RELAXED); }
 
@@ -87,6 +95,22 @@ HIDDEN bool chunk_mark_freed(struct run *run, const void *p);
 /* Lets the next block start at `to` instead of `from`. The gap between them looks like a freed block. Thread: the
  * heap's. */
 HIDDEN void chunk_skip(struct run *run, const char *from, const char *to);
+
+/* Finds freed blocks that follow each other and have `least` bytes together, at or after the offset `from`, where a
+ * block starts. Sets *hole to their offsets. Returns false if there are none. */
+struct chunk_hole {
+  size_t from, to;
+};
+HIDDEN bool chunk_find_hole(const struct run *run, size_t from, size_t least, struct chunk_hole *hole);
+
+/* Makes them a hole: blocks may start there again, the first one at hole.from. No count is kept of them any more.
+ * chunk_close_hole makes the rest of the hole, which begins at `at`, a gap. Thread: the heap's. */
+HIDDEN void chunk_open_hole(struct run *run, struct chunk_hole hole);
+HIDDEN void chunk_close_hole(struct run *run, const char *at);
+
+/* Makes the blocks that others freed in a chunk that is not sealed gaps, and counts them off the word. Returns how
+ * many. Thread: the heap's. */
+HIDDEN uint32_t chunk_forget_freed(struct run *run);
 
 /* For a fork child, whose copy of a chunk may be of the middle of a change by its heap's thread, at any instruction.
  * Makes the bits those of whole blocks. `at`, where that thread would have put the next block, may be wrong, or NULL. A

@@ -1,5 +1,5 @@
-/* borrow_owner: another thread borrows from a slab, which then is common, while the slab's thread is in a free of one of
- * its blocks: between the fast path, which found the list full, and the slow one. */
+/* borrow_owner: another thread borrows from a slab, which then is common, while the slab's thread is in a free of one
+ * of its blocks: between the fast path, which found the list full, and the slow one. */
 #include "unit.h"
 
 #include "heap/borrow.h"
