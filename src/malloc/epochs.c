@@ -319,10 +319,11 @@ static int prepare_report(tslab_epoch id, tslab_epoch_report *out) {
   return self() ? 0 : ENOMEM;
 }
 
-/* Called after an end. An end that left the epoch as the thread's cached epoch gave no memory up, so 1 call in 64
- * suffices. */
+/* Called after an end. An end that left the epoch as the thread's cached epoch gave little memory up, so 1 call in 64
+ * suffices, unless the kernel counts what is mapped. */
 INLINE void notice_end(tslab_epoch epoch) {
-  if (epoch_cache_is(current_thread, epoch) && (epoch >> EPOCH_INDEX_BITS) % 64 != 0) return;
+  bool is_cached = epoch_cache_is(current_thread, epoch) && (epoch >> EPOCH_INDEX_BITS) % 64 != 0;
+  if (is_cached && LIKELY(!pages_counts_mapped())) return;
   scavenger_notice(current_heap);
 }
 
@@ -350,7 +351,10 @@ int tslab_epoch_destroy(tslab_epoch epoch, tslab_epoch_report *out) {
 
 int tslab_epoch_reset(tslab_epoch epoch, tslab_epoch_report *out) {
   int error = prepare_report(epoch, out);
-  return error ? error : end_end_with(epoch_reset(epoch, out), "tslab_epoch_reset", epoch, CALL_SITE);
+  if (error != 0) return error;
+  error = epoch_reset(epoch, out);
+  if (UNLIKELY(pages_counts_mapped())) scavenger_notice(current_heap);
+  return end_end_with(error, "tslab_epoch_reset", epoch, CALL_SITE);
 }
 
 /* ---- asking ------------------------------------------------------------------------------------------------------ */

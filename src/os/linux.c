@@ -84,19 +84,24 @@ void os_start(void) {
   os_main_thread = OS_THREAD;
 }
 
-void *os_reserve(void *hint, size_t length) {
-  void *at = map(hint, length, PROT_NONE, 0);
-  if (!at) return NULL;
+static void advise_reserved(void *at, size_t length) {
   advise(at, length, MADV_NOHUGEPAGE); /* one 64-byte block must not cost 2 MiB under THP=always */
   advise(at, length, MADV_DONTDUMP);
+}
+
+void *os_reserve(void *hint, size_t length) {
+  void *at = map(hint, length, PROT_NONE, 0);
+  if (at) advise_reserved(at, length);
   return at;
 }
 
+/* Asks for exactly that place: a hint would respect the gap that the kernel keeps below a mapping that grows down. */
 bool os_reserve_at(void *at, size_t length) {
-  void *got = os_reserve(at, length);
-  if (got == at) return true;
-  if (got) os_unreserve(got, length);
-  return false;
+  void *got = map(at, length, PROT_NONE, MAP_FIXED_NOREPLACE);
+  if (got && got != at) os_unreserve(got, length); /* before Linux 4.17 */
+  if (got != at) return false;
+  advise_reserved(at, length);
+  return true;
 }
 
 /* A build under ThreadSanitizer calls libc's wrapper, which the sanitizer watches: it must learn that the next mapping

@@ -74,9 +74,11 @@ static struct {
   size_t rooms;
 } state;
 static _Atomic size_t free_dirty; /* granules */
+static size_t clean_kept;         /* granules that were free and clean after the last unmap_clean: a hint */
 static _Atomic bool is_limited;   /* address space, or pages that can be written */
-static _Atomic bool counts_mapped;
+_Atomic bool pages_mapped_counts;
 static _Atomic size_t mapping_limit = SIZE_MAX;
+static _Atomic size_t locking_limit = SIZE_MAX;
 static _Atomic size_t absent;     /* bytes of runs in use that hold no memory: holes in slabs, guards, traps, and the
                                    * clean free memory of a frozen child */
 static _Atomic size_t hard_limit = SIZE_MAX; /* bytes */
@@ -278,15 +280,12 @@ static bool is_occupied(size_t at, size_t granules) {
   return os_is_occupied(pages.base + (at << GRANULE_SHIFT), granules << GRANULE_SHIFT);
 }
 
-/* A fork child unmaps what is counted, so the count never covers a mapping of the program's. A child that is made while
- * is_occupied tries the place may keep that mapping, and passes it (pass_occupied). A table could not do that. */
+/* A fork child unmaps what is counted, so the count never covers a mapping of the program's. A child that is made in
+ * between keeps a mapping that it does not know, and passes it (pass_occupied). A table could not do that. */
 static bool extend_reservation(size_t granules) {
-  size_t before = state.reserved;
-  if (is_occupied(before, granules)) return false;
-  state.reserved = before + granules;
-  if (os_reserve_at(pages.base + (before << GRANULE_SHIFT), granules << GRANULE_SHIFT)) return true;
-  state.reserved = before;
-  return false;
+  if (!os_reserve_at(pages.base + (state.reserved << GRANULE_SHIFT), granules << GRANULE_SHIFT)) return false;
+  state.reserved += granules;
+  return true;
 }
 
 /* Returns how much of the table stays reserved under a limit. Without addresses of its own, a table could no longer
@@ -574,10 +573,12 @@ static bool refuses_a_page(void) {
   return count < state.reserved && !os_commit(pages.base + (count << GRANULE_SHIFT), os_page_size);
 }
 
-/* Returns how many granules to make writable for a request, so that a heap of gigabytes makes few calls. */
+/* Returns how many granules to make writable for a request, so that a heap of gigabytes makes few calls. Under a limit
+ * on mapped memory these are few: if much is free and mapped, a slow path unmaps it. */
 static size_t generous_for(size_t granules) {
   size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
-  size_t step = min_size(max_size((count - state.first) / 16, COMMIT_STEP), COMMIT_STEP_MOST);
+  size_t most = min_size(COMMIT_STEP_MOST, max_size((pages_mapping_limit() >> GRANULE_SHIFT) / 64, COMMIT_STEP));
+  size_t step = min_size(max_size((count - state.first) / 16, COMMIT_STEP), most);
   size_t generous = round_up(max_size(granules, step), COMMIT_STEP);
   return beyond(limit_for(RUN_LARGE), generous) ? granules : generous; /* locked memory is resident at once */
 }
@@ -762,6 +763,13 @@ static void unmap_clean(size_t least) {
     lock_release(&pages_lock);
     left -= min_size(left, bytes);
   } while (left != 0 && bytes != 0);
+  STORE_RACING(clean_kept, LOAD_RACING(state.free_clean));
+}
+
+size_t pages_newly_clean(void) {
+  size_t clean = LOAD_RACING(state.free_clean), kept = LOAD_RACING(clean_kept);
+  if (clean < kept) STORE_RACING(clean_kept, clean);
+  return clean > kept ? (clean - kept) << GRANULE_SHIFT : 0;
 }
 
 static void unmap_free(size_t least) {
@@ -777,11 +785,19 @@ bool pages_make_room(size_t bytes) {
   return true;
 }
 
-bool pages_counts_mapped(void) { return atomic_load_explicit(&counts_mapped, memory_order_relaxed); }
-size_t pages_mapping_limit(void) { return atomic_load_explicit(&mapping_limit, memory_order_relaxed); }
+size_t pages_mapping_limit(void) {
+  return min_size(atomic_load_explicit(&mapping_limit, memory_order_relaxed),
+                  atomic_load_explicit(&locking_limit, memory_order_relaxed));
+}
+
 void pages_count_mapped(size_t limit) {
   if (limit < pages_mapping_limit()) atomic_store_explicit(&mapping_limit, limit, memory_order_relaxed);
-  atomic_store_explicit(&counts_mapped, true, memory_order_relaxed);
+  atomic_store_explicit(&pages_mapped_counts, true, memory_order_relaxed);
+}
+
+void pages_count_locked(size_t limit) {
+  atomic_store_explicit(&locking_limit, limit, memory_order_relaxed);
+  atomic_store_explicit(&pages_mapped_counts, true, memory_order_relaxed);
 }
 
 void pages_set_mapping_limit(size_t limit) {

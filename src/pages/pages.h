@@ -180,11 +180,15 @@ HIDDEN bool pages_make_room(size_t bytes);
 
 /* Says that mapped memory counts, also if it is free: in a limit of `limit` bytes that stacks share, which may need the
  * room at once; or, if `limit` is SIZE_MAX, in a limit of data or in what the kernel promises to all processes
- * (vm.overcommit_memory 2). pages_mapping_limit returns the least limit that was given since pages_set_mapping_limit.
- * That is for a limit that rose, and calls pages_reserve_tables. pages_unmap_clean unmaps what a purge left clean in
- * runs of 1 MiB and more, unless mapped memory counts nowhere. */
+ * (vm.overcommit_memory 2). pages_count_locked says so of a limit on locked memory. pages_set_mapping_limit is for a
+ * limit on addresses that rose, and calls pages_reserve_tables. pages_mapping_limit returns the least of them.
+ * pages_unmap_clean unmaps what a purge left clean in runs of 1 MiB and more, unless mapped memory counts nowhere.
+ * pages_newly_clean returns how many bytes became free and clean since the last unmapping, a hint. */
 HIDDEN void pages_count_mapped(size_t limit);
-HIDDEN bool pages_counts_mapped(void);
+HIDDEN void pages_count_locked(size_t limit);
+HIDDEN size_t pages_newly_clean(void);
+HIDDEN extern _Atomic bool pages_mapped_counts;
+INLINE bool pages_counts_mapped(void) { return atomic_load_explicit(&pages_mapped_counts, memory_order_relaxed); }
 HIDDEN size_t pages_mapping_limit(void);
 HIDDEN void pages_set_mapping_limit(size_t limit);
 HIDDEN void pages_unmap_clean(void);

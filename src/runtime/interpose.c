@@ -351,7 +351,9 @@ SHOWN int setrlimit(resource what, const struct rlimit *limit) { return set_own_
 
 /* For the kernel the id of any thread stands for its process. */
 SHOWN int prlimit(pid_t process, resource what, const struct rlimit *limit, struct rlimit *old) {
-  bool is_own = process == 0 || process == getpid() || process == (pid_t)os_thread_id();
+  pid_t own = getpid();
+  bool is_own = process == 0 || process == own || process == (pid_t)os_thread_id() ||
+                syscall(SYS_tgkill, own, process, 0) == 0;
   return is_own ? set_own_limit(process, what, limit, old) : set_limit(process, what, limit, old);
 }
 
@@ -365,10 +367,11 @@ SHOWN int prlimit64(pid_t, resource, const struct rlimit64 *, struct rlimit64 *)
  * also those that are only reserved, and would refuse to lock them all. If a process without a limit locks them, and
  * the limit falls or the superuser becomes another user, the kernel would refuse every further lock or mapping. */
 SHOWN int mlockall(int flags) {
-  if (!(flags & MCL_CURRENT) || !may_trim()) return (int)syscall(SYS_mlockall, flags);
+  bool trims = may_trim(), maps_locked = flags & MCL_FUTURE && (flags & MCL_CURRENT || pages_counts_mapped());
   size_t limit = os_locking_limit();
+  if (trims && maps_locked && limit != SIZE_MAX) pages_count_locked(limit);
+  if (!trims || !(flags & MCL_CURRENT)) return (int)syscall(SYS_mlockall, flags);
   pages_trim_reservation(0);
-  if (limit != SIZE_MAX && flags & MCL_FUTURE) pages_count_mapped(limit);
   pages_unmap_free();
   int error = (int)syscall(SYS_mlockall, flags);
   if (!(flags & MCL_FUTURE)) pages_reserve_tables(pages_mapping_limit()); /* these are not locked */

@@ -635,11 +635,13 @@ static bool is_malloc_of_loader(const struct heap *heap) {
   return frame && os_is_in_loader(frame[1]);
 }
 
+static size_t free_and_mapped(void) { return pages_free_dirty() + pages_newly_clean() + large_cache_total(); }
+
 /* A limit of this process may leave no room for a stack that grows, and the kernel then ends the process. So this
  * unmaps at once what is free, if that is a good part of the limit. */
 static COLD void unmap_at_once(void) {
   if (locks_held != 0 || !process_is_ready()) return;
-  if (pages_free_dirty() + large_cache_total() > pages_mapping_limit() / UNMAP_SHARE) purge_inline();
+  if (free_and_mapped() > pages_mapping_limit() / UNMAP_SHARE) purge_inline();
 }
 
 /* `heap` is that of a malloc, or NULL. */
@@ -662,7 +664,7 @@ static void start_or_wake_for(size_t magazine_bytes, enum caller caller, const s
 static void notice(size_t magazine_bytes, enum caller caller, const struct heap *heap) {
   start_or_wake_for(magazine_bytes, caller, heap);
   bool counts = UNLIKELY(pages_mapping_limit() != SIZE_MAX);
-  if (counts && pages_free_dirty() + large_cache_total() > UNMAP_NOTICE) unmap_at_once();
+  if (counts && free_and_mapped() > UNMAP_NOTICE) unmap_at_once();
 }
 
 static size_t magazine_bytes_of(const struct heap *heap) {
