@@ -23,12 +23,12 @@ static const char *kind_name = "turns", *form_name = "malloc";
 
 static const lab_option options[] = {
   { .name = "kind", .help = "of what there are many", .text = &kind_name,
-    .choices = "turns|calls|tide|longpoll|idle|used|labels|children|handles|destroy|threads|rest|dead|requests|"
+    .choices = "turns|tenants|calls|tide|longpoll|idle|used|labels|children|handles|destroy|threads|rest|dead|requests|"
                "beside-destroy|beside-frees|blocks|live|grow|runs|fit|sparse" },
   { .name = "count", .help = "how many of it", .number = &count, .least = 1 },
   { .name = "of", .help = "how the work is done", .text = &form_name, .choices = "malloc|epoch|mi-heap" },
   { .name = "operations", .help = "blocks that a timing takes", .number = &operations, .least = 1000 },
-  { .name = "objects", .help = "blocks of a request (requests)", .number = &objects, .least = 1 },
+  { .name = "objects", .help = "blocks of a request or a tenant (requests, tenants)", .number = &objects, .least = 1 },
   { .name = "idle_ms", .help = "milliseconds at rest (tide, longpoll, rest, dead, live, runs)", .number = &idle_ms,
     .least = 1 },
   { .name = NULL },
@@ -41,6 +41,7 @@ static const struct kind {
   int forms;
 } kinds[] = {
   { "turns", run_turns, PLAIN | IN_EPOCHS },
+  { "tenants", run_tenants, PLAIN | IN_EPOCHS },
   { "calls", run_calls, PLAIN | IN_EPOCHS | IN_HEAPS },
   { "tide", run_tide, PLAIN | IN_EPOCHS },
   { "longpoll", run_longpoll, PLAIN | IN_EPOCHS },

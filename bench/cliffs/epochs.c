@@ -1,6 +1,8 @@
 /* Kinds that count epochs, and what epochs have: labels, children, handles.
  *
  *   turns     one thread goes round `count` open epochs, each with a block: enter, malloc, free, leave; enter, leave
+ *   tenants   one thread goes round `count` open epochs, each with `objects` blocks of 16 to 199 bytes: enter, replace
+ *             five of them, leave; and what each epoch holds after that
  *   calls     one thread takes and frees a block by id in each of `count` epochs in turn
  *   idle      `count` epochs open that nobody entered
  *   used      `count` epochs open, each entered once and with one block
@@ -35,7 +37,7 @@ static void close_all(void) {
     scope_close(open_epochs[i]);
 }
 
-/* ---- turns and calls ---- */
+/* ---- turns ---- */
 
 static void enter_leave(long n) {
   for (long i = 0; i < n; i++) {
@@ -67,6 +69,53 @@ void run_turns(void) {
   if (form == IN_EPOCHS)
     cliffs_figure("enter_leave_ns", cliffs_ns(enter_leave, operations / 2));
 }
+
+/* ---- tenants ---- */
+
+enum { REPLACED = 5, TENANT_LEAST = 16, TENANT_SPREAD = 184 };
+
+static char **tenant_blocks; /* `objects` of each epoch */
+static uint64_t seed = 1;
+
+static char *take_some(void) { return take(TENANT_LEAST + lab_below(&seed, TENANT_SPREAD)); }
+
+static void fill_tenant(long tenant) {
+  for (long i = 0; i < objects; i++)
+    tenant_blocks[tenant * objects + i] = take_some();
+}
+
+static void replace_some(long n) {
+  for (long i = 0; i < n; i++) {
+    char **blocks = tenant_blocks + at * objects;
+    tslab_epoch e = next_epoch();
+    scope_enter(e);
+    for (int k = 0; k < REPLACED; k++) {
+      char **block = &blocks[lab_below(&seed, (uint32_t)objects)];
+      free(*block);
+      *block = take_some();
+    }
+    scope_leave(e);
+  }
+}
+
+/* Each epoch replaces each of its blocks ten times before its memory is measured. */
+void run_tenants(void) {
+  use_form();
+  open_epochs = lab_map((size_t)count * sizeof *open_epochs);
+  tenant_blocks = lab_map((size_t)(count * objects) * sizeof *tenant_blocks);
+  uint64_t before = lab_rss_now();
+  for (long i = 0; i < count; i++) {
+    open_epochs[i] = scope_open("tenant");
+    scope_enter(open_epochs[i]);
+    fill_tenant(i);
+    scope_leave(open_epochs[i]);
+  }
+  replace_some(count * objects * 10 / REPLACED);
+  cliffs_figure("tenant_rss_bytes", bytes_each(before, count));
+  cliffs_figure("replace_ns", cliffs_ns(replace_some, operations / REPLACED / 2) / REPLACED);
+}
+
+/* ---- calls ---- */
 
 static void plain_pairs(long n) {
   for (long i = 0; i < n; i++)

@@ -40,8 +40,8 @@ void prober_figures(const lab_histogram *waits);    /* wait_longest_ns, wait_mea
 
 /* ---- the kinds ---- */
 
-void run_turns(void), run_calls(void), run_idle(void), run_used(void), run_labels(void), run_children(void);
-void run_handles(void);                                                                         /* epochs.c */
+void run_turns(void), run_tenants(void), run_calls(void), run_idle(void), run_used(void), run_labels(void);
+void run_children(void), run_handles(void);                                                     /* epochs.c */
 void run_requests(void), run_beside_destroy(void), run_beside_frees(void), run_longpoll(void), run_tide(void);
 void run_threads(void), run_rest(void), run_dead(void);                                         /* threads.c */
 void run_blocks(void), run_live(void), run_grow(void), run_runs(void), run_fit(void), run_destroy(void);

@@ -322,6 +322,11 @@ static void forget_blocks(struct heap *heap, uint32_t blocks) {
   heap_end_change(heap);
 }
 
+static void open_hole(struct heap *heap, struct run *chunk, struct chunk_hole hole) {
+  uint32_t by_others = chunk_open_hole(chunk, hole);
+  if (UNLIKELY(by_others != 0)) forget_blocks(heap, by_others);
+}
+
 /* Goes on in the next hole of the current chunk. */
 static bool next_hole(struct heap *heap, size_t size) {
   struct bump *bump = &heap->bump;
@@ -329,9 +334,8 @@ static bool next_hole(struct heap *heap, size_t size) {
   struct chunk_hole hole;
   if (!has_hole(bump) || profile_is_on_in_chunks()) return false;
   if (!chunk_find_hole(chunk, chunk->next, hole_for(size), &hole)) return false;
-  if (freed_elsewhere(chunk) != 0) forget_blocks(heap, chunk_forget_freed(chunk));
   chunk_close_hole(chunk, bump->at);
-  chunk_open_hole(chunk, hole);
+  open_hole(heap, chunk, hole);
   bump->at = bump->start + hole.from;
   STORE_RACING(bump->last, LAST_UNKNOWN);
   set_end(bump, heap->counters, 0);
@@ -364,11 +368,11 @@ static struct run *find_chunk(const struct heap *heap, size_t size, struct chunk
   return best;
 }
 
-/* Unseals a chunk to fill it again, and forgets its free blocks. */
+/* Unseals a chunk to fill it again, and forgets the blocks that this thread freed. */
 static bool unseal_to_fill(struct heap *heap, struct run *chunk) {
   struct bump *bump = &heap->bump;
   if (!unseal(heap, chunk)) return false;
-  forget_blocks(heap, bump->gone + chunk_forget_freed(chunk));
+  forget_blocks(heap, bump->gone);
   bump->gone = 0;
   count_blocks(heap->arena, -(uint64_t)bump->count, 0); /* the seal counts them again */
   chunk->threshold = 0; /* no page of it is known to be purged */
@@ -382,7 +386,7 @@ static bool fill_again(struct heap *heap, size_t size) {
   arena_lock(heap->arena);
   struct run *chunk = find_chunk(heap, size, &hole);
   if (chunk && !unseal_to_fill(heap, chunk)) chunk = NULL;
-  if (chunk) chunk_open_hole(chunk, hole); /* before it is the current chunk: for a fork child */
+  if (chunk) open_hole(heap, chunk, hole); /* before it is the current chunk: for a fork child */
   arena_unlock(heap->arena);
   if (!chunk) return false;
   make_current(heap, chunk, hole.from);
@@ -825,8 +829,9 @@ static bool seal_orphan(struct run *chunk, const char *at) {
   chunk->class = CHUNK_HAS_GAPS;
   chunk->next = chunk->previous = 0;
   chunk->size = chunk_capacity(chunk);
-  uint64_t elsewhere = freed_elsewhere(chunk), live = kept > elsewhere ? kept - elsewhere : 0;
-  atomic_store_explicit(&chunk->word, CHUNK_SEALED + live, memory_order_relaxed);
+  int64_t live = (int64_t)kept - (int64_t)freed_elsewhere(chunk); /* below 0: blocks wait to be counted freed */
+  if (live < 0) live = 0;
+  atomic_store_explicit(&chunk->word, CHUNK_SEALED + (uint64_t)live, memory_order_relaxed);
   return live == 0;
 }
 

@@ -127,17 +127,30 @@ bool chunk_find_hole(const struct run *run, size_t from, size_t least, struct ch
   return false;
 }
 
-void chunk_open_hole(struct run *run, struct chunk_hole hole) {
+/* The word comes before the bits, and the start bits before the others: a fork child in between finds too many live
+ * blocks and never too few. If a thread has marked a block freed and not counted it yet, the word is one too high until
+ * then. */
+static uint32_t open_word(struct run *run, size_t word, uint64_t starts, uint64_t freed) {
+  uint64_t *remote = &chunk_freed(run)[word].remote, bits = load(remote) & freed;
+  uint32_t by_others = (uint32_t)__builtin_popcountll(bits);
+  if (UNLIKELY(bits != 0)) atomic_fetch_add_explicit(&run->word, by_others, memory_order_relaxed);
+  chunk_unset(&chunk_starts(run)[word].word, starts);
+  chunk_unset(&chunk_freed(run)[word].local, freed);
+  if (UNLIKELY(bits != 0)) __atomic_fetch_and(remote, ~bits, __ATOMIC_RELAXED);
+  return by_others;
+}
+
+uint32_t chunk_open_hole(struct run *run, struct chunk_hole hole) {
+  uint32_t by_others = 0;
   STORE_RACING(run->next, (uint32_t)hole.to);
   STORE_RACING(run->class, CHUNK_HAS_HOLE);
   size_t first = chunk_word(hole.from), last = chunk_word(hole.to - CHUNK_UNIT);
   for (size_t i = first; i <= last; i++) {
     uint64_t in = i == first ? ~(chunk_bit(hole.from) - 1) : UINT64_MAX;
     if (i == last) in &= UINT64_MAX >> (63 - chunk_shift(hole.to - CHUNK_UNIT));
-    chunk_unset(&chunk_starts(run)[i].word, i == first ? in & ~chunk_bit(hole.from) : in);
-    chunk_unset(&chunk_freed(run)[i].local, in);
-    __atomic_fetch_and(&chunk_freed(run)[i].remote, ~in, __ATOMIC_RELAXED);
+    by_others += open_word(run, i, i == first ? in & ~chunk_bit(hole.from) : in, in);
   }
+  return by_others;
 }
 
 void chunk_close_hole(struct run *run, const char *at) {
@@ -145,21 +158,6 @@ void chunk_close_hole(struct run *run, const char *at) {
   chunk_set(&chunk_freed(run)[chunk_word(rest)].local, chunk_bit(rest));
   STORE_RACING(run->class, CHUNK_HAS_GAPS);
   STORE_RACING(run->next, 0);
-}
-
-/* The word comes first: a fork child in between takes such a block for live, and leaves its chunk. */
-uint32_t chunk_forget_freed(struct run *run) {
-  uint32_t count = 0;
-  for (size_t i = 0; i <= chunk_word(run_bytes(run) - 1); i++) {
-    struct chunk_freed *freed = &chunk_freed(run)[i];
-    uint64_t bits = load_remote(freed), blocks = (unsigned)__builtin_popcountll(bits);
-    if (bits == 0) continue;
-    atomic_fetch_add_explicit(&run->word, blocks, memory_order_relaxed);
-    chunk_set(&freed->local, bits); /* before the other bits go, so that no free finds such a block live */
-    __atomic_fetch_and(&freed->remote, ~bits, __ATOMIC_RELAXED);
-    count += (uint32_t)blocks;
-  }
-  return count;
 }
 
 /* ---- in a fork child --------------------------------------------------------------------------------------------- */

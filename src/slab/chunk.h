@@ -9,7 +9,7 @@
  * set `remote`. The place where the next block would start has its start bit already, so every block has an end. That
  * place never reaches the last 16 bytes.
  *
- *   word, while its heap allocates here:  - (blocks that others freed)
+ *   word, while its heap allocates here:  - (blocks that others freed, and whose place was not filled again)
  *   word, once sealed:                    SEALED | blocks that are live
  *
  * The thread that brings a sealed chunk's live count to 0 releases the chunk (heap/bump.c). The chunk's heap may unseal
@@ -103,14 +103,11 @@ struct chunk_hole {
 };
 HIDDEN bool chunk_find_hole(const struct run *run, size_t from, size_t least, struct chunk_hole *hole);
 
-/* Makes them a hole: blocks may start there again, the first one at hole.from. No count is kept of them any more.
- * chunk_close_hole makes the rest of the hole, which begins at `at`, a gap. Thread: the heap's. */
-HIDDEN void chunk_open_hole(struct run *run, struct chunk_hole hole);
+/* Makes them a hole of a chunk that is not sealed: blocks may start there again, the first one at hole.from. Returns
+ * how many of them other threads freed; the word does not count these any more. chunk_close_hole makes the rest of the
+ * hole, which begins at `at`, a gap. Thread: the heap's. */
+HIDDEN uint32_t chunk_open_hole(struct run *run, struct chunk_hole hole);
 HIDDEN void chunk_close_hole(struct run *run, const char *at);
-
-/* Makes the blocks that others freed in a chunk that is not sealed gaps, and counts them off the word. Returns how
- * many. Thread: the heap's. */
-HIDDEN uint32_t chunk_forget_freed(struct run *run);
 
 /* For a fork child, whose copy of a chunk may be of the middle of a change by its heap's thread, at any instruction.
  * Makes the bits those of whole blocks. `at`, where that thread would have put the next block, may be wrong, or NULL. A

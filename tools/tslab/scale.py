@@ -84,6 +84,11 @@ KINDS = (
         in_epochs=True,
     ),
     Kind(
+        "tenants", EPOCHS, "open epochs with 20 blocks that one replaces", 100,
+        _costs(replace_ns="free and malloc", tenant_rss_bytes="resident, with 20 blocks of 2.1 KB together"),
+        in_epochs=True,
+    ),
+    Kind(
         "calls", EPOCHS, "open epochs that calls by id go round", 1,
         _costs(call_pair_ns="malloc by id, free"),
         in_epochs=True, in_heaps=True,
