@@ -168,16 +168,15 @@ void bump_empty(struct heap *heap) {
   struct bump *bump = &heap->bump;
   struct counters *counters = heap->counters;
   struct chunk_starts *starts = bump_starts(bump->starts, (uintptr_t)bump->start);
-  bool fills_hole = has_hole(bump);
-  size_t used = fills_hole ? bump->chunk->size : (size_t)(bump->at - bump->start);
+  size_t used = (size_t)(bump->at - bump->start);
+  if (UNLIKELY(has_hole(bump))) {
+    chunk_close_hole(bump->chunk, bump->at);
+    used = bump->chunk->size;
+  }
   chunk_clear_starts(starts, used);
   chunk_begin(starts);
   bool others_freed = freed_elsewhere(bump->chunk) != 0;
   if (bump->gone != 0 || others_freed || bump->chunk->class) chunk_clear_freed(chunk_freed(bump->chunk), used);
-  if (UNLIKELY(fills_hole)) {
-    STORE_RACING(bump->chunk->class, CHUNK_HAS_GAPS);
-    STORE_RACING(bump->chunk->next, 0);
-  }
   if (others_freed) atomic_store_explicit(&bump->chunk->word, 0, memory_order_relaxed);
   counters->bump_countdown -= bump->count;
   hand_over(heap, bump->count);
@@ -308,7 +307,6 @@ static bool continue_one(struct heap *heap, size_t size) {
 #define HOLES_MOST   (64 * KiB)
 #define HOLES_EPOCHS (TSLAB_CHECK_LEVEL >= 2 ? 2 : 256)
 #define HOLE_LEAST   (4 * CHUNK_UNIT)
-#define HOLES_LOOK   64 /* looks at the newest runs */
 
 static size_t hole_for(size_t size) { return max_size(round_up(size, CHUNK_UNIT) + CHUNK_UNIT, HOLE_LEAST); }
 
@@ -352,19 +350,20 @@ static unsigned holes_of(const struct heap *heap, struct run *run) {
 }
 
 /* Finds the chunk with the most free blocks among those of which a quarter is free and that have a hole for `size`.
- * Caller holds the arena's lock. */
+ * HOLES_MOST bounds the runs that this looks at. Caller holds the arena's lock. */
 static struct run *find_chunk(const struct heap *heap, size_t size, struct chunk_hole *hole) {
   struct run *best = NULL;
-  unsigned most = 0, looked = 0;
-  for (struct run *run = arena_first(heap->arena); run && looked < HOLES_LOOK; run = arena_next(run), looked++) {
+  unsigned most = 0, steps = 0;
+  for (struct run *run = arena_first(heap->arena); run; run = arena_next(run)) {
     struct chunk_hole first;
     unsigned free = holes_of(heap, run);
+    steps += free > most ? ARENA_CHUNK_STEPS : 1;
     if (free <= most || !chunk_find_hole(run, 0, hole_for(size), &first)) continue;
     best = run;
     most = free;
     *hole = first;
   }
-  lock_count_steps(looked);
+  lock_count_steps(steps);
   return best;
 }
 

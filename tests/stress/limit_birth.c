@@ -3,7 +3,6 @@
 #include "memory.h"
 
 #include <pthread.h>
-#include <sys/resource.h>
 
 #define MIB ((size_t)1 << 20)
 
@@ -44,14 +43,7 @@ static void free_every_other(void **block) {
 
 int main(int argc, char **argv) {
   (void)argc;
-  struct rlimit limit;
-  CHECK(getrlimit(RLIMIT_AS, &limit) == 0);
-  if (limit.rlim_cur == RLIM_INFINITY) {
-    limit.rlim_cur = 64 * MIB;
-    CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
-    execv("/proc/self/exe", argv);
-    CHECK(!"execv");
-  }
+  be_born_under(64 * MIB, argv);
   pthread_attr_t attributes;
   pthread_t threads[THREADS];
   CHECK(pthread_barrier_init(&filled, NULL, THREADS + 1) == 0);

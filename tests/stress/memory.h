@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <stdbool.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 /* CTest's SKIP_RETURN_CODE: this machine does not let us ask. */
@@ -23,6 +24,17 @@ static inline size_t resident_bytes(void) {
   text[length] = 0;
   CHECK((line = strstr(text, "\nRss:")) != NULL);
   return strtoul(line + 5, NULL, 10) * 1024;
+}
+
+/* Makes this process anew under a limit on addresses, if it has none. */
+static inline void be_born_under(size_t bytes, char **argv) {
+  struct rlimit limit;
+  CHECK(getrlimit(RLIMIT_AS, &limit) == 0);
+  if (limit.rlim_cur != RLIM_INFINITY) return;
+  limit.rlim_cur = bytes;
+  CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+  execv("/proc/self/exe", argv);
+  CHECK(!"execv");
 }
 
 /* Waits for a child's end. Returns false if it was skipped; any other end than 0 fails the test. */

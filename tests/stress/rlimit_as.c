@@ -3,7 +3,6 @@
 #include "memory.h"
 
 #include <pthread.h>
-#include <sys/resource.h>
 
 #define MIB ((size_t)1 << 20)
 
@@ -16,14 +15,7 @@ static void *fill_in_thread(void *unused) {
 
 int main(int argc, char **argv) {
   (void)argc;
-  struct rlimit limit;
-  CHECK(getrlimit(RLIMIT_AS, &limit) == 0);
-  if (limit.rlim_cur == RLIM_INFINITY) {
-    limit.rlim_cur = 256 * MIB;
-    CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
-    execv("/proc/self/exe", argv);
-    CHECK(!"execv");
-  }
+  be_born_under(256 * MIB, argv);
   const size_t sizes[] = {112, 1 * MIB, 3072, 10 * MIB, 48, 131072};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     void *list = NULL;
