@@ -170,11 +170,15 @@ static int create(pthread_t *thread, const pthread_attr_t *attributes, void *(*s
   return UNLIKELY(error == EAGAIN) && make_room() ? next(thread, attributes, start, argument) : error;
 }
 
-/* A limit of processes counts threads (RLIMIT_NPROC, pids.max). Then the scavenger may have the program's last one. */
+/* A limit of processes counts threads (RLIMIT_NPROC, pids.max). Then the scavenger may have the program's last one, and
+ * another thread may make the next scavenger before this thread tries again. */
+#define PLACE_TRIES 3
 static int create_in_its_place(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
                                void *argument) {
   int error = create(thread, attributes, start, argument);
-  return UNLIKELY(error == EAGAIN) && end_scavenger() ? create(thread, attributes, start, argument) : error;
+  for (int tries = 0; UNLIKELY(error == EAGAIN) && tries < PLACE_TRIES && end_scavenger(); tries++)
+    error = create(thread, attributes, start, argument);
+  return error;
 }
 
 static int create_for_program(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
@@ -201,7 +205,9 @@ static int create_simply(thrd_t *thread, thrd_start_t start, void *argument) {
   create_simply_function *next = NEXT(next_create_simply, "thrd_create");
   int result = next(thread, start, argument);
   if (UNLIKELY(result == thrd_error) && make_room()) result = next(thread, start, argument);
-  return UNLIKELY(result == thrd_error) && end_scavenger() ? next(thread, start, argument) : result;
+  for (int tries = 0; UNLIKELY(result == thrd_error) && tries < PLACE_TRIES && end_scavenger(); tries++)
+    result = next(thread, start, argument);
+  return result;
 }
 
 SHOWN int thrd_create(thrd_t *thread, thrd_start_t start, void *argument) {
@@ -251,7 +257,9 @@ static pid_t fork_in_its_place(void) {
   fork_function *next = NEXT(next_fork, "fork");
   pid_t child = next();
   if (UNLIKELY(child < 0) && errno == ENOMEM && make_room_for_fork()) child = next();
-  return UNLIKELY(child < 0) && errno == EAGAIN && end_scavenger() ? next() : child; /* see create_in_its_place */
+  for (int tries = 0; UNLIKELY(child < 0) && errno == EAGAIN && tries < PLACE_TRIES && end_scavenger(); tries++)
+    child = next(); /* see create_in_its_place */
+  return child;
 }
 
 static bool is_only_ours(unsigned threads) { return threads == 1 || (threads == 2 && scavenger_is_there()); }

@@ -692,6 +692,7 @@ void scavenger_notice_thread(void) {
   if (atomic_load_explicit(&state, memory_order_relaxed) == UNBORN && holds_much()) notice(SIZE_MAX, BY_MALLOC, NULL);
 }
 
+#define START_TRIES 100   /* a millisecond each */
 #define LEAVE_TRIES 10000 /* a millisecond each */
 #define GONE_YIELDS 100 /* most times it is gone by then */
 #define GONE_TRIES  100 /* a millisecond each */
@@ -774,8 +775,14 @@ static bool dismiss(void) {
   return seen == DISMISSED;
 }
 
+/* The kernel counts a thread before its maker says that it is there. */
+static void wait_while_starting(void) {
+  for (int i = 0; i < START_TRIES && atomic_load(&state) == STARTING; i++) os_rest();
+}
+
 bool scavenger_dismiss(bool waits) {
   signal_set before = os_block_signals();
+  if (waits) wait_while_starting();
   uint32_t id = scavenger_now();
   bool done = dismiss() && waits;
   if (done) wait_until_gone(id);

@@ -29,8 +29,8 @@ HIDDEN bool scavenger_is_there(void);
 
 /* Lets the scavenger end by itself. If `waits`, this waits until it has, and the caller holds no lock of ours. Returns
  * false if there is none, or if this does not wait. The caller may be a signal handler that interrupted a holder of one
- * of libc's locks, which the end of a thread and pthread_join take. So this waits at most a tenth of a second for the
- * last part of the scavenger's end. */
+ * of libc's locks, which the start and the end of a thread and pthread_join take. So this waits at most a tenth of a
+ * second for a scavenger that is starting, and for the last part of its end. */
 HIDDEN bool scavenger_dismiss(bool waits);
 
 /* In a fork child a thread that does not exist there may hold libc's lock of thread stacks. After

@@ -125,6 +125,33 @@ static void ends_beside_a_purge(void) {
   heap_check(&common_heap);
 }
 
+static atomic_bool is_created;
+
+static int create_slowly(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
+  const int error = pthread_create(thread, attributes, start, argument);
+  atomic_store(&is_created, true);
+  nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL); /* the scavenger waits for its maker */
+  return error;
+}
+
+static void *frees_much(void *unused) {
+  burst();
+  return unused;
+}
+
+/* At a limit of processes, a fork or a new thread of the program gets the scavenger's place also while another thread
+ * makes the scavenger. */
+static void dismissed_at_its_birth(void) {
+  static const struct thread_calls slow = {create_slowly, pthread_join, pthread_detach};
+  pthread_t maker;
+  scavenger_use(&slow);
+  CHECK(pthread_create(&maker, NULL, frees_much, NULL) == 0);
+  while (!atomic_load(&is_created)) os_rest();
+  CHECK(scavenger_dismiss(true));
+  CHECK(pthread_join(maker, NULL) == 0);
+  wait_until_held_at_most(4 * MiB); /* by the next scavenger */
+}
+
 static void grow_a_little(void) {
   for (size_t got = 0; got < MiB; got += 1000) must(1000);
   os_rest(); /* the scavenger's turn */
@@ -427,6 +454,7 @@ int main(void) {
   if (!emulated()) CHECK(in_child(trim_ends) == 0);
   if (!emulated() && !SANITIZED) CHECK(in_child(nothing_ahead) == 0);
   if (!emulated() && !SANITIZED && !TSLAB_HARDENED && kernel_populates()) CHECK(in_child(ahead_of_growth) == 0);
+  if (!SANITIZED) CHECK(in_child(dismissed_at_its_birth) == 0);
   CHECK(pthread_create(&first, NULL, nothing, NULL) == 0 && pthread_join(first, NULL) == 0);
   const unsigned before = threads(); /* with a sanitizer's own, which the first thread starts */
   tslab_free(must(100));
