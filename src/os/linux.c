@@ -219,10 +219,12 @@ bool os_purge(void *at, size_t length) {
   return done;
 }
 
-static bool move(void *from, void *to, size_t length) {
-  return kernel_call(SYS_mremap, (long)from, (long)length, (long)length,
-              MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, (long)to, 0) == (long)to;
+static bool remap(void *from, void *to, size_t length, int flags) {
+  flags |= MREMAP_MAYMOVE | MREMAP_FIXED;
+  return kernel_call(SYS_mremap, (long)from, (long)length, (long)length, flags, (long)to, 0) == (long)to;
 }
+
+static bool move(void *from, void *to, size_t length) { return remap(from, to, length, MREMAP_DONTUNMAP); }
 
 /* Some emulators of processors treat pages that moved away as unmapped. Their madvise then does nothing but reports
  * success, and their system calls refuse to read there. So the first move tests such a page once. If that fails, the
@@ -239,6 +241,7 @@ static void try_source(volatile char *at, size_t length) {
  * the process may have no further mapping, it does not say which ones have moved. So this moves each mapping by a call
  * of its own. A block has several if it came to its place by a move, or if the program gave advice for a part of it. */
 #define PIECES 16
+#define PIECE_LEAST (64 * KiB) /* at least a page everywhere */
 
 /* Asks if the pages are one mapping: no if -EFAULT. It asks for addresses up to `taken`, which lies after the pages and
  * is mapped. No kernel grants that, and the kernel first looks at the pages. */
@@ -311,6 +314,43 @@ static enum os_moved move_or_heal(void *from, void *to, size_t length) {
   }
   /* mremap unmaps the destination before it checks the limits. */
   return os_heal(to, length) ? NOT_MOVED : LOST;
+}
+
+/* Moves what lies before the first `done` bytes of `to` back to `from`, where nothing is mapped. */
+static void move_back(char *from, char *to, const size_t *ends, size_t done) {
+  for (size_t start = 0, end; start < done; start = end) {
+    end = min_size(*ends++, done);
+    remap(to + start, from + start, end - start, 0);
+  }
+}
+
+/* Each piece's place is reserved first, so that the piece replaces no mapping of the program's. Where the room that the
+ * piece before gave back is gone, only a look can tell that. */
+static bool move_away(char *from, char *to, size_t length) {
+  size_t ends[PIECES], done = 0, most = length;
+  unsigned count = find_pieces(from, length, from, ends), at = 0;
+  while (count != 0 && done < length) {
+    size_t piece = min_size(most, ends[at] - done);
+    bool is_reserved = os_reserve_at(to + done, piece);
+    if (!is_reserved && piece > PIECE_LEAST) {
+      most = max_size(round_down(piece / 2, os_page_size), PIECE_LEAST);
+      continue;
+    }
+    if (!is_reserved && (done == 0 || os_is_occupied(to + done, piece))) break;
+    if (!remap(from + done, to + done, piece, 0)) break;
+    done += piece;
+    at += done == ends[at];
+  }
+  if (done == length) return count != 0;
+  move_back(from, to, ends, done);
+  return false;
+}
+
+bool os_move_away(void *from, void *to, size_t length) {
+  os_begin_taking(from, length);
+  bool done = move_away(from, to, length);
+  os_end_taking();
+  return done;
 }
 
 enum os_moved os_move(void *from, void *to, size_t length) {

@@ -51,6 +51,10 @@ HIDDEN bool os_purge(void *at, size_t length);
 enum os_moved { MOVED, NOT_MOVED, LOST };
 HIDDEN enum os_moved os_move(void *from, void *to, size_t length);
 
+/* Moves pages to a place where nothing is mapped, and leaves nothing mapped at the source. A limit of addresses needs to
+ * have room for a piece of 64 KiB only. Returns false if nothing changed. No thread may touch the pages meanwhile. */
+HIDDEN bool os_move_away(void *from, void *to, size_t length);
+
 /* Between the two calls no page of the range moves to a huge page (os_collapse). While such a move is under way, the
  * range is several mappings. */
 HIDDEN void os_begin_taking(const char *at, size_t length);

@@ -1176,6 +1176,74 @@ bool pages_resize(struct run *run, size_t granules) {
   return true;
 }
 
+/* ---- a move under a limit of addresses ---------------------------------------------------------------------------- */
+
+/* Adds unmapped granules at the frontier. */
+static bool add_unmapped(size_t granules) {
+  size_t count = __atomic_load_n(&pages.count, __ATOMIC_RELAXED);
+  if (granules > state.coverage - count) return false;
+  trim_reservation();
+  if (state.reserved != count || is_occupied(count, granules) || !tables_reach(count + granules)) return false;
+  __atomic_store_n(&pages.count, count + granules, __ATOMIC_RELEASE);
+  state.reserved = count + granules;
+  bin_insert(merge(describe(count, granules, RUN_NONE), RUN_UNMAPPED), RUN_UNMAPPED);
+  return true;
+}
+
+static size_t find_unmapped(size_t granules, struct run **found) {
+  size_t at = 0;
+  for (unsigned bin = bin_of(granules); !at && (bin = next_bin(bin, UNMAPPED, UNMAPPED)) < BINS; bin++)
+    at = find_in_bin(UNMAPPED, bin, granules, GRANULE, LOOKS, found);
+  return at;
+}
+
+/* Maps what lies behind the first `kept` granules of a place, and then moves these there. */
+static bool move_to(size_t at, const struct run *run, size_t granules) {
+  char *start = pages.base + (at << GRANULE_SHIFT), *behind = start + run_bytes(run);
+  size_t more = (granules - run->granules) << GRANULE_SHIFT;
+  if (!os_reserve_at(behind, more)) return false;
+  if (os_commit(behind, more) && os_move_away(run_start(run), start, run_bytes(run))) return true;
+  os_unreserve(behind, more);
+  return false;
+}
+
+static struct run *put_moved(struct run *run, struct run *found, size_t at, size_t granules) {
+  bin_remove(found);
+  split(found, at, granules, RUN_UNMAPPED);
+  struct run *target = describe(at, granules, RUN_LARGE);
+  target->moved = true;
+  state.moved_runs += !run->moved;
+  run = describe(run_index(run), run->granules, RUN_NONE);
+  bin_insert(merge(run, RUN_UNMAPPED), RUN_UNMAPPED);
+  return target;
+}
+
+static struct run *move_away(struct run *run, size_t granules) {
+  struct run *found, *room = room_behind(run);
+  if (room) room_free(room);
+  for (unsigned tries = 0; tries < MAP_TRIES; tries++) {
+    size_t at = find_unmapped(granules, &found);
+    if (!at && add_unmapped(granules)) at = find_unmapped(granules, &found);
+    if (!at) return NULL;
+    if (move_to(at, run, granules)) return put_moved(run, found, at, granules);
+    if (!is_occupied(at, granules)) return NULL;
+    lose_place(found, at, granules);
+  }
+  return NULL;
+}
+
+/* Holds the lock all the time, so that no other thread takes the addresses that a moved piece leaves. */
+struct run *pages_move_away(struct run *run, size_t granules) {
+  struct run *target = NULL;
+  if (granules <= run->granules || pages_is_frozen(run)) return NULL;
+  size_t more = granules - run->granules;
+  if (is_beyond_machine(more)) return NULL;
+  lock_take(&pages_lock);
+  if (state.moved_runs < MOVED_RUNS_MOST && beyond(limit_for(RUN_LARGE), more) == 0) target = move_away(run, granules);
+  lock_release(&pages_lock);
+  return target;
+}
+
 /* ---- guards ------------------------------------------------------------------------------------------------------ */
 
 /* A guard is RUN_META, so no block lies in it. Its `class` says how it was made. Its `size` is how many bytes before it

@@ -138,6 +138,19 @@ static void *move(struct run *run, size_t size, struct large_counts *counts) {
   return run_start(target);
 }
 
+/* Needs addresses for the difference only, and moves the block to where none of it was. */
+static void *move_away(struct run *run, size_t size, struct large_counts *counts) {
+  size_t granules = large_granules(size), old = run->size;
+  if (TSLAB_HARDENED || granules <= run->granules) return NULL;
+  run->was = LARGE_WAS;
+  struct run *target = pages_move_away(run, granules);
+  if (!target && pages_make_room((granules - run->granules) << GRANULE_SHIFT)) target = pages_move_away(run, granules);
+  if (!target) return NULL;
+  target->size = usable(size);
+  count(counts, &counts->allocated_bytes, target->size - old);
+  return run_start(target);
+}
+
 static bool resize_in_place(struct run *run, size_t size) {
   size_t granules = large_granules(size);
   bool guarded = TSLAB_HARDENED && pages_has_guard(run);
@@ -151,7 +164,10 @@ static bool resize_in_place(struct run *run, size_t size) {
 
 void *large_resize(struct run *run, size_t size, struct large_counts *counts) {
   size_t old = run->size;
-  if (!resize_in_place(run, size)) return move(run, size, counts);
+  if (!resize_in_place(run, size)) {
+    void *block = move(run, size, counts);
+    return LIKELY(block != NULL) ? block : move_away(run, size, counts);
+  }
   run->size = usable(size);
   if (run->size > old) count(counts, &counts->allocated_bytes, run->size - old);
   else count(counts, &counts->freed_bytes, old - run->size);

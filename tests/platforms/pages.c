@@ -9,6 +9,7 @@
 #define os_commit          kernel_commit
 #define os_purge           kernel_purge
 #define os_move            kernel_move
+#define os_move_away       kernel_move_away
 #define os_heal            kernel_heal
 #define os_populate        kernel_populate
 #define os_populate_huge   kernel_populate_huge
@@ -25,6 +26,7 @@
 #undef os_commit
 #undef os_purge
 #undef os_move
+#undef os_move_away
 #undef os_heal
 #undef os_populate
 #undef os_populate_huge
@@ -44,6 +46,7 @@ HIDDEN bool os_unreserve(void *at, size_t length);
 HIDDEN bool os_commit(void *at, size_t length);
 HIDDEN bool os_purge(void *at, size_t length);
 HIDDEN enum os_moved os_move(void *from, void *to, size_t length);
+HIDDEN bool os_move_away(void *from, void *to, size_t length);
 HIDDEN bool os_heal(void *at, size_t length);
 HIDDEN bool os_populate(void *at, size_t length);
 HIDDEN bool os_populate_huge(void *at, size_t length);
@@ -103,6 +106,12 @@ enum os_moved os_move(void *from, void *to, size_t length) {
   whole("move", from, length);
   whole("move", to, length);
   return kernel_move(from, to, length);
+}
+
+bool os_move_away(void *from, void *to, size_t length) {
+  whole("move", from, length);
+  whole("move", to, length);
+  return kernel_move_away(from, to, length);
 }
 
 bool os_heal(void *at, size_t length) {

@@ -55,6 +55,20 @@ static void a_move_is_whole_or_nothing(void) {
   CHECK(all_are(at, 'b') && all_are(at + length, 0));
 }
 
+/* The source is two mappings again. Where something is mapped at the destination, everything stays where it was. */
+static void a_move_away_is_whole_or_nothing(void) {
+  char *const at = os_reserve(NULL, 3 * length), *const to = at + 2 * length, *const last = at + length - os_page_size;
+  CHECK(at != NULL && os_commit(at, length));
+  memset(at, 'a', length);
+  CHECK(madvise(last, os_page_size, MADV_DONTFORK) == 0);
+  CHECK(os_unreserve(to, length - os_page_size));
+  CHECK(!os_move_away(at, to, length) && all_are(at, 'a'));
+  CHECK(os_unreserve(to + length - os_page_size, os_page_size));
+  CHECK(os_move_away(at, to, length) && all_are(to, 'a'));
+  CHECK(os_reserve_at(at, length)); /* nothing is mapped there any more */
+  os_unreserve(at, 3 * length);
+}
+
 static void memory_comes_and_goes(void) {
   char *const at = os_reserve(NULL, 3 * length);
   CHECK(at != NULL);
@@ -173,6 +187,7 @@ int main(void) {
   CHECK(pretended == 0 || WEXITSTATUS(pretended) == SKIPPED || emulated());
   memory_comes_and_goes();
   a_move_is_whole_or_nothing();
+  a_move_away_is_whole_or_nothing();
   locked_memory_is_known();
   shared_pages_are_asked_for();
   refusals_keep_errno();
