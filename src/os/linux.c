@@ -288,10 +288,19 @@ static bool move_piece(char *from, char *to, size_t start, size_t end) {
   return move(from + start, to + start, end - start);
 }
 
+/* Returns true if a piece is locked. Some kernels, as Linux 6.18, count such a piece as locked for ever after a move that
+ * leaves the source mapped. */
+static bool has_locked(char *from, const size_t *ends, unsigned count) {
+  for (unsigned i = 0; i < count; i++)
+    if (os_is_locked(from + (i ? ends[i - 1] : 0))) return true;
+  return false;
+}
+
 /* Moves all pages or none. The old contents of the destination are lost, and parts of it may not be mapped. */
 static bool move_pieces(char *from, char *to, size_t length) {
   size_t ends[PIECES], start = 0;
   unsigned count = find_pieces(from, length, to, ends), done = 0;
+  if (has_locked(from, ends, count)) return false;
   for (; done < count && move_piece(from, to, start, ends[done]); done++) start = ends[done];
   if (count != 0 && done == count) {
     if (count > 1) protect(from, length, PROT_READ | PROT_WRITE); /* as both would be after a copy */

@@ -47,7 +47,7 @@ HIDDEN bool os_purge(void *at, size_t length);
 /* Moves pages to other committed pages, whose old contents are lost. The source then reads as zero, and the destination
  * keeps a mapping of its own until os_heal, or a few if the source was several. NOT_MOVED: the source is unchanged, and
  * the destination is zero. LOST: the source is unchanged, but the kernel unmapped the destination and does not map it
- * again, so no thread may touch it. The caller never moves locked memory, because the source would lose its lock. */
+ * again, so no thread may touch it. Locked pages never move, because the source would lose its lock. */
 enum os_moved { MOVED, NOT_MOVED, LOST };
 HIDDEN enum os_moved os_move(void *from, void *to, size_t length);
 

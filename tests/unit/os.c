@@ -69,6 +69,31 @@ static void a_move_away_is_whole_or_nothing(void) {
   os_unreserve(at, 3 * length);
 }
 
+static size_t locked_bytes(void) {
+  char text[4096] = "";
+  const int file = open("/proc/self/status", O_RDONLY);
+  CHECK(file >= 0 && read(file, text, sizeof text - 1) > 0 && close(file) == 0);
+  const char *const line = strstr(text, "\nVmLck:");
+  CHECK(line != NULL);
+  return strtoul(line + 7, NULL, 10) * 1024;
+}
+
+/* Linux 6.18 never takes the lock of pages that it moves off its count, unless the source goes with them. */
+static void locked_pages_stay_or_go_whole(void) {
+  const size_t before = locked_bytes();
+  char *const at = os_reserve(NULL, 3 * length), *const last = at + length - os_page_size;
+  CHECK(at != NULL && os_commit(at, 2 * length));
+  if (syscall(SYS_mlock, last, os_page_size) != 0 || locked_bytes() == before) return; /* an emulator's does nothing */
+  memset(at, 'a', length);
+  CHECK_COUNT(os_move(at, at + length, length), ==, NOT_MOVED);
+  CHECK(all_are(at, 'a') && all_are(at + length, 0));
+  CHECK(os_unreserve(at + 2 * length, length) && os_move_away(at, at + 2 * length, length));
+  CHECK_COUNT(locked_bytes(), ==, before + os_page_size);
+  CHECK(syscall(SYS_munlock, at + 2 * length, length) == 0);
+  CHECK_COUNT(locked_bytes(), ==, before);
+  os_unreserve(at + length, 2 * length);
+}
+
 static void memory_comes_and_goes(void) {
   char *const at = os_reserve(NULL, 3 * length);
   CHECK(at != NULL);
@@ -188,6 +213,7 @@ int main(void) {
   memory_comes_and_goes();
   a_move_is_whole_or_nothing();
   a_move_away_is_whole_or_nothing();
+  locked_pages_stay_or_go_whole();
   locked_memory_is_known();
   shared_pages_are_asked_for();
   refusals_keep_errno();
