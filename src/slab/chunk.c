@@ -127,25 +127,30 @@ bool chunk_find_hole(const struct run *run, size_t from, size_t least, struct ch
   return false;
 }
 
-/* The word comes before the bits, and the start bits before the others: a fork child in between finds too many live
- * blocks and never too few. If a thread has marked a block freed and not counted it yet, the word is one too high until
- * then. */
+/* Blocks that other threads freed first become blocks that this thread freed, and the start bits go before those. The
+ * word comes before the bits: a fork child in between finds too many live blocks and never too few. If a thread has
+ * marked a block freed and not counted it yet, the word is one too high until then. */
 static uint32_t open_word(struct run *run, size_t word, uint64_t starts, uint64_t freed) {
-  uint64_t *remote = &chunk_freed(run)[word].remote, bits = load(remote) & freed;
-  uint32_t by_others = (uint32_t)__builtin_popcountll(bits);
-  if (UNLIKELY(bits != 0)) atomic_fetch_add_explicit(&run->word, by_others, memory_order_relaxed);
+  struct chunk_freed *bits = &chunk_freed(run)[word];
+  uint64_t remote = load(&bits->remote) & freed;
+  uint32_t by_others = (uint32_t)__builtin_popcountll(remote);
+  if (UNLIKELY(remote != 0)) {
+    atomic_fetch_add_explicit(&run->word, by_others, memory_order_relaxed);
+    chunk_set(&bits->local, remote);
+    __atomic_fetch_and(&bits->remote, ~remote, __ATOMIC_RELAXED);
+  }
   chunk_unset(&chunk_starts(run)[word].word, starts);
-  chunk_unset(&chunk_freed(run)[word].local, freed);
-  if (UNLIKELY(bits != 0)) __atomic_fetch_and(remote, ~bits, __ATOMIC_RELAXED);
+  chunk_unset(&bits->local, freed);
   return by_others;
 }
 
+/* Opens the first word last, so that the child finds the hole's rest by the last start bit before the hole's end. */
 uint32_t chunk_open_hole(struct run *run, struct chunk_hole hole) {
   uint32_t by_others = 0;
   STORE_RACING(run->next, (uint32_t)hole.to);
   STORE_RACING(run->class, CHUNK_HAS_HOLE);
   size_t first = chunk_word(hole.from), last = chunk_word(hole.to - CHUNK_UNIT);
-  for (size_t i = first; i <= last; i++) {
+  for (size_t i = last + 1; i-- > first;) {
     uint64_t in = i == first ? ~(chunk_bit(hole.from) - 1) : UINT64_MAX;
     if (i == last) in &= UINT64_MAX >> (63 - chunk_shift(hole.to - CHUNK_UNIT));
     by_others += open_word(run, i, i == first ? in & ~chunk_bit(hole.from) : in, in);
@@ -162,16 +167,37 @@ void chunk_close_hole(struct run *run, const char *at) {
 
 /* ---- in a fork child --------------------------------------------------------------------------------------------- */
 
-/* Returns the offset where the next block would start: that of `at` if it has a start bit, otherwise that of the last
- * start bit. */
-static size_t end_of(const struct run *run, const char *at) {
-  size_t end = (size_t)(at - chunk_start(run)), word = chunk_word(run_bytes(run) - 1) + 1;
-  if (end < run_bytes(run) && end % CHUNK_UNIT == 0 && starts(run, end)) return end;
-  while (word-- > 0) {
-    uint64_t bits = load(&chunk_starts(run)[word].word);
-    if (bits) return (word * 64 + log2_floor(bits)) * CHUNK_UNIT;
-  }
-  return 0;
+/* Returns true if a block that the thread did not free starts behind `at` and before the last start bit before `to`. It
+ * is in use, or the word counts it as freed. */
+static bool has_blocks_behind(const struct run *run, size_t at, size_t to) {
+  size_t from = next_start(run, at + CHUNK_UNIT), next;
+  for (; from < to && (next = next_start(run, from + CHUNK_UNIT)) < to; from = next)
+    if (!(load(&chunk_freed(run)[chunk_word(from)].local) & chunk_bit(from))) return true;
+  return false;
+}
+
+/* Marks what starts in the rest of a hole free. The word counts what other threads freed. */
+static void free_rest(struct run *run, size_t rest, size_t to) {
+  for (; rest < to; rest = next_start(run, rest + CHUNK_UNIT))
+    if (!is_freed(run, rest)) chunk_set(&chunk_freed(run)[chunk_word(rest)].local, chunk_bit(rest));
+}
+
+/* Returns the offset of the last start bit before `to`, or 0 if there is none. */
+static size_t start_before(const struct run *run, size_t to) {
+  while (to > 0 && !starts(run, to -= CHUNK_UNIT)) {}
+  return to;
+}
+
+/* Returns the offset where the next block would start, or in a chunk with a hole, which has none, the end: that of `at`
+ * if that can be, otherwise that of the last start bit. The thread may have been about to close the hole in which `at`
+ * lies, or to open it, so that the chunk does not say that it has one. */
+static size_t settle_end(struct run *run, const char *at) {
+  size_t place = at ? offset_in(run, at) : 0, hole = hole_end(run), bytes = run_bytes(run);
+  bool may_be = at && place < bytes && place % CHUNK_UNIT == 0 && starts(run, place);
+  bool has_behind = may_be && has_blocks_behind(run, place, hole ? hole : bytes);
+  if (hole) free_rest(run, may_be && place < hole && !has_behind ? place : start_before(run, hole), hole);
+  else if (has_behind) free_rest(run, place, place + CHUNK_UNIT);
+  return may_be && !hole && !has_behind ? place : start_before(run, bytes);
 }
 
 /* Writes only what differs: the page is the parent's, too. */
@@ -180,11 +206,9 @@ static void set_bits(uint64_t *word, uint64_t bits) {
 }
 
 unsigned chunk_settle(struct run *run, const char *at, unsigned *kept) {
-  size_t hole = hole_end(run), end = end_of(run, hole ? NULL : at), rest = hole - CHUNK_UNIT;
+  size_t end = settle_end(run, at);
   unsigned count = 0;
   *kept = 0;
-  while (hole && !starts(run, rest)) rest -= CHUNK_UNIT;
-  if (hole) chunk_set(&chunk_freed(run)[chunk_word(rest)].local, chunk_bit(rest));
   for (size_t i = 0; i <= chunk_word(run_bytes(run) - 1); i++) {
     uint64_t *start = &chunk_starts(run)[i].word;
     struct chunk_freed *freed = &chunk_freed(run)[i];

@@ -1,7 +1,8 @@
 /* fork_chunks: the process forks while another thread is at an instruction of a call in an epoch, or at rest. The child
  * has none but the forking thread. There every block of the epoch is as it was and can be freed. Then a close ends
  * the epoch, unless the interrupted call left a block, or in the middle of a release. The epoch fills chunks, and slabs
- * once it has reused its memory. */
+ * once it has reused its memory, or, if the thread is in many epochs, the holes of its chunks. */
+#include "../epochs.h"
 #include "memory.h"
 
 #include <pthread.h>
@@ -13,6 +14,7 @@
 #if defined(__x86_64__) && defined(__GLIBC__)
 
 enum { BLOCKS = 24, WAIT_MS = 20, PATIENCE_S = 20, OTHERS = 300, IS_LOST = 2, REFILL = 40 };
+enum { EPOCHS = 300, TURNS = 150 };
 #define TRAP_FLAG 0x100
 
 static tslab_epoch epoch;
@@ -21,7 +23,7 @@ static struct {
   volatile size_t size;
 } blocks[BLOCKS];
 static volatile int under_way = -1; /* the block that the other thread's call is about */
-static volatile bool is_stepping, is_done;
+static volatile bool is_stepping, is_done, is_in_many;
 static unsigned steps, each, births, lost, rounds;
 static sem_t ask, answer;
 static volatile bool is_late;
@@ -112,24 +114,54 @@ static void use(void) {
   for (int i = 6; i < BLOCKS; i += 3) give(i);
 }
 
+/* Blocks are replaced, so the heap goes from hole to hole, and from chunk to chunk. */
+static void replace(void) {
+  unsigned draw = 1;
+  for (unsigned turn = 0; turn < TURNS; turn++) {
+    draw = draw * 1103515245 + 12345;
+    const int i = (int)(draw >> 16) % BLOCKS;
+    if (blocks[i].at) give(i);
+    take(i, 100 + (draw >> 8) % 900);
+    if (turn % 8 == 0) resize(i, 50 + (draw >> 8) % 700);
+  }
+}
+
 static void free_all(void) {
   for (int i = 0; i < BLOCKS; i++)
     if (blocks[i].at) give(i);
 }
 
+static tslab_epoch many[EPOCHS];
+
+static void enter_many(void) {
+  for (int i = 0; i < EPOCHS; i++) {
+    many[i] = open_epoch("many", TSLAB_EPOCH_DESTROYABLE);
+    CHECK(tslab_epoch_enter(many[i]) == 0);
+    CHECK(malloc(100) != NULL);
+    CHECK(tslab_epoch_leave(many[i]) == 0);
+  }
+}
+
+static void end_many(void) {
+  for (int i = 0; i < EPOCHS; i++) CHECK(tslab_epoch_destroy(many[i], NULL) == 0);
+}
+
 static void *other_thread(void *unused) {
+  if (is_in_many) enter_many();
   CHECK(tslab_epoch_enter(epoch) == 0);
   for (unsigned i = 1; i < rounds; i++) {
     use();
     free_all();
   }
-  use();
+  if (is_in_many) replace();
+  else use();
   CHECK(tslab_epoch_leave(epoch) == 0);
   ask_for_a_fork(); /* at rest, with live blocks, outside the epoch */
   end_asking();
   CHECK(tslab_epoch_enter(epoch) == 0);
   free_all();
   end_asking();
+  if (is_in_many) end_many();
   is_done = true;
   CHECK(sem_post(&ask) == 0);
   return unused;
@@ -209,6 +241,8 @@ int main(int count, char **arguments) {
   tslab_epoch_close(tslab_epoch_open("chunks"), NULL); /* the label is known: its epochs use chunks */
   for (unsigned stride = 7; stride < 10; stride++) run(stride, 1);
   run(23, 4);
+  is_in_many = true;
+  run(11, 1);
   CHECK_COUNT(lost, <, births / 10);
   CHECK_COUNT(births, >, 1000);
   return 0;
