@@ -66,6 +66,7 @@ struct lasting_heap {
   struct body *body;
   struct shelf *shelf; /* that the body lies on, or NULL */
   bool is_purged; /* the body's pages go back, or have; heaps_lock protects this */
+  bool is_absent; /* they have; the heap's lock protects this */
 };
 static struct lasting_heap first; /* most processes have only one */
 
@@ -191,6 +192,8 @@ static void unfold(struct heap *heap) {
   heap->store->remote.room = REMOTE_BYTES;
   if (lasting->is_purged && lasting->shelf) lasting->shelf->purged--;
   lasting->is_purged = false;
+  if (lasting->is_absent) pages_count_present(bytes_of_body());
+  lasting->is_absent = false;
   if (is_inherited) atomic_store_explicit(&lasting->notice.is_given, false, memory_order_relaxed);
   for (unsigned class = 0; class < CLASSES; class++) folded_slabs[class] -= heap->bins[class].slabs;
   STORE_RACING(heap->folded, false);
@@ -391,8 +394,8 @@ static bool may_purge(struct heap *heap) {
   return !has_slabs;
 }
 
-static void purge(const struct lasting_heap *lasting) {
-  pages_count_purge(bytes_of_body(), os_purge(lasting->body, bytes_of_body()));
+static void purge(struct lasting_heap *lasting) {
+  lasting->is_absent = pages_purge_own(lasting->body, bytes_of_body());
 }
 
 /* Says that the body goes back. If it is the last on its shelf, this gives all of that back and returns true. Caller
@@ -401,9 +404,9 @@ static bool purge_with_shelf(struct lasting_heap *lasting) {
   struct shelf *shelf = lasting->shelf;
   lasting->is_purged = true;
   if (!shelf || ++shelf->purged < shelf->bodies) return false;
-  bool done = os_purge(shelf->start, SHELF);
-  if (done) pages_count_purge(bytes_of_body(), done);
-  return done;
+  if (!os_purge(shelf->start, SHELF)) return false;
+  purge(lasting);
+  return true;
 }
 
 /* Holds the heap's lock beyond heaps_lock only for a purge, for which only its next thread may wait. In the child of a

@@ -22,6 +22,7 @@ struct span {
   struct span *next_roomy, *previous_roomy; /* or the next empty or purged one */
   _Atomic uint32_t present; /* heaps that were cut since the granule had no memory */
   uint32_t in_use;          /* heaps */
+  bool is_absent;           /* its memory went back to the kernel */
 } ALIGNED(CACHE_LINE);
 
 static struct span *_Atomic all_spans;
@@ -83,10 +84,19 @@ static struct span *pop_empty(void) {
   return span;
 }
 
+static struct span *pop_purged(void) {
+  struct span *span = state.purged;
+  if (!span) return NULL;
+  state.purged = span->next_roomy;
+  if (span->is_absent) pages_count_present(GRANULE);
+  span->is_absent = false;
+  return span;
+}
+
 static struct span *roomy_span(void) {
   if (state.roomy) return state.roomy;
   struct span *span = pop_empty();
-  if (!span && (span = state.purged)) state.purged = span->next_roomy;
+  if (!span) span = pop_purged();
   if (!span) span = new_span();
   if (span) join_roomy(span);
   return span;
@@ -138,9 +148,8 @@ void span_return_heap(struct heap *heap) {
 }
 
 static void purge_span(struct span *span) {
-  bool done = os_purge(span->heaps, GRANULE);
-  pages_count_purge(GRANULE, done);
-  if (!done) memset(span->heaps, 0, GRANULE);
+  span->is_absent = pages_purge_own(span->heaps, GRANULE);
+  if (!span->is_absent) memset(span->heaps, 0, GRANULE);
   lock_take(&heaps_lock);
   span->next_roomy = state.purged;
   state.purged = span;

@@ -46,6 +46,8 @@ struct stored *store_take(void) {
   if (stored) return stored;
   if (!(stored = state.gone)) return new_stored();
   state.gone = stored->next_unused;
+  if (stored->is_absent) pages_count_present(bytes_of_store());
+  stored->is_absent = false;
   return stored;
 }
 
@@ -121,9 +123,8 @@ static struct stored *fold_unused(unsigned most) {
 }
 
 static void purge(struct stored *stored) {
-  bool done = os_purge(stored->store, bytes_of_store());
-  pages_count_purge(bytes_of_store(), done);
-  if (!done) memset(stored->store, 0, STORE_BYTES);
+  stored->is_absent = pages_purge_own(stored->store, bytes_of_store());
+  if (!stored->is_absent) memset(stored->store, 0, STORE_BYTES);
   lock_take(&heaps_lock);
   stored->next_unused = state.gone;
   state.gone = stored;

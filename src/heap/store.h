@@ -24,6 +24,7 @@ struct stored {
   struct stored *next;
   struct heap_store *store;
   struct stored *next_unused;
+  bool is_absent; /* its memory went back to the kernel */
 };
 HIDDEN extern struct stored *_Atomic all_stored;
 INLINE struct stored *stored_first(void) { return atomic_load_explicit(&all_stored, memory_order_acquire); }

@@ -479,6 +479,13 @@ static bool purge_for(size_t granules) {
   return purged != 0;
 }
 
+bool pages_purge_own(void *at, size_t bytes) {
+  bool done = os_purge(at, bytes);
+  pages_count_purge(bytes, done);
+  if (done) pages_count_absent(bytes);
+  return done;
+}
+
 void pages_count_absent(size_t bytes) { atomic_fetch_add_explicit(&absent, bytes, memory_order_relaxed); }
 void pages_count_present(size_t bytes) { atomic_fetch_sub_explicit(&absent, bytes, memory_order_relaxed); }
 

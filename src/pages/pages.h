@@ -150,6 +150,10 @@ INLINE bool cuttings_fit(struct cuttings from, size_t bytes) {
 HIDDEN void *pages_keep(size_t bytes);
 HIDDEN void *pages_cut(struct cuttings *from, size_t bytes); /* at most a granule */
 
+/* Gives pages of the library's own memory back to the kernel. Returns false if it refuses; their contents then stay.
+ * Otherwise they read as zero, and count as absent until the caller calls pages_count_present. */
+HIDDEN bool pages_purge_own(void *at, size_t bytes);
+
 /* Turns a run in use into one of another kind, with its fields as pages_alloc leaves them. The caller owns the run. */
 HIDDEN void pages_reuse(struct run *run, enum run_kind kind);
 

@@ -251,6 +251,47 @@ static void a_large_block_grows(size_t unused) {
   tslab_free(behind);
 }
 
+/* ---- what epochs leave ------------------------------------------------------------------------------------------- */
+
+enum { MANY = 400, HELD = 10 };
+
+/* Each epoch uses slabs and lists, for which its heap needs memory of the library's own. */
+static void use_epoch(tslab_epoch id, void *held[HELD]) {
+  CHECK(tslab_epoch_enter(id) == 0);
+  for (size_t i = 0; i < 30 * HELD; i++) {
+    tslab_free(held[i % HELD]);
+    held[i % HELD] = tslab_malloc(16 + i * 37 % 600); /* NULL at the limit */
+  }
+  CHECK(tslab_epoch_leave(id) == 0);
+}
+
+static void *use_many_epochs(void *unused) {
+  static _Thread_local void *held[MANY][HELD];
+  static _Thread_local tslab_epoch ids[MANY];
+  for (int i = 0; i < MANY; i++) {
+    ids[i] = tslab_epoch_open("many");
+    if (ids[i] != 0) use_epoch(ids[i], held[i]);
+  }
+  for (int i = 0; i < MANY; i++) {
+    for (int k = 0; k < HELD; k++) tslab_free(held[i][k]);
+    if (ids[i] != 0) CHECK(tslab_epoch_close(ids[i], NULL) == 0);
+  }
+  return unused;
+}
+
+/* The heaps of ended epochs and threads have given their memory back, so they do not count. */
+static void ended_epochs_do_not_count(size_t threads) {
+  pthread_t made[THREADS];
+  CHECK(tslab_memory_limit(16 * MIB, 0) == 0);
+  for (size_t i = 0; i < threads; i++) CHECK(pthread_create(&made[i], NULL, use_many_epochs, NULL) == 0);
+  for (size_t i = 0; i < threads; i++) CHECK(pthread_join(made[i], NULL) == 0);
+  tslab_purge();
+  CHECK_COUNT(stats().limit_held, <, 8 * MIB);
+  void *const block = tslab_malloc(4 * MIB);
+  CHECK(block != NULL);
+  tslab_free(block);
+}
+
 static void limits_can_be_changed(size_t unused) {
   (void)unused;
   CHECK(tslab_memory_limit(1000, 0) == EINVAL && tslab_memory_limit(0, 1000) == EINVAL);
@@ -300,6 +341,7 @@ int main(int argc, char **argv) {
   as_child("soft limit", soft_limit_holds, 1);
   as_child("soft limit", soft_limit_holds, THREADS);
   as_child("filling again", what_is_freed_serves_again, 4);
+  as_child("ended epochs", ended_epochs_do_not_count, THREADS);
   as_child("changing", limits_can_be_changed, 0);
   as_child("holes", blocks_behind_holes_serve, (size_t)sysconf(_SC_PAGESIZE));
   if (!SANITIZED && !TSLAB_HARDENED) as_child("growing", a_large_block_grows, 0); /* there pages do not move */
