@@ -47,6 +47,7 @@
 #define LIST_FULL_BYTES (192 * KiB)
 #define LIST_FULL_LEAST  16   /* at least: a handful of buffers */
 #define LIST_MOST        1500 /* then fewer than one free in a thousand visits, so p99.9 is the fast path's */
+#define LIST_EARNED      16   /* a cap never grows beyond this part of the mallocs that its class served */
 #define LIST_DRAIN_BYTES (16 * KiB)
 #define LIST_DRAIN       12
 #define LIST_DRAIN_MOST  36  /* one for each LIST_DRAIN_EACH blocks in use, */

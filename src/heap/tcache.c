@@ -319,7 +319,7 @@ void tcache_grow(struct heap *heap, unsigned class, bool locked) {
   }
   unsigned cap = bin->cap, more = (unsigned)min_size(cap * 2, most_blocks(class));
   size_t bytes = (more - cap) * class_size(class);
-  if (more <= cap) return;
+  if (more <= cap || bin->allocations / LIST_EARNED < more) return;
   if (locked && heap->granted_bytes + bytes > options.list_bytes) {
     heap->victim = (uint8_t)((heap->victim + 1) % CLASSES); /* one class a visit, which finds an idle one soon enough */
     if (heap->victim != class) take_back(heap, heap->victim);
