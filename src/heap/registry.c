@@ -180,12 +180,20 @@ void heap_put_in_pool(struct heap *heap) {
   pages_note_freed(FREED_MUCH);
 }
 
+/* Resets the lock of a folded heap, once in a fork child, because a thread that does not exist there may have held it.
+ * Returns true if it did. Caller holds heaps_lock, but not the heap's lock. */
+static bool inherit(struct heap *heap) {
+  if (!heap->folded || heap->generation == state.generation) return false;
+  lock_reset(&heap->lock);
+  heap->generation = state.generation;
+  return true;
+}
+
 /* Caller holds heaps_lock, but not the heap's lock. */
 static void unfold(struct heap *heap) {
   if (!heap->folded) return;
   struct lasting_heap *lasting = lasting_of(heap);
-  bool is_inherited = heap->generation != state.generation;
-  if (is_inherited) lock_reset(&heap->lock); /* a thread that does not exist in the child may have held it */
+  bool is_inherited = inherit(heap);
   lock_take(&heap->lock);
   lock_take(&common_heap.lock);
   heap->store->notice = &lasting->notice; /* the store may be purged; in a fork child also in part */
@@ -410,10 +418,11 @@ static bool purge_with_shelf(struct lasting_heap *lasting) {
 }
 
 /* Holds the heap's lock beyond heaps_lock only for a purge, for which only its next thread may wait. In the child of a
- * fork of that moment the lock stays taken, and only unfold, which resets it, looks at that heap. */
+ * fork of that moment the lock stays taken until heap_fold or unfold looks at that heap. */
 bool heap_fold(struct heap *heap) {
   lock_take(&walk_lock);
   lock_take(&heaps_lock);
+  inherit(heap);
   bool folded = fold_locked(heap);
   lock_take(&heap->lock);
   bool purges = may_purge(heap) && !purge_with_shelf(lasting_of(heap));

@@ -8,7 +8,9 @@
 #include "heap/registry.h"
 #include "heap/remote.h"
 #include "os/os.h"
+#include <pthread.h>
 #include <sys/mman.h>
+#include <time.h>
 
 enum { HEAPS = 20, CLASS = 4 };
 
@@ -156,6 +158,33 @@ static void dead_heap_gives_its_pages_back(void) {
   check_new(heap, 9);
 }
 
+/* In a fork child a thread that does not exist may have held a folded heap's lock, so it is reset, but only once: another
+ * thread of the child may take it before the heap's next thread comes. */
+static struct heap *_Atomic acquired;
+
+static void *acquires(void *unused) {
+  atomic_store(&acquired, heap_acquire());
+  return unused;
+}
+
+static void inherited_lock_is_reset_once(void) {
+  struct heap *const heap = heaps[8];
+  pthread_t next;
+  dies(heap);
+  registry_after_fork();
+  const unsigned held = locks_held;
+  lock_take(&heap->lock);
+  locks_held = held; /* by the thread that does not exist */
+  CHECK(!heap_fold(heap));
+  lock_take(&heap->lock);
+  CHECK(pthread_create(&next, NULL, acquires, NULL) == 0);
+  nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+  CHECK(heap->folded && atomic_load(&acquired) == NULL);
+  lock_release(&heap->lock);
+  CHECK(pthread_join(next, NULL) == 0 && atomic_load(&acquired) == heap);
+  check_new(heap, 9);
+}
+
 static size_t kilobytes_of(const char *name) {
   char line[128];
   size_t kilobytes = 0;
@@ -204,6 +233,7 @@ int main(void) {
   pool();
   settling();
   dead_heap_gives_its_pages_back();
+  inherited_lock_is_reset_once();
   many_dead_heaps_give_their_page_tables_back();
   return 0;
 }
