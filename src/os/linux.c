@@ -288,8 +288,8 @@ static bool move_piece(char *from, char *to, size_t start, size_t end) {
   return move(from + start, to + start, end - start);
 }
 
-/* Returns true if a piece is locked. Some kernels, as Linux 6.18, count such a piece as locked for ever after a move that
- * leaves the source mapped. */
+/* Returns true if a piece is locked. Some kernels, as Linux 6.18, count such a piece as locked for ever after a move
+ * that leaves the source mapped. */
 static bool has_locked(char *from, const size_t *ends, unsigned count) {
   for (unsigned i = 0; i < count; i++)
     if (os_is_locked(from + (i ? ends[i - 1] : 0))) return true;
@@ -297,10 +297,9 @@ static bool has_locked(char *from, const size_t *ends, unsigned count) {
 }
 
 /* Moves all pages or none. The old contents of the destination are lost, and parts of it may not be mapped. */
-static bool move_pieces(char *from, char *to, size_t length) {
-  size_t ends[PIECES], start = 0;
-  unsigned count = find_pieces(from, length, to, ends), done = 0;
-  if (has_locked(from, ends, count)) return false;
+static bool move_pieces(char *from, char *to, const size_t *ends, unsigned count) {
+  size_t start = 0, length = count ? ends[count - 1] : 0;
+  unsigned done = 0;
   for (; done < count && move_piece(from, to, start, ends[done]); done++) start = ends[done];
   if (count != 0 && done == count) {
     if (count > 1) protect(from, length, PROT_READ | PROT_WRITE); /* as both would be after a copy */
@@ -317,7 +316,10 @@ static bool move_pieces(char *from, char *to, size_t length) {
 }
 
 static enum os_moved move_or_heal(void *from, void *to, size_t length) {
-  if (moves != MOVES_FAIL && move_pieces(from, to, length)) {
+  size_t ends[PIECES];
+  unsigned count = moves == MOVES_FAIL ? 0 : find_pieces(from, length, to, ends);
+  if (count == 0 || has_locked(from, ends, count)) return NOT_MOVED;
+  if (move_pieces(from, to, ends, count)) {
     if (UNLIKELY(moves == MOVES_UNTRIED)) try_source(from, length);
     return MOVED;
   }
@@ -325,39 +327,60 @@ static enum os_moved move_or_heal(void *from, void *to, size_t length) {
   return os_heal(to, length) ? NOT_MOVED : LOST;
 }
 
+/* Copies pages back to where they were, piece by piece. The process may have as many mappings as it may, but not for
+ * long, because the pages could move away from there. */
+static void copy_back(char *from, char *to, size_t length) {
+  for (size_t at = 0, piece; at < length; at += piece) {
+    piece = min_size(PIECE_LEAST, length - at);
+    for (unsigned rests = 0; !os_heal(from + at, piece) && rests < MOVE_RESTS; rests++) os_rest();
+    memcpy(from + at, to + at, piece);
+    os_unreserve(to + at, piece);
+  }
+}
+
 /* Moves what lies before the first `done` bytes of `to` back to `from`, where nothing is mapped. */
 static void move_back(char *from, char *to, const size_t *ends, size_t done) {
   for (size_t start = 0, end; start < done; start = end) {
     end = min_size(*ends++, done);
-    remap(to + start, from + start, end - start, 0);
+    if (!remap(to + start, from + start, end - start, 0)) copy_back(from + start, to + start, end - start);
   }
 }
 
 /* Each piece's place is reserved first, so that the piece replaces no mapping of the program's. Where the room that the
- * piece before gave back is gone, only a look can tell that. */
-static bool move_away(char *from, char *to, size_t length) {
-  size_t ends[PIECES], done = 0, most = length;
-  unsigned count = find_pieces(from, length, from, ends), at = 0;
-  while (count != 0 && done < length) {
-    size_t piece = min_size(most, ends[at] - done);
+ * piece before gave back is gone, only a look can tell that. Returns how many bytes have moved. */
+static size_t move_on(char *from, char *to, const size_t *ends, size_t length) {
+  size_t done = 0, most = length;
+  while (done < length) {
+    size_t piece = min_size(most, *ends - done);
     bool is_reserved = os_reserve_at(to + done, piece);
     if (!is_reserved && piece > PIECE_LEAST) {
       most = max_size(round_down(piece / 2, os_page_size), PIECE_LEAST);
       continue;
     }
     if (!is_reserved && (done == 0 || os_is_occupied(to + done, piece))) break;
-    if (!remap(from + done, to + done, piece, 0)) break;
+    if (!remap(from + done, to + done, piece, 0)) {
+      if (is_reserved) os_unreserve(to + done, piece);
+      break;
+    }
     done += piece;
-    at += done == ends[at];
+    ends += done == *ends;
   }
-  if (done == length) return count != 0;
+  return done;
+}
+
+static bool move_away(char *from, char *to, size_t length, size_t more) {
+  size_t ends[PIECES];
+  if (find_pieces(from, length, from, ends) == 0 || !os_reserve_at(to + length, more)) return false;
+  size_t done = os_commit(to + length, more) ? move_on(from, to, ends, length) : 0;
+  if (done == length) return true;
+  os_unreserve(to + length, more);
   move_back(from, to, ends, done);
   return false;
 }
 
-bool os_move_away(void *from, void *to, size_t length) {
+bool os_move_away(void *from, void *to, size_t length, size_t more) {
   os_begin_taking(from, length);
-  bool done = move_away(from, to, length);
+  bool done = move_away(from, to, length, more);
   os_end_taking();
   return done;
 }

@@ -46,14 +46,15 @@ HIDDEN bool os_purge(void *at, size_t length);
 
 /* Moves pages to other committed pages, whose old contents are lost. The source then reads as zero, and the destination
  * keeps a mapping of its own until os_heal, or a few if the source was several. NOT_MOVED: the source is unchanged, and
- * the destination is zero. LOST: the source is unchanged, but the kernel unmapped the destination and does not map it
- * again, so no thread may touch it. Locked pages never move, because the source would lose its lock. */
+ * the destination is unchanged or zero. LOST: the source is unchanged, but the kernel unmapped the destination and does
+ * not map it again, so no thread may touch it. Locked pages never move, because the source would lose its lock. */
 enum os_moved { MOVED, NOT_MOVED, LOST };
 HIDDEN enum os_moved os_move(void *from, void *to, size_t length);
 
-/* Moves pages to a place where nothing is mapped, and leaves nothing mapped at the source. A limit of addresses needs to
- * have room for a piece of 64 KiB only. Returns false if nothing changed. No thread may touch the pages meanwhile. */
-HIDDEN bool os_move_away(void *from, void *to, size_t length);
+/* Moves pages to a place where nothing is mapped, maps `more` bytes of zeros behind them, and leaves nothing mapped at
+ * the source. A limit of addresses needs to have room for these and a piece of 64 KiB. Returns false if nothing
+ * changed. No thread may touch the pages meanwhile. */
+HIDDEN bool os_move_away(void *from, void *to, size_t length, size_t more);
 
 /* Between the two calls no page of the range moves to a huge page (os_collapse). While such a move is under way, the
  * range is several mappings. */

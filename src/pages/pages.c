@@ -1183,7 +1183,7 @@ bool pages_resize(struct run *run, size_t granules) {
   return true;
 }
 
-/* ---- a move under a limit of addresses ---------------------------------------------------------------------------- */
+/* ---- a move under a limit of addresses --------------------------------------------------------------------------- */
 
 /* Adds unmapped granules at the frontier. */
 static bool add_unmapped(size_t granules) {
@@ -1204,16 +1204,6 @@ static size_t find_unmapped(size_t granules, struct run **found) {
   return at;
 }
 
-/* Maps what lies behind the first `kept` granules of a place, and then moves these there. */
-static bool move_to(size_t at, const struct run *run, size_t granules) {
-  char *start = pages.base + (at << GRANULE_SHIFT), *behind = start + run_bytes(run);
-  size_t more = (granules - run->granules) << GRANULE_SHIFT;
-  if (!os_reserve_at(behind, more)) return false;
-  if (os_commit(behind, more) && os_move_away(run_start(run), start, run_bytes(run))) return true;
-  os_unreserve(behind, more);
-  return false;
-}
-
 static struct run *put_moved(struct run *run, struct run *found, size_t at, size_t granules) {
   bin_remove(found);
   split(found, at, granules, RUN_UNMAPPED);
@@ -1232,7 +1222,9 @@ static struct run *move_away(struct run *run, size_t granules) {
     size_t at = find_unmapped(granules, &found);
     if (!at && add_unmapped(granules)) at = find_unmapped(granules, &found);
     if (!at) return NULL;
-    if (move_to(at, run, granules)) return put_moved(run, found, at, granules);
+    size_t more = (granules - run->granules) << GRANULE_SHIFT;
+    bool done = os_move_away(run_start(run), pages.base + (at << GRANULE_SHIFT), run_bytes(run), more);
+    if (done) return put_moved(run, found, at, granules);
     if (!is_occupied(at, granules)) return NULL;
     lose_place(found, at, granules);
   }
@@ -1246,7 +1238,9 @@ struct run *pages_move_away(struct run *run, size_t granules) {
   size_t more = granules - run->granules;
   if (is_beyond_machine(more)) return NULL;
   lock_take(&pages_lock);
-  if (state.moved_runs < MOVED_RUNS_MOST && beyond(limit_for(RUN_LARGE), more) == 0) target = move_away(run, granules);
+  bool is_limited_here = state.reserves_on_demand || pages_counts_mapped();
+  bool may = is_limited_here && state.moved_runs < MOVED_RUNS_MOST && beyond(limit_for(RUN_LARGE), more) == 0;
+  if (may) target = move_away(run, granules);
   lock_release(&pages_lock);
   return target;
 }

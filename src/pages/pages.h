@@ -162,7 +162,7 @@ HIDDEN void pages_lose(struct run *run);
 
 /* Moves a run in use to a place where nothing is mapped, which becomes a run of `granules` with the same contents and
  * zeros behind them. So a limit of addresses or data needs to have room only for the difference. Returns NULL if it has
- * not, and then nothing changed. */
+ * not, or if nothing is limited. */
 HIDDEN struct run *pages_move_away(struct run *run, size_t granules);
 
 /* Frees a run. `clean`: every byte of it reads as zero. */

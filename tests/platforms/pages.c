@@ -46,7 +46,7 @@ HIDDEN bool os_unreserve(void *at, size_t length);
 HIDDEN bool os_commit(void *at, size_t length);
 HIDDEN bool os_purge(void *at, size_t length);
 HIDDEN enum os_moved os_move(void *from, void *to, size_t length);
-HIDDEN bool os_move_away(void *from, void *to, size_t length);
+HIDDEN bool os_move_away(void *from, void *to, size_t length, size_t more);
 HIDDEN bool os_heal(void *at, size_t length);
 HIDDEN bool os_populate(void *at, size_t length);
 HIDDEN bool os_populate_huge(void *at, size_t length);
@@ -108,10 +108,10 @@ enum os_moved os_move(void *from, void *to, size_t length) {
   return kernel_move(from, to, length);
 }
 
-bool os_move_away(void *from, void *to, size_t length) {
+bool os_move_away(void *from, void *to, size_t length, size_t more) {
   whole("move", from, length);
-  whole("move", to, length);
-  return kernel_move_away(from, to, length);
+  whole("move", to, length + more);
+  return kernel_move_away(from, to, length, more);
 }
 
 bool os_heal(void *at, size_t length) {

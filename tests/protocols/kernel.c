@@ -26,7 +26,9 @@ bool os_can_commit(size_t length) { return (void)length, true; }
 bool os_commit(void *at, size_t length) { return (void)at, (void)length, true; }
 bool os_purge(void *at, size_t length) { return explore_zero(at, length), true; }
 enum os_moved os_move(void *from, void *to, size_t length) { return (void)from, (void)to, (void)length, NOT_MOVED; }
-bool os_move_away(void *from, void *to, size_t length) { return (void)from, (void)to, (void)length, false; }
+bool os_move_away(void *from, void *to, size_t length, size_t more) {
+  return (void)from, (void)to, (void)length, (void)more, false;
+}
 bool os_is_locked(void *at) { return (void)at, false; }
 bool os_has_sequences(void) { return true; }
 bool os_heal(void *at, size_t length) { return explore_zero(at, length), true; }

@@ -57,16 +57,18 @@ static void a_move_is_whole_or_nothing(void) {
 
 /* The source is two mappings again. Where something is mapped at the destination, everything stays where it was. */
 static void a_move_away_is_whole_or_nothing(void) {
-  char *const at = os_reserve(NULL, 3 * length), *const to = at + 2 * length, *const last = at + length - os_page_size;
+  const size_t page = os_page_size;
+  char *const at = os_reserve(NULL, 4 * length), *const to = at + 2 * length, *const last = at + length - page;
   CHECK(at != NULL && os_commit(at, length));
   memset(at, 'a', length);
-  CHECK(madvise(last, os_page_size, MADV_DONTFORK) == 0);
-  CHECK(os_unreserve(to, length - os_page_size));
-  CHECK(!os_move_away(at, to, length) && all_are(at, 'a'));
-  CHECK(os_unreserve(to + length - os_page_size, os_page_size));
-  CHECK(os_move_away(at, to, length) && all_are(to, 'a'));
+  CHECK(madvise(last, page, MADV_DONTFORK) == 0);
+  CHECK(os_unreserve(to, length - page) && os_unreserve(to + length, length));
+  CHECK(!os_move_away(at, to, length, page) && all_are(at, 'a'));
+  CHECK(!os_is_occupied(to, length - page) && !os_is_occupied(to + length, length));
+  CHECK(os_unreserve(to + length - page, page));
+  CHECK(os_move_away(at, to, length, page) && all_are(to, 'a') && to[length] == 0);
   CHECK(os_reserve_at(at, length)); /* nothing is mapped there any more */
-  os_unreserve(at, 3 * length);
+  os_unreserve(at, 4 * length);
 }
 
 static size_t locked_bytes(void) {
@@ -81,17 +83,17 @@ static size_t locked_bytes(void) {
 /* Linux 6.18 never takes the lock of pages that it moves off its count, unless the source goes with them. */
 static void locked_pages_stay_or_go_whole(void) {
   const size_t before = locked_bytes();
-  char *const at = os_reserve(NULL, 3 * length), *const last = at + length - os_page_size;
+  char *const at = os_reserve(NULL, 4 * length), *const last = at + length - os_page_size;
   CHECK(at != NULL && os_commit(at, 2 * length));
   if (syscall(SYS_mlock, last, os_page_size) != 0 || locked_bytes() == before) return; /* an emulator's does nothing */
   memset(at, 'a', length);
   CHECK_COUNT(os_move(at, at + length, length), ==, NOT_MOVED);
   CHECK(all_are(at, 'a') && all_are(at + length, 0));
-  CHECK(os_unreserve(at + 2 * length, length) && os_move_away(at, at + 2 * length, length));
+  CHECK(os_unreserve(at + 2 * length, 2 * length) && os_move_away(at, at + 2 * length, length, os_page_size));
   CHECK_COUNT(locked_bytes(), ==, before + os_page_size);
   CHECK(syscall(SYS_munlock, at + 2 * length, length) == 0);
   CHECK_COUNT(locked_bytes(), ==, before);
-  os_unreserve(at + length, 2 * length);
+  os_unreserve(at + length, 3 * length);
 }
 
 static void memory_comes_and_goes(void) {
@@ -114,11 +116,11 @@ static void memory_comes_and_goes(void) {
     memset(at, 'd', length); /* the source stays usable */
     CHECK(os_purge(at, length) && all_are(at, 0));
   } else {
-    CHECK(all_are(at, 'b') && all_are(at + length, 0));
+    CHECK(all_are(at, 'b'));
   }
   char *const nowhere = (char *)(uintptr_t)(16 * os_page_size);
   CHECK_COUNT(os_move(nowhere, at + length, length), ==, NOT_MOVED);
-  CHECK(all_are(at + length, 0));
+  CHECK(at[length] == 0 || all_are(at + length, 'b'));
   memset(at + length, 'f', length);
   CHECK(os_heal(at + length, length));
   CHECK(all_are(at + length, 0));

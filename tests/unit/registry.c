@@ -158,8 +158,8 @@ static void dead_heap_gives_its_pages_back(void) {
   check_new(heap, 9);
 }
 
-/* In a fork child a thread that does not exist may have held a folded heap's lock, so it is reset, but only once: another
- * thread of the child may take it before the heap's next thread comes. */
+/* In a fork child a thread that does not exist may have held a folded heap's lock, so it is reset, but only once:
+ * another thread of the child may take it before the heap's next thread comes. */
 static struct heap *_Atomic acquired;
 
 static void *acquires(void *unused) {
