@@ -192,9 +192,20 @@ static void grow_fully(unsigned class, bool locked) {
   }
 }
 
+/* What a class has earned: of a class with few mallocs, the list stays short. */
+static void earn(unsigned class, uint64_t mallocs) { heap.bins[class].allocations = heap.bins[class].frees = mallocs; }
+
 static void caps(void) {
   reset();
   for (unsigned class = 0; class < CLASSES; class++) tcache_open(&heap, class);
+  const unsigned first = heap.bins[0].cap;
+  earn(0, (uint64_t)first * 2 * LIST_EARNED - 1);
+  grow_fully(0, false);
+  CHECK_COUNT(heap.bins[0].cap, ==, first);
+  earn(0, (uint64_t)first * 2 * LIST_EARNED);
+  grow_fully(0, false);
+  CHECK_COUNT(heap.bins[0].cap, ==, first * 2);
+  for (unsigned class = 0; class < CLASSES; class++) earn(class, (uint64_t)LIST_MOST * LIST_EARNED);
   for (unsigned class = 0; class < CLASSES; class++) grow_fully(class, false);
   CHECK_COUNT(heap.bins[0].cap, ==, LIST_MOST);
   const unsigned last = CLASSES - 1, full = (unsigned)min_size(LIST_FULL_BYTES / class_size(CLASS), LIST_MOST);
