@@ -192,7 +192,7 @@ static void grow_fully(unsigned class, bool locked) {
   }
 }
 
-/* What a class has earned: of a class with few mallocs, the list stays short. */
+/* Gives the class so many mallocs. The list of a class with few mallocs stays short. */
 static void earn(unsigned class, uint64_t mallocs) { heap.bins[class].allocations = heap.bins[class].frees = mallocs; }
 
 static void caps(void) {
