@@ -298,10 +298,10 @@ static bool has_locked(char *from, const size_t *ends, unsigned count) {
 
 /* Moves all pages or none. The old contents of the destination are lost, and parts of it may not be mapped. */
 static bool move_pieces(char *from, char *to, const size_t *ends, unsigned count) {
-  size_t start = 0, length = count ? ends[count - 1] : 0;
+  size_t start = 0, length = ends[count - 1];
   unsigned done = 0;
   for (; done < count && move_piece(from, to, start, ends[done]); done++) start = ends[done];
-  if (count != 0 && done == count) {
+  if (done == count) {
     if (count > 1) protect(from, length, PROT_READ | PROT_WRITE); /* as both would be after a copy */
     if (count > 1) protect(to, length, PROT_READ | PROT_WRITE);
     return true;
