@@ -184,8 +184,12 @@ static void free_rest(struct run *run, size_t rest, size_t to) {
 
 /* Returns the offset of the last start bit before `to`, or 0 if there is none. */
 static size_t start_before(const struct run *run, size_t to) {
-  while (to > 0 && !starts(run, to -= CHUNK_UNIT)) {}
-  return to;
+  uint64_t mask = UINT64_MAX >> (63 - chunk_shift(to - CHUNK_UNIT));
+  for (size_t word = chunk_word(to - CHUNK_UNIT) + 1; word-- > 0; mask = UINT64_MAX) {
+    uint64_t bits = load(&chunk_starts(run)[word].word) & mask;
+    if (bits) return (word * 64 + log2_floor(bits)) * CHUNK_UNIT;
+  }
+  return 0;
 }
 
 /* Returns the offset where the next block would start, or in a chunk with a hole, which has none, the end: that of `at`
