@@ -9,6 +9,7 @@
 #include "base/bits.h"
 
 #define RESERVE_DEFAULT (1 * MiB)
+#define RESERVE_EPOCHS 256 /* a thread in more epochs than these keeps more, in proportion */
 
 enum on_misuse { MISUSE_ABORT, MISUSE_REPORT };
 enum on_scope { SCOPE_IS_SILENT, SCOPE_REPORTS };

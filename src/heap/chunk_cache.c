@@ -99,11 +99,21 @@ static void clear(struct run *chunk) {
   STORE_RACING(chunk->kind, RUN_RESERVED);
 }
 
+static size_t epochs_of(const struct chunk_cache *cache) {
+  return atomic_load_explicit(&cache->attached, memory_order_relaxed);
+}
+
+/* Returns how many granules the thread may keep, if the last of them holds quarters. */
+static size_t most_granules(const struct chunk_cache *cache) {
+  size_t share = min_size(reserve_most(), RESERVE_DEFAULT / GRANULE) * epochs_of(cache) / RESERVE_EPOCHS;
+  return max_size(reserve_most(), share);
+}
+
 /* Returns the most quarters that the thread keeps: as many as it has epochs, so not those that epochs before these
  * needed. A reserve above the default is meant for these, too. */
 static size_t most_quarters(const struct chunk_cache *cache) {
-  size_t epochs = atomic_load_explicit(&cache->attached, memory_order_relaxed);
-  return options.reserve_bytes > RESERVE_DEFAULT ? SIZE_MAX : epochs;
+  size_t most = most_granules(cache) * QUARTERS;
+  return options.reserve_bytes > RESERVE_DEFAULT ? most : min_size(most, epochs_of(cache));
 }
 
 /* Keeps a quarter in place of the oldest one if its address is lower. So the quarters that stay when most of a thread's
@@ -133,7 +143,8 @@ bool chunk_cache_put(struct heap *heap, struct run *chunk) {
   bool frozen = pages_is_frozen(chunk);
   /* One granule is for the cached epoch, which the thread keeps after the chunks. */
   size_t held = granules_of(cache->whole.count + !quarter, cache->quarters.count + quarter);
-  bool room = !frozen && held + max_size(cache->epoch_granules, 1) <= reserve_most();
+  size_t most = quarter ? most_granules(cache) : reserve_most();
+  bool room = !frozen && held + max_size(cache->epoch_granules, 1) <= most;
   if (quarter && cache->quarters.count >= most_quarters(cache)) room = false;
   if (room) {
     if (held > cache->claimed) excess = claim(cache, held, cache->epoch_granules);
@@ -196,10 +207,10 @@ size_t chunk_cache_flush(struct heap *plain, bool all) {
 
 bool chunk_cache_claim_epoch(struct heap *plain, uint32_t index, size_t granules) {
   struct chunk_cache *cache = &plain->store->chunks;
-  size_t most = reserve_most();
-  if (granules > most) return false;
+  if (granules > reserve_most()) return false;
   lock_take(&plain->lock);
-  size_t left = min_size(cache->claimed, most - granules);
+  size_t most = most_granules(cache), sum = cache->claimed + granules;
+  size_t left = cache->claimed - min_size(sum - min_size(sum, most), min_size(granules, cache->claimed));
   struct run *going = make_way(cache, left);
   STORE_RACING(cache->cached_epoch, index);
   struct run *excess = claim(cache, left, granules);

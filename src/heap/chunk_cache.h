@@ -8,6 +8,10 @@
  *
  *   granules <= claimed, claimed + epoch_granules <= reserve_most()    claimed + epoch_granules: a thread's claim
  *
+ * A thread that goes round hundreds of epochs needs quarters in tides, because its epochs begin and end in groups. So a
+ * thread in more than RESERVE_EPOCHS epochs may claim more for quarters, in proportion. When these epochs have ended,
+ * the claim falls again, a few quarters with each chunk that comes.
+ *
  * `claimed` is the most that the cache held since the scavenger's last look. So a thread that takes and puts by turns
  * changes no shared number. Chunks that no thread used since then go back to the kernel.
  *

@@ -14,6 +14,7 @@ static struct {
   uint32_t newest, oldest; /* runs, by granule, through next and previous */
   size_t count;
   size_t claims, claimants; /* granules that threads claim, and how many of them claim any */
+  size_t within;            /* the part of the claims that is within reserve_most() for each thread */
   size_t held;              /* count + claims, in one word, for readers without the lock */
   uint64_t tick;
 } state;
@@ -48,7 +49,7 @@ size_t reserve_most(void) { return options.reserve_bytes / GRANULE; }
 /* Returns how many granules the list may hold. */
 static size_t limit(void) {
   size_t most = reserve_most(), in_all = most * max_size(state.claimants, 1);
-  return min_size(most, in_all - min_size(state.claims, in_all));
+  return min_size(most, in_all - min_size(state.within, in_all));
 }
 
 struct run *reserve_take(enum run_kind kind) {
@@ -88,7 +89,7 @@ bool reserve_put(struct run *run) {
 void reserve_freeze(void) {
   state.newest = state.oldest = 0;
   quarters_freeze();
-  state.count = state.claims = state.claimants = 0;
+  state.count = state.claims = state.within = state.claimants = 0;
   __atomic_store_n(&state.held, 0, __ATOMIC_RELAXED);
 }
 
@@ -103,6 +104,7 @@ struct run *reserve_claim(size_t before, size_t now) {
   struct run *excess = NULL;
   lock_take(&reserve_lock);
   state.claims += now - before;
+  state.within += min_size(now, reserve_most()) - min_size(before, reserve_most());
   state.claimants = state.claimants + (now != 0) - (before != 0);
   while (state.count > limit()) {
     struct run *run = unlink_oldest();

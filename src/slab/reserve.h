@@ -8,8 +8,9 @@
  *   count <= most                        what lies here
  *   count + claims <= most * threads     threads: those that claim any, at least 1
  *
- * A claim is never refused: the oldest granules in the list make way. No granule stays in the list unused for longer
- * than a second. This module also gives runs back to the kernel, many neighbours in one call.
+ * A thread in more than 256 epochs may claim a 256th of `most` for each of them. The part of its claim beyond `most`
+ * leaves the list as it is. A claim is never refused: the oldest granules in the list make way. No granule stays in the
+ * list unused for longer than a second. This module also gives runs back to the kernel, many neighbours in one call.
  *
  * Threads: reserve_lock protects everything; a thread that holds it takes only pages_lock. */
 #ifndef TSLAB_SLAB_RESERVE_H
@@ -30,7 +31,7 @@ HIDDEN bool reserve_has_room(void); /* for one more, now */
 /* Returns how many granules a thread may keep to itself. */
 HIDDEN size_t reserve_most(void);
 
-/* Changes a thread's claim, at most reserve_most(), from `before` to `now`. Returns the runs that make way, linked
+/* Changes a thread's claim from `before` to `now`. Returns the runs that make way, linked
  * through next, for returning_keep_all, or NULL if none does. */
 HIDDEN struct run *reserve_claim(size_t before, size_t now);
 

@@ -197,6 +197,50 @@ static void quarters_of_many_epochs(void) {
   pages_check();
 }
 
+static struct run *split(void) {
+  struct run *const whole = chunk_new(1, NULL);
+  CHECK(whole != NULL);
+  chunk_clear_starts(chunk_starts(whole), 0);
+  struct run *const first = quarter_split(whole);
+  CHECK(first != NULL);
+  return first;
+}
+
+/* A thread in twice as many epochs keeps twice as much in quarters, and no more whole chunks. When they end it gives a
+   few quarters away with each that comes. */
+static void reserve_of_many_epochs(void) {
+  enum { KEEPS = 2 * MOST - 1, ALL = KEEPS * QUARTERS };
+  const struct chunk_list *const kept = &heap.store->chunks.quarters;
+  heap.store->chunks.attached = 2 * RESERVE_EPOCHS;
+  for (unsigned i = 0; i < KEEPS; i++) {
+    struct run *const first = split();
+    for (unsigned k = 0; k < QUARTERS; k++) CHECK(chunk_cache_put(&heap, first + k));
+  }
+  CHECK_COUNT(kept->count, ==, ALL);
+  CHECK_COUNT(reserve_bytes(), ==, KEEPS * GRANULE);
+  struct run *const whole = retired();
+  CHECK(!chunk_cache_put(&heap, whole));
+  pages_free(whole, false);
+  CHECK(chunk_cache_claim_epoch(&heap, 1, 1));
+  CHECK_COUNT(kept->count, ==, ALL);
+  heap.store->chunks.attached = QUARTERS;
+  CHECK(chunk_cache_claim_epoch(&heap, 2, 2));
+  CHECK_COUNT(kept->count, ==, ALL - 2 * QUARTERS);
+  for (unsigned left = ALL - 2 * QUARTERS; left > QUARTERS;) {
+    struct run *const one = chunk_cache_take_quarter(&of_epoch, NULL);
+    bump_retire(one);
+    if (!chunk_cache_put(&heap, one)) quarters_give(quarter_granule(one), 1u << quarter_number(one), 1);
+    CHECK_COUNT(kept->count, <, left);
+    CHECK_COUNT(kept->count + QUARTERS, >=, left - 1);
+    left = kept->count;
+  }
+  heap.store->chunks.attached = 0;
+  chunk_cache_end(&heap);
+  reserve_empty();
+  CHECK_COUNT(reserve_bytes(), ==, 0);
+  pages_check();
+}
+
 /* ---- of epochs --------------------------------------------------------------------------------------------------- */
 
 enum { KEPT = 4, CHUNKS = KEPT + 1, BLOCKS = CHUNKS * GRANULE / 1024 - CHUNKS };
@@ -286,6 +330,7 @@ int main(void) {
   among_many();
   ageing();
   quarters_of_many_epochs();
+  reserve_of_many_epochs();
   destroyed();
   reset();
   pages_check();

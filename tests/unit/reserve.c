@@ -80,6 +80,20 @@ static void many_claim(void) {
   CHECK_COUNT(reserve_bytes(), ==, 0);
 }
 
+/* A thread in many epochs may claim more than its part. The others' is as before. */
+static void one_claims_more(void) {
+  CHECK(reserve_claim(0, 1) == NULL);
+  for (int i = 0; i < MOST - 1; i++) CHECK(reserve_put(new_run(1)));
+  CHECK(reserve_claim(0, 10 * MOST) == NULL);
+  CHECK_COUNT(reserve_ready_bytes(), ==, (MOST - 1) * GRANULE);
+  CHECK_COUNT(reserve_bytes(), ==, 11 * MOST * GRANULE);
+  CHECK(reserve_claim(10 * MOST, 2) == NULL && reserve_claim(2, 20 * MOST) == NULL);
+  CHECK(reserve_claim(20 * MOST, 0) == NULL);
+  CHECK(reserve_claim(1, 0) == NULL);
+  CHECK_COUNT(reserve_empty(), ==, (MOST - 1) * GRANULE);
+  CHECK_COUNT(reserve_bytes(), ==, 0);
+}
+
 /* A thread without a claim reduces the bound by its part. */
 static void one_of_two_stops(void) {
   CHECK(reserve_claim(0, 1) == NULL && reserve_claim(0, 2) == NULL);
@@ -142,6 +156,7 @@ int main(void) {
   order();
   one_claims();
   many_claim();
+  one_claims_more();
   one_of_two_stops();
   ageing();
   pages_purge(UINT64_MAX, SIZE_MAX);
