@@ -194,6 +194,15 @@ static void divide_ends(char *at, size_t length) {
 static _Atomic uintptr_t moving; /* the start of the range that moves; 0: none */
 static _Atomic uint32_t takers;
 
+/* mlockall must not lock pages between the look at them and their move (has_locked). */
+static _Atomic uint32_t movers, lockers;
+
+void os_begin_locking(void) {
+  atomic_fetch_add(&lockers, 1);
+  for (unsigned rests = 0; atomic_load(&movers) != 0 && rests < MOVE_RESTS; rests++) os_rest();
+}
+void os_end_locking(void) { atomic_fetch_sub(&lockers, 1); }
+
 static bool is_moving(const char *at, size_t length) {
   uintptr_t start = atomic_load(&moving), from = (uintptr_t)at;
   return start != 0 && start < from + length && from < start + HUGE_PAGE;
@@ -296,23 +305,29 @@ static bool has_locked(char *from, const size_t *ends, unsigned count) {
   return false;
 }
 
+/* Copies pages back to where they were. A move leaves that place mapped and empty. So this needs neither addresses nor
+ * mappings, which the kernel would refuse if a limit fell meanwhile. */
+static void return_pages(char *from, char *to, size_t length) {
+  protect(from, length, PROT_READ | PROT_WRITE);
+  protect(to, length, PROT_READ | PROT_WRITE);
+  for (size_t at = 0, piece; at < length; at += piece) {
+    piece = min_size(PIECE_LEAST, length - at);
+    memcpy(from + at, to + at, piece);
+    os_purge(to + at, piece);
+  }
+}
+
 /* Moves all pages or none. The old contents of the destination are lost, and parts of it may not be mapped. */
 static bool move_pieces(char *from, char *to, const size_t *ends, unsigned count) {
   size_t start = 0, length = ends[count - 1];
-  unsigned done = 0;
-  for (; done < count && move_piece(from, to, start, ends[done]); done++) start = ends[done];
-  if (done == count) {
-    if (count > 1) protect(from, length, PROT_READ | PROT_WRITE); /* as both would be after a copy */
-    if (count > 1) protect(to, length, PROT_READ | PROT_WRITE);
-    return true;
+  for (unsigned i = 0; i < count && move_piece(from, to, start, ends[i]); i++) start = ends[i];
+  if (start != length) {
+    return_pages(from, to, start);
+    return false;
   }
-  while (done-- > 0) {
-    start = done ? ends[done - 1] : 0;
-    if (move_piece(to, from, start, ends[done])) continue;
-    os_heal(from + start, ends[done] - start); /* the kernel may have unmapped it */
-    memcpy(from + start, to + start, ends[done] - start);
-  }
-  return false;
+  if (count > 1) protect(from, length, PROT_READ | PROT_WRITE); /* as both would be after a copy */
+  if (count > 1) protect(to, length, PROT_READ | PROT_WRITE);
+  return true;
 }
 
 static enum os_moved move_or_heal(void *from, void *to, size_t length) {
@@ -388,7 +403,9 @@ bool os_move_away(void *from, void *to, size_t length, size_t more) {
 enum os_moved os_move(void *from, void *to, size_t length) {
   os_begin_taking(from, length);
   os_begin_taking(to, length);
-  enum os_moved done = move_or_heal(from, to, length);
+  atomic_fetch_add(&movers, 1);
+  enum os_moved done = atomic_load(&lockers) == 0 ? move_or_heal(from, to, length) : NOT_MOVED;
+  atomic_fetch_sub(&movers, 1);
   os_end_taking();
   os_end_taking();
   return done;
@@ -476,6 +493,8 @@ enum os_collapsed os_collapse(void *at) {
 void os_forget_moves(void) {
   atomic_store(&moving, 0);
   atomic_store(&takers, 0);
+  atomic_store(&movers, 0);
+  atomic_store(&lockers, 0);
 }
 
 _Atomic uint32_t *os_fork_witness(void) {

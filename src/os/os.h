@@ -61,6 +61,10 @@ HIDDEN bool os_move_away(void *from, void *to, size_t length, size_t more);
 HIDDEN void os_begin_taking(const char *at, size_t length);
 HIDDEN void os_end_taking(void);
 
+/* Between the two calls os_move moves nothing. Around mlockall, because a page locked while it moves stays locked. */
+HIDDEN void os_begin_locking(void);
+HIDDEN void os_end_locking(void);
+
 /* Returns true if mlockall locked the page at `at`, or if the kernel does not say. */
 HIDDEN bool os_is_locked(void *at);
 

@@ -134,6 +134,7 @@ static void begin_anew(void) {
   publish_after_fork_child();
   lock_reset(&profile_reading);
   lock_reset(&pace_lock);
+  if (libc_uncount_scavenger && scavenger_is_there()) libc_uncount_scavenger();
   scavenger_after_fork_child();
   if (current_thread) {
     current_thread->plain->sampling.timings = 0; /* the parent's thread counts them */

@@ -277,9 +277,11 @@ unsigned libc_other_threads(void) {
   return count > ours ? count - ours : 0;
 }
 
-/* For a child for which glibc did not count its threads anew. The thread that glibc believes to be the last calls exit
- * when it ends, so that handlers of atexit run. */
-static void uncount_scavenger(void) {
+/* For a child for which glibc did not count its threads anew, once. The thread that glibc believes to be the last calls
+ * exit when it ends, so that handlers of atexit run. */
+void libc_uncount_scavenger(void) {
+  static _Atomic uint32_t uncounted_in;
+  if (atomic_exchange(&uncounted_in, os_process_id()) == os_process_id()) return;
   if (libc_threads_count && *libc_threads_count > 1) --*libc_threads_count;
 }
 
@@ -288,7 +290,7 @@ static void uncount_scavenger(void) {
  * after that start. glibc's daemon and forkpty come here, too. */
 void libc_begin_child(void) {
   if (birth_had_threads() || !libc_is_single) return;
-  uncount_scavenger();
+  libc_uncount_scavenger();
   *libc_is_single = true;
 }
 
@@ -308,7 +310,7 @@ SHOWN pid_t _Fork(void) {
   bool with_scavenger = scavenger_is_there();
   fork_function *next = NEXT(next_bare_fork, "_Fork");
   pid_t child = next();
-  if (child == 0 && with_scavenger) uncount_scavenger();
+  if (child == 0 && with_scavenger) libc_uncount_scavenger();
   return child;
 }
 #endif
@@ -371,6 +373,13 @@ SHOWN int setrlimit64(resource, const struct rlimit64 *) __attribute__((alias("s
 SHOWN int prlimit64(pid_t, resource, const struct rlimit64 *, struct rlimit64 *) __attribute__((alias("prlimit")));
 #endif
 
+static int lock_all(int flags) {
+  os_begin_locking();
+  int error = (int)syscall(SYS_mlockall, flags);
+  os_end_locking();
+  return error;
+}
+
 /* The kernel would make all free memory resident, so this unmaps it first. It counts all addresses as locked memory,
  * also those that are only reserved, and would refuse to lock them all. If a process without a limit locks them, and
  * the limit falls or the superuser becomes another user, the kernel would refuse every further lock or mapping. */
@@ -378,10 +387,10 @@ SHOWN int mlockall(int flags) {
   bool trims = may_trim(), maps_locked = flags & MCL_FUTURE && (flags & MCL_CURRENT || pages_counts_mapped());
   size_t limit = os_locking_limit();
   if (trims && maps_locked && limit != SIZE_MAX) pages_count_locked(limit);
-  if (!trims || !(flags & MCL_CURRENT)) return (int)syscall(SYS_mlockall, flags);
+  if (!trims || !(flags & MCL_CURRENT)) return lock_all(flags);
   pages_trim_reservation(0);
   pages_unmap_free();
-  int error = (int)syscall(SYS_mlockall, flags);
+  int error = lock_all(flags);
   if (!(flags & MCL_FUTURE)) pages_reserve_tables(pages_mapping_limit()); /* these are not locked */
   return error;
 }
