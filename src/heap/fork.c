@@ -2,6 +2,7 @@
 #include "heap/fork.h"
 
 #include "heap/bins.h"
+#include "heap/inherited.h"
 #include "heap/large_cache.h"
 #include "heap/profile.h"
 #include "heap/quarantine.h"
@@ -66,50 +67,18 @@ static void count_what_passed(struct heap *heap) {
 
 /* ---- lists of threads that do not exist in the child ------------------------------------------------------------- */
 
-static bool is_free_block_of(const struct heap *heap, unsigned class, void *p) {
-  const struct run *run = pages_run_of(p);
-  return run && run->kind == RUN_SLAB && run->class == class &&
-         atomic_load_explicit(&run->heap, memory_order_relaxed) == heap &&
-         class_starts_block((uintptr_t)p, class_inverse(class)) && (block_is_intact(p) || block_is_drawn(p));
-}
-
-/* Returns the length of a list up to `stop`, as far as its blocks are what they should be, and sets *last. */
-static unsigned whole_length(const struct heap *heap, unsigned class, void *list, const void *stop, void **last) {
-  unsigned count = 0;
-  *last = NULL;
-  for (void *p = list; p != CHAIN_END && p != stop && is_free_block_of(heap, class, p); p = block_next(p)) {
-    if (++count > LIST_MOST) return 0; /* a circle, by a double free */
-    if (block_is_drawn(p)) block_mark_free(p); /* one of them at most */
-    *last = p;
-  }
-  return count;
-}
-
-/* Writes only where a list is broken: the page is the parent's, too. */
-static void end_with(void *last, void *next) {
-  if (last && block_next(last) != next) block_link(last, next);
-}
-
-/* Returns what is whole of the class's list, and of its detached one. A thread that was detaching or attaching the list
- * may have left it at both places. */
-static struct chain recover(const struct heap *heap, unsigned class) {
-  void *list = heap->list[class], *last, *last_detached;
-  void *detached = tcache_is_detached(heap, class) ? heap->sampling.detached : CHAIN_END;
-  unsigned more = whole_length(heap, class, detached, CHAIN_END, &last_detached);
-  unsigned count = whole_length(heap, class, list, detached, &last);
-  if (more == 0) detached = CHAIN_END;
-  if (more) end_with(last_detached, CHAIN_END);
-  if (count) end_with(last, detached);
-  return (struct chain){count ? list : detached, count + more};
-}
-
-/* Gives up the lists of a thread that does not exist in the child. They may be half written; a check would not pay,
- * because forks of threaded programs are rare. But the heap of an epoch keeps what is whole of them, so that the epoch
- * can end; not in a frozen child. The calls of the thread still count. */
+/* Gives up the lists of a thread that does not exist in the child. They may be half written, and most children end or
+ * call exec before a check would pay. So the next thread to take the heap checks them (heap_inherit_lists). But the
+ * heap of an epoch at once keeps what is whole of them, so that the epoch can end. In a frozen child all are lost. The
+ * calls of the thread still count. */
 static void give_up_lists(struct heap *heap, bool is_frozen) {
   bool keeps = heap->of_epochs && heap_has_store(heap) && !is_frozen;
+  bool leaves = !heap->of_epochs && heap_has_store(heap) && !is_frozen;
   struct chain kept[CLASSES];
-  for (unsigned class = 0; keeps && class < CLASSES; class++) kept[class] = recover(heap, class);
+  void *left[CLASSES];
+  for (unsigned class = 0; keeps && class < CLASSES; class++) kept[class] = heap_recover_list(heap, class);
+  for (unsigned class = 0; leaves && class < CLASSES; class++)
+    left[class] = tcache_is_detached(heap, class) ? heap_recover_list(heap, class).head : heap->list[class];
   heap->sampling = (struct sampling){.detached = NULL};
   heaps_given_up++;
   if (!heap_has_store(heap)) return;
@@ -121,6 +90,10 @@ static void give_up_lists(struct heap *heap, bool is_frozen) {
   if (TSLAB_HARDENED) memset(heap->quarantine, 0, sizeof(struct quarantine));
   for (unsigned class = 0; keeps && class < CLASSES; class++)
     if (kept[class].count) tcache_set(heap, class, kept[class]);
+  for (unsigned class = 0; leaves && class < CLASSES; class++) {
+    heap->list[class] = left[class];
+    if (left[class] != CHAIN_END) heap->store->inherited |= (uint64_t)1 << class;
+  }
 }
 
 static void retire(struct heap *heap, bool is_frozen) {
@@ -189,6 +162,7 @@ static void freeze(struct heap *heap, bool knows_its_thread) {
   end_change(heap);
   if (knows_its_thread && heap->live && is_other(heap)) retire(heap, true);
   if (!heap->folded) empty_bins(heap);
+  if (!heap->folded && heap_has_store(heap)) heap_disown_lists(heap);
 }
 
 static void freeze_nobodys(struct heap *heap) {
@@ -221,8 +195,6 @@ static void freeze_all(bool knows_its_thread) {
   if (knows_its_thread) atomic_store(&live_heaps, current_heap != &empty_heap);
 }
 
-struct leaked leaked;
-
 void heap_retire_others(void) {
   retire_others();
   bins_after_fork();
@@ -245,7 +217,7 @@ void heap_count_leaked(void) {
   uint64_t used[CLASSES] = {0}, had[CLASSES] = {0};
   bins_count_used(used);
   count_remote(had);
-  leaked.blocks = leaked.bytes = 0;
+  uint64_t blocks = 0, bytes = 0;
   for (unsigned class = 0; class < CLASSES; class++) {
     struct class_totals totals = {0};
     for (struct heap *p = atomic_load_explicit(&active_heaps, memory_order_acquire); p; p = p->next_active)
@@ -253,9 +225,11 @@ void heap_count_leaked(void) {
     heap_epoch_totals(class, &totals);
     had[class] += totals.allocations - totals.frees - unowned_frees_of(class) + totals.cached;
     if (used[class] <= had[class]) continue;
-    leaked.blocks += used[class] - had[class];
-    leaked.bytes += (used[class] - had[class]) * class_size(class);
+    blocks += used[class] - had[class];
+    bytes += (used[class] - had[class]) * class_size(class);
   }
+  atomic_store_explicit(&leaked.blocks, blocks, memory_order_relaxed);
+  atomic_store_explicit(&leaked.bytes, bytes, memory_order_relaxed);
 }
 
 void heap_freeze(bool knows_its_thread) {

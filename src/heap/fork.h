@@ -6,21 +6,15 @@
 
 #include "heap/heap.h"
 
-/* heap_retire_others: all locks are free. The heaps of threads that do not exist in the child lose their lists and may
- * serve new threads. Slabs that such a thread was about to relist are relisted. heap_freeze: the child may have copied
- * a heap half written. These heaps never serve a thread again, and no heap leads to a slab any more. `knows_its_thread`
- * is false if the calling thread may not be the one that forked; then all lists stay. */
+/* heap_retire_others: all locks are free. The heaps of threads that do not exist in the child may serve new
+ * threads, which inherit what is whole of their lists. Slabs that such a thread was about to relist are relisted.
+ * heap_freeze: the child may have copied a heap half written. These heaps never serve a thread again, and no heap leads
+ * to a slab any more. `knows_its_thread` is false if the calling thread may not be the one that forked; then all lists
+ * stay. */
 HIDDEN void heap_retire_others(void);
 HIDDEN void heap_freeze(bool knows_its_thread);
 
 /* Counts the child's losses into `leaked`. */
 HIDDEN void heap_count_leaked(void);
-
-/* The losses of a fork child: blocks of classes that are neither live nor on a list, and, in one that froze, the bytes
- * of all memory below the frontier at that time. */
-struct leaked {
-  uint64_t blocks, bytes, frozen;
-};
-extern HIDDEN struct leaked leaked;
 
 #endif

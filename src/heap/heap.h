@@ -224,6 +224,7 @@ struct heap_store {
   uint32_t restless_slabs;  /* listed slabs that the scavenger must look at again; only the scavenger uses it */
   uint32_t unlisted_slabs;  /* slabs that a thread took off their list to give pages back; the lock protects it */
   uint32_t flushed_round;   /* pages_round() when its thread last emptied its lists at the hard limit */
+  uint64_t inherited;       /* a bit for each class with a list of the parent's thread: heap/inherited.h */
   struct bin bins[CLASSES];
   struct large_cache large;
   struct chunk_cache chunks;

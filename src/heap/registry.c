@@ -2,6 +2,7 @@
 #include "heap/registry.h"
 
 #include "base/options.h"
+#include "heap/inherited.h"
 #include "heap/profile.h"
 #include "heap/quarantine.h"
 #include "heap/span.h"
@@ -181,19 +182,19 @@ void heap_put_in_pool(struct heap *heap) {
 }
 
 /* Resets the lock of a folded heap, once in a fork child, because a thread that does not exist there may have held it.
- * Returns true if it did. Caller holds heaps_lock, but not the heap's lock. */
-static bool inherit(struct heap *heap) {
-  if (!heap->folded || heap->generation == state.generation) return false;
+ * Caller holds heaps_lock, but not the heap's lock. */
+static void inherit(struct heap *heap) {
+  if (!heap->folded || heap->generation == state.generation) return;
   lock_reset(&heap->lock);
   heap->generation = state.generation;
-  return true;
+  atomic_store_explicit(&lasting_of(heap)->notice.is_given, false, memory_order_relaxed);
 }
 
 /* Caller holds heaps_lock, but not the heap's lock. */
 static void unfold(struct heap *heap) {
   if (!heap->folded) return;
   struct lasting_heap *lasting = lasting_of(heap);
-  bool is_inherited = inherit(heap);
+  inherit(heap);
   lock_take(&heap->lock);
   lock_take(&common_heap.lock);
   heap->store->notice = &lasting->notice; /* the store may be purged; in a fork child also in part */
@@ -202,7 +203,6 @@ static void unfold(struct heap *heap) {
   lasting->is_purged = false;
   if (lasting->is_absent) pages_count_present(bytes_of_body());
   lasting->is_absent = false;
-  if (is_inherited) atomic_store_explicit(&lasting->notice.is_given, false, memory_order_relaxed);
   for (unsigned class = 0; class < CLASSES; class++) folded_slabs[class] -= heap->bins[class].slabs;
   STORE_RACING(heap->folded, false);
   lock_release(&common_heap.lock);
@@ -249,6 +249,7 @@ struct heap *heap_acquire(void) {
     lock_release(&heap->lock);
   }
   lock_release(&heaps_lock);
+  if (heap && UNLIKELY(heap->store->inherited)) heap_inherit_lists(heap);
   return heap;
 }
 
@@ -359,6 +360,7 @@ static void move_counts(struct heap *heap) {
     if (profile_is_on()) heap->store->draws[class] = (struct draw){.interval = 0};
   }
   heap->opened = 0;
+  heap_disown_lists(heap);
   heap->free_magazine = 0; /* all are unused */
   heap->unused_magazine = 1;
   heap->store->restless_slabs = 0;

@@ -7,6 +7,7 @@
 #include "epoch/tree.h"
 #include "heap/bump.h"
 #include "heap/fork.h"
+#include "heap/inherited.h"
 #include "heap/label.h"
 #include "heap/large_cache.h"
 #include "heap/misuse.h"
@@ -316,8 +317,8 @@ void collect_global(tslab_stats_global *out) {
   out->misuses = misuse_count();
   out->scope_misuses = scope_misuse_count();
   out->leaked_at_fork = heaps_given_up;
-  out->leaked_blocks = leaked.blocks;
-  out->leaked_bytes = leaked.bytes;
+  out->leaked_blocks = atomic_load_explicit(&leaked.blocks, memory_order_relaxed);
+  out->leaked_bytes = atomic_load_explicit(&leaked.bytes, memory_order_relaxed);
   out->frozen_bytes = leaked.frozen;
   out->clock_ns = os_now_ns();
   out->clock_raw_ns = os_now_raw_ns();
