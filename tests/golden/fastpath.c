@@ -40,6 +40,7 @@ enum {
   TRIALS = 15,
   BLOCK = 64,
   WARM_BLOCKS = 64,    /* enough that no list is empty, few enough that no list is full */
+  WARM_ROUNDS = 500,   /* a cache may earn its length by use; one of 128 blocks visits at every second trial's call */
   STEP_LIMIT = 100000, /* a call that takes more never ends: single-stepping breaks load-exclusive loops on aarch64 */
 };
 
@@ -170,6 +171,7 @@ static void warm(void) {
 static _Noreturn void child(void) {
   if (ptrace(PTRACE_TRACEME, 0, NULL, NULL)) fail_ptrace("PTRACE_TRACEME");
   library.malloc(BLOCK); /* kept: a first block of a slab may be page-aligned; jemalloc's sized delete is slow for it */
+  for (int round = 0; round < WARM_ROUNDS; round++) warm();
   for (int entry = 0; entry < ENTRIES; entry++) {
     if (absent(entry)) continue;
     for (int trial = 0; trial < TRIALS; trial++) {
