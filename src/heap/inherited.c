@@ -19,7 +19,7 @@ static unsigned whole_length(const struct heap *heap, unsigned class, void *list
   unsigned count = 0;
   *last = NULL;
   for (void *p = list; p != CHAIN_END && p != stop && is_free_block_of(heap, class, p); p = block_next(p)) {
-    if (++count > LIST_MOST) return 0; /* a circle, by a double free */
+    if (++count > INT16_MAX) return 0; /* a circle, by a double free */
     if (block_is_drawn(p)) block_mark_free(p); /* one of them at most */
     *last = p;
   }
@@ -58,7 +58,9 @@ static unsigned next_class(struct heap_store *store) {
   return class;
 }
 
+/* A signal handler may fork meanwhile: its child freezes, and this heap serves nobody else there. */
 void heap_inherit_lists(struct heap *heap) {
+  lock_change_begins();
   for (unsigned class; (class = next_class(heap->store)) < CLASSES;) {
     struct chain chain = heap_recover_list(heap, class);
     heap->list[class] = CHAIN_END;
@@ -67,6 +69,7 @@ void heap_inherit_lists(struct heap *heap) {
     find_again(&leaked.bytes, chain.count * class_size(class));
     tcache_set(heap, class, chain);
   }
+  lock_change_ends();
 }
 
 void heap_disown_lists(struct heap *heap) {

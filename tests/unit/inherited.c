@@ -53,6 +53,28 @@ static void broken(void) {
   acquire_with(BEHIND);
 }
 
+/* A thread that takes a whole slab has a longer list than a cap allows. */
+static void long_one(void) {
+  enum { SMALLEST = 0, BLOCKS = LIST_MOST + 500 };
+  static void *blocks[BLOCKS];
+  const uintptr_t base = (uintptr_t)pages.base;
+  for (unsigned i = 0; i < BLOCKS; i++) {
+    blocks[i] = fast_pop(other, SMALLEST, base);
+    if (!blocks[i]) blocks[i] = heap_refill(other, SMALLEST);
+    CHECK(blocks[i] != NULL);
+  }
+  struct chain chain = tcache_take(other, SMALLEST);
+  for (unsigned i = 0; i < BLOCKS; i++) {
+    block_mark_free(blocks[i]);
+    block_link(blocks[i], chain.head);
+    chain = (struct chain){blocks[i], chain.count + 1};
+  }
+  tcache_set(other, SMALLEST, chain);
+  heap_retire_others();
+  CHECK(heap_acquire() == other);
+  CHECK_COUNT(tcache_length(other, SMALLEST), ==, chain.count);
+}
+
 static void twice(void) {
   fork_here();
   fork_here();
@@ -85,6 +107,7 @@ int main(void) {
   CHECK_COUNT(length, >, BEHIND);
   CHECK(in_child(whole) == 0);
   CHECK(in_child(broken) == 0);
+  CHECK(in_child(long_one) == 0);
   CHECK(in_child(twice) == 0);
   CHECK(in_child(folded) == 0);
   CHECK(in_child(frozen) == 0);
