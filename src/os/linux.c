@@ -197,11 +197,29 @@ static _Atomic uint32_t takers;
 /* mlockall must not lock pages between the look at them and their move (has_locked). */
 static _Atomic uint32_t movers, lockers;
 
-void os_begin_locking(void) {
-  atomic_fetch_add(&lockers, 1);
-  for (unsigned rests = 0; atomic_load(&movers) != 0 && rests < MOVE_RESTS; rests++) os_rest();
+/* This thread's part of these. A signal handler may interrupt a move and lock, or fork and return in the child. */
+static __thread struct {
+  uint32_t takes, moves, locks;
+} here;
+
+static void begin_one(_Atomic uint32_t *count, uint32_t *own) {
+  atomic_fetch_add(count, 1);
+  ++*own;
 }
-void os_end_locking(void) { atomic_fetch_sub(&lockers, 1); }
+
+/* The count is 0 if a handler forked in between, and this is the child. */
+static void end_one(_Atomic uint32_t *count, uint32_t *own) {
+  uint32_t seen = atomic_load(count);
+  --*own;
+  while (seen != 0 && !atomic_compare_exchange_weak(count, &seen, seen - 1)) {
+  }
+}
+
+void os_begin_locking(void) {
+  begin_one(&lockers, &here.locks);
+  for (unsigned rests = 0; atomic_load(&movers) > here.moves && rests < MOVE_RESTS; rests++) os_rest();
+}
+void os_end_locking(void) { end_one(&lockers, &here.locks); }
 
 static bool is_moving(const char *at, size_t length) {
   uintptr_t start = atomic_load(&moving), from = (uintptr_t)at;
@@ -209,14 +227,14 @@ static bool is_moving(const char *at, size_t length) {
 }
 
 void os_begin_taking(const char *at, size_t length) {
-  atomic_fetch_add(&takers, 1);
+  begin_one(&takers, &here.takes);
   for (unsigned rests = 0; UNLIKELY(is_moving(at, length)) && rests < MOVE_RESTS; rests++) {
-    atomic_fetch_sub(&takers, 1);
+    end_one(&takers, &here.takes);
     os_rest();
-    atomic_fetch_add(&takers, 1);
+    begin_one(&takers, &here.takes);
   }
 }
-void os_end_taking(void) { atomic_fetch_sub(&takers, 1); }
+void os_end_taking(void) { end_one(&takers, &here.takes); }
 
 bool os_purge(void *at, size_t length) {
   os_begin_taking(at, length);
@@ -305,15 +323,23 @@ static bool has_locked(char *from, const size_t *ends, unsigned count) {
   return false;
 }
 
+static bool is_zero(const char *page) {
+  const uint64_t *words = (const void *)page;
+  for (size_t i = 0; i < os_page_size / sizeof *words; i++)
+    if (words[i] != 0) return false;
+  return true;
+}
+
 /* Copies pages back to where they were. A move leaves that place mapped and empty. So this needs neither addresses nor
- * mappings, which the kernel would refuse if a limit fell meanwhile. */
+ * mappings, which the kernel would refuse if a limit fell meanwhile. A page of zeros is there already. */
 static void return_pages(char *from, char *to, size_t length) {
   protect(from, length, PROT_READ | PROT_WRITE);
   protect(to, length, PROT_READ | PROT_WRITE);
-  for (size_t at = 0, piece; at < length; at += piece) {
-    piece = min_size(PIECE_LEAST, length - at);
-    memcpy(from + at, to + at, piece);
-    os_purge(to + at, piece);
+  for (size_t at = 0, end; at < length; at = end) {
+    end = min_size(at + PIECE_LEAST, length);
+    for (size_t page = at; page < end; page += os_page_size)
+      if (!is_zero(to + page)) memcpy(from + page, to + page, os_page_size);
+    os_purge(to + at, end - at);
   }
 }
 
@@ -403,9 +429,9 @@ bool os_move_away(void *from, void *to, size_t length, size_t more) {
 enum os_moved os_move(void *from, void *to, size_t length) {
   os_begin_taking(from, length);
   os_begin_taking(to, length);
-  atomic_fetch_add(&movers, 1);
+  begin_one(&movers, &here.moves);
   enum os_moved done = atomic_load(&lockers) == 0 ? move_or_heal(from, to, length) : NOT_MOVED;
-  atomic_fetch_sub(&movers, 1);
+  end_one(&movers, &here.moves);
   os_end_taking();
   os_end_taking();
   return done;
@@ -492,9 +518,9 @@ enum os_collapsed os_collapse(void *at) {
 
 void os_forget_moves(void) {
   atomic_store(&moving, 0);
-  atomic_store(&takers, 0);
-  atomic_store(&movers, 0);
-  atomic_store(&lockers, 0);
+  atomic_store(&takers, here.takes);
+  atomic_store(&movers, here.moves);
+  atomic_store(&lockers, here.locks);
 }
 
 _Atomic uint32_t *os_fork_witness(void) {

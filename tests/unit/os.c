@@ -55,6 +55,42 @@ static void a_move_is_whole_or_nothing(void) {
   CHECK(all_are(at, 'b') && all_are(at + length, 0));
 }
 
+static void *lock_here(void *unused) {
+  os_begin_locking();
+  os_end_locking();
+  return unused;
+}
+
+/* As in the child of a signal handler that forked in a call and returns, the calls end after the counts were reset. */
+static void end_after_a_reset(char *at) {
+  os_begin_taking(at, length);
+  os_begin_locking();
+  os_forget_moves();
+  os_end_locking();
+  os_end_taking();
+  os_begin_locking();
+  os_forget_moves();
+  CHECK_COUNT(os_move(at, at + length, length), ==, NOT_MOVED);
+  os_end_locking();
+}
+
+/* While memory is being locked nothing moves; after that, also in a child, it does. */
+static void no_move_beside_a_lock(void) {
+  char *const at = os_reserve(NULL, 2 * length);
+  pthread_t thread;
+  CHECK(at != NULL && os_commit(at, 2 * length));
+  os_begin_locking();
+  CHECK(pthread_create(&thread, NULL, lock_here, NULL) == 0 && pthread_join(thread, NULL) == 0);
+  memset(at, 'c', length);
+  CHECK_COUNT(os_move(at, at + length, length), ==, NOT_MOVED);
+  CHECK(all_are(at, 'c'));
+  os_end_locking();
+  end_after_a_reset(at);
+  enum os_moved done = os_move(at, at + length, length);
+  CHECK(done == MOVED || emulated());
+  os_unreserve(at, 2 * length);
+}
+
 /* The source is two mappings again. Where something is mapped at the destination, everything stays where it was. */
 static void a_move_away_is_whole_or_nothing(void) {
   const size_t page = os_page_size;
@@ -216,6 +252,7 @@ int main(void) {
   memory_comes_and_goes();
   a_move_is_whole_or_nothing();
   a_move_away_is_whole_or_nothing();
+  no_move_beside_a_lock();
   locked_pages_stay_or_go_whole();
   locked_memory_is_known();
   shared_pages_are_asked_for();
