@@ -356,15 +356,23 @@ static bool move_pieces(char *from, char *to, const size_t *ends, unsigned count
   return true;
 }
 
+/* Returns true if the process may map a page more. */
+static bool may_map(void) {
+  void *page = map(NULL, os_page_size, PROT_READ | PROT_WRITE, 0);
+  return page && os_unreserve(page, os_page_size);
+}
+
 static enum os_moved move_or_heal(void *from, void *to, size_t length) {
   size_t ends[PIECES];
   unsigned count = moves == MOVES_FAIL ? 0 : find_pieces(from, length, to, ends);
   if (count == 0 || has_locked(from, ends, count)) return NOT_MOVED;
+  os_purge(to, length); /* otherwise mremap takes long to unmap it, and a limit may fall meanwhile */
+  if (!may_map()) return NOT_MOVED;
   if (move_pieces(from, to, ends, count)) {
     if (UNLIKELY(moves == MOVES_UNTRIED)) try_source(from, length);
     return MOVED;
   }
-  /* mremap unmaps the destination before it checks the limits. */
+  /* mremap unmaps the destination before it checks the limits, of which one fell since may_map. */
   return os_heal(to, length) ? NOT_MOVED : LOST;
 }
 

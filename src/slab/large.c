@@ -121,6 +121,7 @@ static void *move(struct run *run, size_t size, struct large_counts *counts) {
   if ((must_move || !is_copied(used, !zero, has_room)) && !os_is_locked(run_start(target)) && pages_may_move(target))
     how = os_move(run_start(run), run_start(target), all); /* with the rest of its run, which is then clean */
   if (how == LOST) {
+    if (run_bytes(target) > all) os_purge(run_start(target) + all, run_bytes(target) - all);
     pages_lose(target);
     return NULL;
   }
