@@ -71,6 +71,15 @@ static void set_owner(struct heap *heap, struct run *slab) {
   atomic_fetch_add_explicit(&heap->slab_granules, slab->granules, memory_order_relaxed);
 }
 
+/* A thread that has filled this many slabs of a class probably fills the next ones, too. This does not hold for epochs,
+ * of which there may be many with little in each slab. In the hardened build guards lie between slabs. */
+#define GROWS_FROM 4
+
+static void note_growth(const struct heap *heap, const struct run *slab, int sign) {
+  bool fills = !heap->arena && heap->bins[slab->class].born > GROWS_FROM;
+  if (fills && !TSLAB_HARDENED) pages_note_growth(sign * (ptrdiff_t)slab->granules);
+}
+
 static void lose(struct heap *heap, struct run *slab) {
   STORE_RACING(heap->bins[slab->class].slabs, heap->bins[slab->class].slabs - 1);
   atomic_fetch_sub_explicit(&heap->slab_granules, slab->granules, memory_order_relaxed);
@@ -204,15 +213,6 @@ static struct run *new_slab(struct arena *arena, unsigned class, struct pages_ho
   return slab;
 }
 
-/* A thread that has filled this many slabs of a class probably fills the next ones, too. This does not hold for epochs,
- * of which there may be many with little in each slab. In the hardened build guards lie between slabs. */
-#define GROWS_FROM 4
-
-static void note_growth(const struct heap *heap, const struct run *slab) {
-  bool fills = !heap->arena && heap->bins[slab->class].born > GROWS_FROM;
-  if (fills && !TSLAB_HARDENED) pages_note_growth(slab->granules);
-}
-
 static bool make_slab(struct heap *heap, unsigned class) {
   struct pages_how how = {0};
   struct run *slab = new_slab(heap->arena, class, &how);
@@ -222,7 +222,7 @@ static bool make_slab(struct heap *heap, unsigned class) {
   atomic_fetch_or_explicit(&slab->word, SLAB_LISTED, memory_order_relaxed);
   set_owner(heap, slab);
   STORE_RACING(heap->bins[class].born, heap->bins[class].born + 1);
-  note_growth(heap, slab);
+  note_growth(heap, slab, 1);
   insert_last(&heap->bins[class], slab);
   return true;
 }
@@ -501,6 +501,7 @@ static void retire(struct heap *heap, struct run *slab) {
   if (word_of(slab) & SLAB_LISTED) unlink_slab(bin, slab);
   lose(heap, slab);
   STORE_RACING(bin->retired, bin->retired + 1);
+  note_growth(heap, slab, -1);
   unsigned class = slab->class;
   slab_wipe(slab);
   bool clean = slab_retire(slab);
@@ -633,15 +634,20 @@ static size_t end_purge(struct heap *heap, struct run *slab, struct slab_purge p
 
 #define HAS_HOLES SIZE_MAX
 
+/* A free block of this size or more is a page or several that may go back. */
+#define TRIM_BLOCK (4 * KiB)
+
 /* Returns the bytes that became free; HAS_HOLES if the slab is PENDING and the caller must purge its holes.
  *
- * Has a slab purged once its word stood still from one look to the next, and only once for that word. `seen` is the
- * word at the purge, or the complement of the word at the last look. At the look after the purge the slab becomes
- * QUIET, and no look meets it until its next block comes back. */
+ * Has a slab purged once its word stood still from one look to the next, and only once for that word. A slab of large
+ * blocks need not stand still: it is enough that no thread took a block from it. `seen` is the word at the purge, or
+ * the complement of the word at the last look; 0: a thread took blocks since. At the look after the purge the slab
+ * becomes QUIET, and no look meets it until its next block comes back. */
 static size_t trim_slab(struct heap *heap, struct run *slab, bool now) {
   uint64_t word = word_of(slab);
   if (word & SLAB_QUIET) return 0;
-  bool purged = slab->seen == word, still = purged || slab->seen == ~word;
+  bool purged = slab->seen == word, is_large = class_size(slab->class) >= TRIM_BLOCK;
+  bool still = purged || slab->seen == ~word || (is_large && slab->seen != 0);
   if (!purged) slab->seen = ~word;
   if (purged && !slab_all_free(word)) {
     if (atomic_compare_exchange_strong_explicit(&slab->word, &word, word | SLAB_QUIET, memory_order_relaxed,

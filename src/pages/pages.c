@@ -1398,7 +1398,7 @@ size_t pages_purge(uint64_t tick, size_t most) {
 
 /* ---- ahead of need ----------------------------------------------------------------------------------------------- */
 
-static _Atomic size_t grown; /* granules, since the last pages_populate */
+static _Atomic ptrdiff_t grown; /* granules, since the last pages_populate */
 static _Atomic bool cannot_populate;
 
 /* Returns how many granules should be free and resident now; 0 in a small heap. */
@@ -1411,13 +1411,13 @@ static size_t wanted_ahead(void) {
   return min_size(used / AHEAD_SHARE, AHEAD_MOST >> GRANULE_SHIFT);
 }
 
-void pages_note_growth(size_t granules) { atomic_fetch_add_explicit(&grown, granules, memory_order_relaxed); }
+void pages_note_growth(ptrdiff_t granules) { atomic_fetch_add_explicit(&grown, granules, memory_order_relaxed); }
 
 bool pages_growth_is_foreseen(void) {
-  size_t by = atomic_load_explicit(&grown, memory_order_relaxed);
-  if (LIKELY(by < (AHEAD_LEAST_HEAP >> GRANULE_SHIFT) / AHEAD_SHARE / 2) || !options.ahead) return false;
+  ptrdiff_t by = atomic_load_explicit(&grown, memory_order_relaxed);
+  if (LIKELY(by < (ptrdiff_t)(AHEAD_LEAST_HEAP >> GRANULE_SHIFT) / AHEAD_SHARE / 2) || !options.ahead) return false;
   size_t ahead = wanted_ahead();
-  if (ahead == 0 || by < ahead / 2) return false;
+  if (ahead == 0 || (size_t)by < ahead / 2) return false;
   if (atomic_load_explicit(&free_dirty, memory_order_relaxed) > ahead / 2) return false;
   return !atomic_load_explicit(&cannot_populate, memory_order_relaxed) &&
          !atomic_load_explicit(&is_limited, memory_order_relaxed);
@@ -1458,7 +1458,15 @@ static struct run *take_clean(size_t wanted) {
   return describe(from, to - from, RUN_BUSY);
 }
 
-void pages_forget_growth(void) { atomic_store_explicit(&grown, 0, memory_order_relaxed); }
+void pages_forget_growth(void) {
+  ptrdiff_t by = atomic_load_explicit(&grown, memory_order_relaxed);
+  if (by > 0) atomic_fetch_sub_explicit(&grown, by, memory_order_relaxed);
+}
+
+static void forget_half_of_shrinking(void) {
+  ptrdiff_t by = atomic_load_explicit(&grown, memory_order_relaxed);
+  if (by < 0) atomic_fetch_sub_explicit(&grown, by / 2 - 1, memory_order_relaxed);
+}
 
 size_t pages_populate(void) {
   bool is_foreseen = pages_growth_is_foreseen();
@@ -1482,6 +1490,7 @@ size_t pages_populate(void) {
 }
 
 void pages_set_tick(uint64_t tick) {
+  forget_half_of_shrinking();
   lock_take(&pages_lock);
   for (uint64_t steps = min_size(tick - state.tick, AGES), i = 1; i <= steps; i++)
     join_ages(&state.ages[AGES], &state.ages[(state.tick + i) % AGES]); /* the runs of AGES ticks before tick + i */

@@ -202,7 +202,8 @@ HIDDEN size_t pages_mapping_limit(void);
 HIDDEN void pages_set_mapping_limit(size_t limit);
 HIDDEN void pages_unmap_clean(void);
 
-/* Memory ahead of need (docs/decisions/0041). A thread that fills one run after the other notes the granules of each.
+/* Memory ahead of need (docs/decisions/0041, 0084). A thread that fills one run after the other notes the granules of
+ * each, and less than 0 for each that it gives back. Each tick forgets half of what the heap has shrunk by.
  * pages_growth_is_foreseen returns true if the heap is large, has grown, and has little free memory that is resident.
  * It takes no lock and may err. If it still returns true, pages_populate makes clean memory next to the frontier
  * resident, on huge pages where the system has them, and returns the number of bytes. These count as dirty, so the
@@ -212,7 +213,7 @@ HIDDEN void pages_unmap_clean(void);
 #define AHEAD_SHARE      32 /* as a share of the memory in use, so much should be free and resident, */
 #define AHEAD_MOST       (8 * MiB)
 #define AHEAD_PIECE      (2 * MiB) /* pages_populate ends on a multiple of this, a huge page */
-HIDDEN void pages_note_growth(size_t granules);
+HIDDEN void pages_note_growth(ptrdiff_t granules);
 HIDDEN bool pages_growth_is_foreseen(void);
 HIDDEN void pages_forget_growth(void);
 HIDDEN size_t pages_populate(void);

@@ -153,6 +153,45 @@ static void holes(void) {
   CHECK_COUNT(*(unsigned char *)live, ==, 0x77);
 }
 
+/* A free block of a large class is whole pages. So these go back although more blocks come back between two looks, but
+ * not while the thread takes from the slab. */
+static void large_blocks(void) {
+  enum { SIZE = 16 * KiB, ALL = 12 };
+  const unsigned class = class_of(SIZE);
+  void *large[ALL];
+  struct run *of[ALL];
+  struct heap *const own = heap_acquire();
+  struct chain chain = EMPTY_CHAIN;
+  unsigned taken = 0, first = 0;
+  while (taken < ALL) {
+    lock_take(&own->lock);
+    chain = bins_take(own, class, 1);
+    lock_release(&own->lock);
+    for (void *b = chain.head, *next; b != CHAIN_END && taken < ALL; b = next) {
+      next = block_next(b);
+      memset(b, 1, SIZE);
+      of[taken] = pages_run_of(b);
+      large[taken++] = b;
+    }
+  }
+  for (unsigned i = 0; i < ALL; i++) first += of[i] == of[0];
+  CHECK_COUNT(first, >=, 3);
+  const size_t least = os_page_size > SIZE ? 0 : SIZE - os_page_size;
+  size_t before = 0, after = 0;
+  for (unsigned i = 0, freed = 0; freed < 2; i++) {
+    if (of[i] != of[0]) continue;
+    block_mark_free(large[i]);
+    block_link(large[i], CHAIN_END);
+    bins_return(&own->lock, (struct chain){large[i], 1});
+    size_t bytes = heap_trim(own, false);
+    if (freed++ == 0) before = bytes;
+    else after = bytes;
+  }
+  CHECK_COUNT(before, ==, 0);
+  CHECK_COUNT(after, >=, least);
+  heap_release(own);
+}
+
 /* Slabs that a dead thread left listed serve the next thread before a new slab does. */
 static void inheritance(void) {
   struct heap *const heir = heap_acquire();
@@ -283,6 +322,7 @@ int main(void) {
   life_of_one();
   several();
   holes();
+  large_blocks();
   inheritance();
   the_dead_are_folded();
   heap = heap_acquire();

@@ -188,7 +188,7 @@ static bool is_resident(const struct run *run) {
 static void populate_in_a_child(void) {
   pages_freeze(true);
   CHECK(pages_first_run() == NULL);
-  pages_note_growth(SIZE_MAX / 2);
+  pages_note_growth(PTRDIFF_MAX / 2);
   pages_populate();
   pages_check();
 }
@@ -198,15 +198,19 @@ static void populate_in_a_child(void) {
 static void ahead_of_need(void) {
   const size_t much = AHEAD_LEAST_HEAP >> GRANULE_SHIFT, enough = much / AHEAD_SHARE / 2;
   pages_purge(UINT64_MAX, SIZE_MAX);
-  pages_note_growth(much);
+  pages_note_growth((ptrdiff_t)much);
   struct run *const small = take(much / 2);
   CHECK(!pages_growth_is_foreseen()); /* a small heap */
   CHECK_COUNT(pages_populate(), ==, 0);
   struct run *const large = take(much);
   CHECK(!pages_growth_is_foreseen()); /* it has not grown since */
-  pages_note_growth(enough - 1);
+  pages_note_growth((ptrdiff_t)much);
+  pages_note_growth(-(ptrdiff_t)much - 8); /* runs that come and go are no growth */
   CHECK(!pages_growth_is_foreseen());
-  pages_note_growth(much);
+  for (uint64_t tick = 12; tick < 20; tick++) pages_set_tick(tick); /* each forgets half of it */
+  pages_note_growth((ptrdiff_t)enough - 1);
+  CHECK(!pages_growth_is_foreseen());
+  pages_note_growth((ptrdiff_t)much);
   CHECK(pages_growth_is_foreseen());
   options.ahead = 0;
   CHECK(!pages_growth_is_foreseen());
@@ -214,7 +218,7 @@ static void ahead_of_need(void) {
   const size_t before = pages_totals().populated, got = pages_populate();
   CHECK_COUNT(pages_totals().populated - before, ==, got);
   CHECK(!pages_growth_is_foreseen());
-  pages_note_growth(much);
+  pages_note_growth((ptrdiff_t)much);
   CHECK(!pages_growth_is_foreseen()); /* there is enough already, or the kernel cannot do it */
   pages_check();
   if (got != 0) {
