@@ -194,32 +194,42 @@ static void divide_ends(char *at, size_t length) {
 static _Atomic uintptr_t moving; /* the start of the range that moves; 0: none */
 static _Atomic uint32_t takers;
 
-/* mlockall must not lock pages between the look at them and their move (has_locked). */
-static _Atomic uint32_t movers, lockers;
+/* mlockall must not lock pages between the look at them and their move (has_locked). Each thread that moves pages says
+ * so here; one that finds no place copies. A signal handler may interrupt a move and lock, so a thread does not wait
+ * for itself. */
+#define MOVERS 16
+static _Atomic uintptr_t movers[MOVERS]; /* OS_THREAD; 0: none */
+static _Atomic uint32_t lockers;
 
-/* This thread's part of these. A signal handler may interrupt a move and lock, or fork and return in the child. */
-static __thread struct {
-  uint32_t takes, moves, locks;
-} here;
-
-static void begin_one(_Atomic uint32_t *count, uint32_t *own) {
-  atomic_fetch_add(count, 1);
-  ++*own;
+/* Returns this thread's place, or MOVERS if there is none. */
+static unsigned begin_move(void) {
+  for (unsigned i = 0; i < MOVERS; i++) {
+    uintptr_t none = 0;
+    if (atomic_compare_exchange_strong(&movers[i], &none, OS_THREAD)) return i;
+  }
+  return MOVERS;
 }
 
-/* The count is 0 if a handler forked in between, and this is the child. */
-static void end_one(_Atomic uint32_t *count, uint32_t *own) {
+static bool others_move(void) {
+  for (unsigned i = 0; i < MOVERS; i++) {
+    uintptr_t mover = atomic_load(&movers[i]);
+    if (mover != 0 && mover != OS_THREAD) return true;
+  }
+  return false;
+}
+
+/* In the child of a signal handler that forked meanwhile, the count is 0 already: os_forget_moves. */
+static void end_one(_Atomic uint32_t *count) {
   uint32_t seen = atomic_load(count);
-  --*own;
   while (seen != 0 && !atomic_compare_exchange_weak(count, &seen, seen - 1)) {
   }
 }
 
 void os_begin_locking(void) {
-  begin_one(&lockers, &here.locks);
-  for (unsigned rests = 0; atomic_load(&movers) > here.moves && rests < MOVE_RESTS; rests++) os_rest();
+  atomic_fetch_add(&lockers, 1);
+  for (unsigned rests = 0; others_move() && rests < MOVE_RESTS; rests++) os_rest();
 }
-void os_end_locking(void) { end_one(&lockers, &here.locks); }
+void os_end_locking(void) { end_one(&lockers); }
 
 static bool is_moving(const char *at, size_t length) {
   uintptr_t start = atomic_load(&moving), from = (uintptr_t)at;
@@ -227,14 +237,14 @@ static bool is_moving(const char *at, size_t length) {
 }
 
 void os_begin_taking(const char *at, size_t length) {
-  begin_one(&takers, &here.takes);
+  atomic_fetch_add(&takers, 1);
   for (unsigned rests = 0; UNLIKELY(is_moving(at, length)) && rests < MOVE_RESTS; rests++) {
-    end_one(&takers, &here.takes);
+    end_one(&takers);
     os_rest();
-    begin_one(&takers, &here.takes);
+    atomic_fetch_add(&takers, 1);
   }
 }
-void os_end_taking(void) { end_one(&takers, &here.takes); }
+void os_end_taking(void) { end_one(&takers); }
 
 bool os_purge(void *at, size_t length) {
   os_begin_taking(at, length);
@@ -437,9 +447,10 @@ bool os_move_away(void *from, void *to, size_t length, size_t more) {
 enum os_moved os_move(void *from, void *to, size_t length) {
   os_begin_taking(from, length);
   os_begin_taking(to, length);
-  begin_one(&movers, &here.moves);
-  enum os_moved done = atomic_load(&lockers) == 0 ? move_or_heal(from, to, length) : NOT_MOVED;
-  end_one(&movers, &here.moves);
+  unsigned place = begin_move();
+  bool may_move = place < MOVERS && atomic_load(&lockers) == 0;
+  enum os_moved done = may_move ? move_or_heal(from, to, length) : NOT_MOVED;
+  if (place < MOVERS) atomic_store(&movers[place], 0);
   os_end_taking();
   os_end_taking();
   return done;
@@ -526,9 +537,10 @@ enum os_collapsed os_collapse(void *at) {
 
 void os_forget_moves(void) {
   atomic_store(&moving, 0);
-  atomic_store(&takers, here.takes);
-  atomic_store(&movers, here.moves);
-  atomic_store(&lockers, here.locks);
+  atomic_store(&takers, 0);
+  atomic_store(&lockers, 0);
+  for (unsigned i = 0; i < MOVERS; i++)
+    if (atomic_load(&movers[i]) != OS_THREAD) atomic_store(&movers[i], 0);
 }
 
 _Atomic uint32_t *os_fork_witness(void) {

@@ -69,7 +69,6 @@ static void end_after_a_reset(char *at) {
   os_end_locking();
   os_end_taking();
   os_begin_locking();
-  os_forget_moves();
   CHECK_COUNT(os_move(at, at + length, length), ==, NOT_MOVED);
   os_end_locking();
 }
