@@ -21,4 +21,10 @@ INLINE unsigned lowest_bit(uint64_t set) { return (unsigned)__builtin_ctzll(set)
 INLINE size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 INLINE size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 
+/* `bytes`: at least 8; p is aligned to 8. */
+INLINE bool is_zero(const void *p, size_t bytes) {
+  const char *from = p;
+  return *(const uint64_t *)p == 0 && __builtin_memcmp(from, from + sizeof(uint64_t), bytes - sizeof(uint64_t)) == 0;
+}
+
 #endif

@@ -72,13 +72,12 @@ static void count_what_passed(struct heap *heap) {
  * heap of an epoch at once keeps what is whole of them, so that the epoch can end. In a frozen child all are lost. The
  * calls of the thread still count. */
 static void give_up_lists(struct heap *heap, bool is_frozen) {
-  bool keeps = heap->of_epochs && heap_has_store(heap) && !is_frozen;
-  bool leaves = !heap->of_epochs && heap_has_store(heap) && !is_frozen;
+  bool keeps = heap_has_store(heap) && !is_frozen;
   struct chain kept[CLASSES];
-  void *left[CLASSES];
-  for (unsigned class = 0; keeps && class < CLASSES; class++) kept[class] = heap_recover_list(heap, class);
-  for (unsigned class = 0; leaves && class < CLASSES; class++)
-    left[class] = tcache_is_detached(heap, class) ? heap_recover_list(heap, class).head : heap->list[class];
+  for (unsigned class = 0; keeps && class < CLASSES; class++) {
+    bool checks = heap->of_epochs || tcache_is_detached(heap, class);
+    kept[class] = checks ? heap_recover_list(heap, class) : (struct chain){heap->list[class], 0};
+  }
   heap->sampling = (struct sampling){.detached = NULL};
   heaps_given_up++;
   if (!heap_has_store(heap)) return;
@@ -89,11 +88,8 @@ static void give_up_lists(struct heap *heap, bool is_frozen) {
   if (heap->of_epochs) heap->lost = UINT64_MAX; /* never counts as drained: lost blocks never come back */
   if (TSLAB_HARDENED) memset(heap->quarantine, 0, sizeof(struct quarantine));
   for (unsigned class = 0; keeps && class < CLASSES; class++)
-    if (kept[class].count) tcache_set(heap, class, kept[class]);
-  for (unsigned class = 0; leaves && class < CLASSES; class++) {
-    heap->list[class] = left[class];
-    if (left[class] != CHAIN_END) heap->store->inherited |= (uint64_t)1 << class;
-  }
+    if (!heap->of_epochs) heap_leave_list(heap, class, kept[class].head);
+    else if (kept[class].count) tcache_set(heap, class, kept[class]);
 }
 
 static void retire(struct heap *heap, bool is_frozen) {

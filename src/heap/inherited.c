@@ -44,6 +44,11 @@ struct chain heap_recover_list(const struct heap *heap, unsigned class) {
   return (struct chain){count ? list : detached, count + more};
 }
 
+void heap_leave_list(struct heap *heap, unsigned class, void *list) {
+  heap->list[class] = list;
+  if (list != CHAIN_END) heap->store->inherited |= (uint64_t)1 << class;
+}
+
 static void find_again(_Atomic uint64_t *leaked_ones, uint64_t found) {
   uint64_t before = atomic_load_explicit(leaked_ones, memory_order_relaxed), now;
   do now = before - min_size(before, found);

@@ -15,6 +15,7 @@
 /* Returns what is whole of the class's list, and of its detached one. */
 HIDDEN struct chain heap_recover_list(const struct heap *heap, unsigned class);
 
+HIDDEN void heap_leave_list(struct heap *heap, unsigned class, void *list); /* to the heap's next thread */
 HIDDEN void heap_inherit_lists(struct heap *heap); /* makes what is whole of them lists of the heap's new thread */
 HIDDEN void heap_disown_lists(struct heap *heap);  /* gives them up */
 

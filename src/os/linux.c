@@ -333,13 +333,6 @@ static bool has_locked(char *from, const size_t *ends, unsigned count) {
   return false;
 }
 
-static bool is_zero(const char *page) {
-  const uint64_t *words = (const void *)page;
-  for (size_t i = 0; i < os_page_size / sizeof *words; i++)
-    if (words[i] != 0) return false;
-  return true;
-}
-
 /* Copies pages back to where they were. A move leaves that place mapped and empty. So this needs neither addresses nor
  * mappings, which the kernel would refuse if a limit fell meanwhile. A page of zeros is there already. */
 static void return_pages(char *from, char *to, size_t length) {
@@ -348,7 +341,7 @@ static void return_pages(char *from, char *to, size_t length) {
   for (size_t at = 0, end; at < length; at = end) {
     end = min_size(at + PIECE_LEAST, length);
     for (size_t page = at; page < end; page += os_page_size)
-      if (!is_zero(to + page)) memcpy(from + page, to + page, os_page_size);
+      if (!is_zero(to + page, os_page_size)) memcpy(from + page, to + page, os_page_size);
     os_purge(to + at, end - at);
   }
 }

@@ -89,10 +89,6 @@ static struct run *alloc_to_move_in(const struct run *run, size_t size, bool *ze
   return alloc_run(size, GRANULE, zero, &how);
 }
 
-static bool is_zero(const char *p, size_t bytes) {
-  return *(const uint64_t *)(const void *)p == 0 && memcmp(p, p + sizeof(uint64_t), bytes - sizeof(uint64_t)) == 0;
-}
-
 void large_copy(char *to, const char *from, size_t bytes) {
   size_t done = 0; /* copied, or the same in both places */
   for (size_t at = 0, piece; at < bytes; at += piece) {
