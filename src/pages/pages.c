@@ -1076,7 +1076,8 @@ void *pages_cut(struct cuttings *from, size_t bytes) {
   return left.next;
 }
 
-static void free_locked(struct run *run, bool clean) {
+/* The first `clean` granules hold nothing. */
+static void free_locked(struct run *run, size_t clean) {
   size_t g = run_index(run), end = g + run->granules;
   struct run *room = room_behind(run);
   if (room) room_free(room);
@@ -1084,29 +1085,45 @@ static void free_locked(struct run *run, bool clean) {
     run->moved = false;
     state.moved_runs--;
   }
-  if (!clean) dirty_set(g, end, true);
+  if (g + clean < end) dirty_set(g + clean, end, true);
   run->seen = state.tick;
   run = merge(run, RUN_FREE);
   bin_insert(run, RUN_FREE);
-  if (clean) return_chunk_bits(run, g, end);
+  if (g + clean == end) return_chunk_bits(run, g, end);
 }
 
-/* Maps the pages of a run that moved afresh. If the kernel has no memory for that, kernels before 6.12 leave nothing
- * mapped, and the run is lost. */
-static bool heal(char *at, size_t bytes, bool *is_lost) {
-  bool done = os_heal(at, bytes);
+/* Maps granules afresh that moved. If the kernel has no memory for that, kernels before 6.12 leave nothing mapped, and
+ * the granules are lost. */
+static bool heal(char *at, size_t granules, bool *is_lost) {
+  bool done = os_heal(at, granules << GRANULE_SHIFT);
   *is_lost = UNLIKELY(!done) && os_is_unreadable(at);
   return done;
 }
 
-void pages_free(struct run *run, bool clean) {
-  bool is_lost = false;
-  if (UNLIKELY(pages_is_frozen(run))) return;
-  if (run->moved) clean = heal(run_start(run), run_bytes(run), &is_lost);
+/* Frees what of the run lies behind its first `kept` granules. What has a mapping of its own is mapped afresh, so that
+ * it is one mapping with its neighbours again and no advice of the program stays there. The rest keeps its pages. */
+static void free_behind(struct run *run, size_t kept, bool clean) {
+  size_t apart = run->moved && run->apart > kept ? run->apart - kept : 0;
+  bool is_lost = false, is_healed = !apart || heal(run_start(run) + (kept << GRANULE_SHIFT), apart, &is_lost);
   lock_take(&pages_lock);
-  if (UNLIKELY(is_lost)) lose(run);
-  else free_locked(run, clean);
+  struct run *rest = run;
+  if (kept) {
+    rest = describe(run_index(run) + kept, run->granules - kept, RUN_NONE);
+    run->granules = (uint32_t)kept;
+  }
+  if (apart && kept) run->apart = kept;
+  if (UNLIKELY(is_lost)) {
+    size_t granules = rest->granules, at = run_index(rest) + apart;
+    rest->granules = (uint32_t)apart;
+    lose(rest);
+    rest = apart < granules ? describe(at, granules - apart, RUN_NONE) : NULL;
+  }
+  if (LIKELY(rest != NULL)) free_locked(rest, !is_healed ? 0 : clean ? rest->granules : apart);
   lock_release(&pages_lock);
+}
+
+void pages_free(struct run *run, bool clean) {
+  if (LIKELY(!pages_is_frozen(run))) free_behind(run, 0, clean);
 }
 
 void pages_join(struct run *first, size_t granules) {
@@ -1166,20 +1183,9 @@ static bool grow(struct run *run, size_t granules) {
 }
 
 bool pages_resize(struct run *run, size_t granules) {
-  bool clean = false, is_lost = false;
-  size_t kept = granules << GRANULE_SHIFT;
   if (UNLIKELY(pages_is_frozen(run))) return granules <= run->granules;
-  if (run->moved && granules < run->granules)
-    clean = heal(run_start(run) + kept, run_bytes(run) - kept, &is_lost);
   if (granules > run->granules) return grow(run, granules);
-  lock_take(&pages_lock);
-  if (granules < run->granules) {
-    struct run *rest = describe(run_index(run) + granules, run->granules - granules, RUN_NONE);
-    run->granules = (uint32_t)granules;
-    if (UNLIKELY(is_lost)) lose(rest);
-    else free_locked(rest, clean);
-  }
-  lock_release(&pages_lock);
+  if (granules < run->granules) free_behind(run, granules, false);
   return true;
 }
 
@@ -1209,6 +1215,7 @@ static struct run *put_moved(struct run *run, struct run *found, size_t at, size
   split(found, at, granules, RUN_UNMAPPED);
   struct run *target = describe(at, granules, RUN_LARGE);
   target->moved = true;
+  target->apart = granules;
   state.moved_runs += !run->moved;
   run = describe(run_index(run), run->granules, RUN_NONE);
   bin_insert(merge(run, RUN_UNMAPPED), RUN_UNMAPPED);
@@ -1389,7 +1396,7 @@ size_t pages_purge(uint64_t tick, size_t most) {
     if (done) state.returned += run_bytes(run), purged += run_bytes(run);
     else state.purge_failures++;
     run->kind = RUN_NONE;
-    free_locked(run, done);
+    free_locked(run, done ? run->granules : 0);
     if (!done) break; /* the run stays dirty, and the next tick tries again */
   }
   lock_release(&pages_lock);
@@ -1484,7 +1491,7 @@ size_t pages_populate(void) {
   lock_take(&pages_lock);
   if (done) state.populated += bytes;
   run->kind = RUN_NONE;
-  free_locked(run, false);
+  free_locked(run, 0);
   lock_release(&pages_lock);
   return done ? bytes : 0;
 }
@@ -1693,13 +1700,15 @@ struct pages_totals pages_totals(void) {
   return totals;
 }
 
-bool pages_may_move(struct run *run) {
+bool pages_may_move(struct run *run, size_t bytes) {
   lock_take(&pages_lock);
   bool may = state.moved_runs < MOVED_RUNS_MOST;
   if (may && !run->moved) {
     run->moved = true;
+    run->apart = 0;
     state.moved_runs++;
   }
+  if (may) run->apart = max_size(run->apart, divide_up(bytes, GRANULE));
   lock_release(&pages_lock);
   return may;
 }

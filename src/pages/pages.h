@@ -46,6 +46,7 @@ struct run {
   union {
     uint64_t unlinked; /* slab: units whose blocks are on no list yet; the heap's lock protects it */
     uint64_t gone;     /* chunk: blocks freed by its heap's thread before it was sealed */
+    size_t apart;      /* large block that moved: so many of its first granules lie in a mapping of their own */
     struct {
       uint32_t younger, older; /* dirty free run: neighbours in the ring of its age */
     };
@@ -72,7 +73,7 @@ struct run {
   uint8_t class;      /* slab: size class; chunk: CHUNK_HAS_GAPS or 0; RUN_META: enum guard; split: quarters that
                          may be resident, one bit each */
   uint8_t was;        /* the last use, for the message about a late free: class + 1, or LARGE_WAS, CHUNK_WAS */
-  uint8_t moved;      /* large block: has a mapping of its own since os_move; slab: enum slab_memory; chunk: has samples
+  uint8_t moved;      /* large block: os_move may have given it a mapping of its own; slab: enum slab_memory; chunk: has samples
                        * of the heap profile */
 };
 _Static_assert(sizeof(struct run) == CACHE_LINE, "one run, one line");
@@ -263,10 +264,11 @@ HIDDEN bool pages_is_far_beyond(void); /* beyond the soft limit by a 64th of it 
 HIDDEN void pages_set_tick(uint64_t tick);
 HIDDEN size_t pages_free_dirty(void); /* takes no lock: a hint */
 
-/* Returns true if pages may be moved into `run`, which then counts as having a mapping of its own. At most
- * MOVED_RUNS_MOST runs have one, each with two neighbours, of the 65,530 mappings that a process may have. */
+/* Returns true if pages may be moved into the first `bytes` of the run, which then count as having a mapping of their
+ * own. At most MOVED_RUNS_MOST runs have one, each with two neighbours, of the 65,530 mappings that a process may
+ * have. */
 #define MOVED_RUNS_MOST 256
-HIDDEN bool pages_may_move(struct run *run);
+HIDDEN bool pages_may_move(struct run *run, size_t bytes);
 
 /* For the hardened build: makes the last granule of a run in use its guard, which is no part of the run any more. A
  * touch of the guard faults, and so does one of the run's own pages from `used` bytes on. If the kernel guards pages

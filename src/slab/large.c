@@ -114,7 +114,8 @@ static void *move(struct run *run, size_t size, struct large_counts *counts) {
   size_t used = min_size(run->size, target->size);
   size_t all = TSLAB_HARDENED ? used : min_size(run_bytes(run), run_bytes(target)); /* hardened: the rest is guarded */
   enum os_moved how = NOT_MOVED;
-  if ((must_move || !is_copied(used, !zero, has_room)) && !os_is_locked(run_start(target)) && pages_may_move(target))
+  bool is_moved = must_move || !is_copied(used, !zero, has_room);
+  if (is_moved && !os_is_locked(run_start(target)) && pages_may_move(target, all))
     how = os_move(run_start(run), run_start(target), all); /* with the rest of its run, which is then clean */
   if (how == LOST) {
     if (run_bytes(target) > all) os_purge(run_start(target) + all, run_bytes(target) - all);
@@ -130,7 +131,7 @@ static void *move(struct run *run, size_t size, struct large_counts *counts) {
   count_freed(counts, run);
   run->was = LARGE_WAS;
   if (TSLAB_HARDENED) pages_free_guard(run);
-  if (how == MOVED) pages_may_move(run); /* so pages_free maps it afresh: the program's advice would stay there */
+  if (how == MOVED) pages_may_move(run, run_bytes(run)); /* so the program's advice does not stay there */
   pages_free(run, how == MOVED && all == run_bytes(run));
   return run_start(target);
 }

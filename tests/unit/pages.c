@@ -418,13 +418,31 @@ static void few_runs_may_move(void) {
   struct run *runs[MOVED_RUNS_MOST + 1];
   for (int i = 0; i <= MOVED_RUNS_MOST; i++) {
     runs[i] = take(1);
-    CHECK_COUNT(pages_may_move(runs[i]), ==, i < MOVED_RUNS_MOST);
+    CHECK_COUNT(pages_may_move(runs[i], GRANULE), ==, i < MOVED_RUNS_MOST);
   }
   CHECK_COUNT(pages_totals().moved_runs, ==, MOVED_RUNS_MOST);
   pages_free(runs[0], false);
-  CHECK(pages_may_move(runs[MOVED_RUNS_MOST]));
+  CHECK(pages_may_move(runs[MOVED_RUNS_MOST], GRANULE));
   for (int i = 1; i <= MOVED_RUNS_MOST; i++) pages_free(runs[i], false);
   CHECK_COUNT(pages_totals().moved_runs, ==, 0);
+}
+
+/* What moved is mapped afresh when its run is freed or becomes shorter. What the run grew by keeps its pages. */
+static void only_moved_granules_are_emptied(void) {
+  struct run *const run = take(8), *const wall = take(1);
+  CHECK(pages_may_move(run, 3 * GRANULE));
+  memset(run_start(run), 1, run_bytes(run));
+  const size_t before = pages_free_dirty();
+  CHECK(pages_resize(run, 6));
+  CHECK_COUNT(pages_free_dirty() - before, ==, 2 * GRANULE);
+  CHECK(pages_resize(run, 2)); /* of four granules, one had moved */
+  CHECK_COUNT(pages_free_dirty() - before, ==, 5 * GRANULE);
+  pages_free(run, false);
+  CHECK_COUNT(pages_free_dirty() - before, ==, 5 * GRANULE);
+  CHECK_COUNT(pages_totals().moved_runs, ==, 0);
+  pages_free(wall, true);
+  pages_check();
+  pages_purge(UINT64_MAX, SIZE_MAX);
 }
 
 static volatile char *touched;
@@ -774,6 +792,7 @@ int main(void) {
   windows_are_few();
   frontier_is_last_resort();
   few_runs_may_move();
+  only_moved_granules_are_emptied();
   a_hard_limit_holds();
   a_soft_limit_asks();
   searches_are_bounded();
