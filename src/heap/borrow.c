@@ -12,7 +12,7 @@ void *borrow_from(struct heap *nobodys, const struct heap *heap, unsigned class)
     tcache_fold(nobodys, class);
     tcache_set(nobodys, class, bins_take(nobodys, class, 1));
   }
-  void *block = fast_pop(nobodys, class, (uintptr_t)pages.base);
+  void *block = fast_pop(nobodys, class, pages.key);
   nobodys->counters = &shared_counters;
   heap_notice(nobodys);
   return block;

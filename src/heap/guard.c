@@ -18,7 +18,7 @@
 #define PAGES_LEAST  4   /* of a slot: two of them can be used */
 #define FRAMES_SHOWN 12  /* they fit one line */
 
-enum slot_state { UNUSED, TAKEN, LIVE, ENDING, FREED };
+enum slot_state { UNUSED, TAKEN, LIVE, ENDING, GONE };
 #define STATES 8 /* the word of a slot is its state plus a multiple of this, another one for each block */
 
 struct slot {
@@ -159,7 +159,7 @@ static void give_back(const struct slot *slot, size_t bytes) {
 }
 
 static void give_up(struct slot *slot, size_t bytes) {
-  set_state(slot, FREED);
+  set_state(slot, GONE);
   lock_take(&guard_lock);
   give_back(slot, bytes);
   pool.placed--;
@@ -248,7 +248,7 @@ static void say_stack(const char *what, uint32_t thread, const uintptr_t *frames
 
 static void say_stacks(const struct slot *slot) {
   say_stack("allocated", slot->allocated_by, slot->frames, slot->depth);
-  if (state_of(slot) != FREED) return;
+  if (state_of(slot) != GONE) return;
   say_stack(slot->ended_by_epoch ? "ended with its epoch" : "freed", slot->freed_by, slot->freed_frames,
             slot->freed_depth);
 }
@@ -359,7 +359,7 @@ static void end(struct slot *slot, const void *frame) {
   slot->freed_depth = stack_walk(slot->freed_frames, STACK_MOST, frame);
   bool serves_again = !is_open && forbid(slot, slot->data, bytes);
   if (serves_again) pages_count_absent(bytes);
-  set_state(slot, FREED);
+  set_state(slot, GONE);
   lock_take(&guard_lock);
   if (serves_again) give_back(slot, bytes);
   pool.live--;

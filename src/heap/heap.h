@@ -57,9 +57,10 @@
                                * of its cap */
 
 /* Remote frees are batched so that one compare-and-swap returns several blocks. A batch is complete when its blocks
- * cost REMOTE_BYTES; a block costs its size, or REMOTE_LEAST if that is more: docs/decisions/0026. */
+ * cost REMOTE_BYTES; a block costs its size, or a cache line if that is more: docs/decisions/0026. */
 #define REMOTE_BYTES (16 * KiB)
-#define REMOTE_LEAST 64
+#define REMOTE_LEAST CACHE_LINE
+#define REMOTE_CLASS 3 /* the class of REMOTE_LEAST bytes */
 #define REMOTE_MOST  256 /* a batch never has more blocks */
 
 #define LENGTH_BITS 16
@@ -90,6 +91,11 @@ INLINE struct passed count_passed(uint32_t then, uint32_t now) {
   int32_t shorter = (int16_t)(then - now); /* a list is far shorter than 2^15 */
   unsigned frees = (then - now - (uint32_t)shorter) >> LENGTH_BITS;
   return (struct passed){frees + (unsigned)shorter, frees};
+}
+
+/* Returns true if mallocs passed until the list had no room left. */
+INLINE bool count_has_mallocs(struct count full) {
+  return full.now != count_room(full.then) + count_length(full.then);
 }
 
 /* Blocks of one class that left a list together. An index names a magazine; 0 = none. */
@@ -513,6 +519,9 @@ extern HIDDEN __thread struct thread *current_thread __attribute__((tls_model("i
  * holds heaps_lock. */
 HIDDEN void heap_begin_lists(struct heap *heap);
 HIDDEN void heap_init(struct heap *heap, bool of_epochs);
+
+/* How a free by a fast path ended: heap/fast.h and heap/remote.h say what each means there. */
+enum fast_free { FREED, UNCLEAR, NOT_HERE, LIST_FULL, NOT_A_BLOCK };
 
 INLINE pagemap_entry heap_entry(const struct heap *heap, unsigned class) { return (uintptr_t)heap | class; }
 INLINE unsigned entry_class(pagemap_entry entry) { return entry % HEAP_ALIGNMENT; }

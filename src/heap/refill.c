@@ -97,7 +97,7 @@ void *heap_refill(struct heap *heap, unsigned class) {
   /* Counted before the list counts it, so that no reader takes it for a call that the list served. */
   counter_add(&heap->counters->refills[class].served[served_by(heap)], 1);
   FENCE_STORES();
-  void *const block = fast_pop(heap, class, (uintptr_t)pages.base);
+  void *const block = fast_pop(heap, class, pages.key);
   if (bin->countdown < INT32_MAX) bin->countdown++; /* this call is not among those that the class draws from */
   arm_if_due(heap, class, 0);
   return block;

@@ -20,7 +20,7 @@ _Static_assert(UNOWNED_COUNTERS == 1 << (32 - 28), "the index has four bits");
 void heap_push_remote(struct heap *heap, unsigned class, void *block) {
   struct remote *remote = &heap->store->remote;
   store_add_remote(heap->store, block);
-  remote->room -= (int32_t)max_size(class_size(class), REMOTE_LEAST);
+  remote->room -= class_tables()->lines[class];
   if (remote->room > 0) return;
   struct timing timing;
   timing_begin_path(&timing);

@@ -9,43 +9,42 @@
 
 #include "heap/heap.h"
 
-/* Returns true if the thread's own list of the class takes blocks of other threads: the list has room, and no other
- * block of the class shares a cache line. Two threads that free each other's blocks then reuse them, and no slab of the
- * other thread is touched. The list of a thread that only frees fills up, and has no room until its next visit. */
-INLINE bool list_takes_remote(const struct heap *heap, unsigned class) {
-  return count_room(heap->count[class].now) > 0 && class_size(class) >= REMOTE_LEAST && !heap->arena;
-}
-
-/* Puts the block onto the list as fast_push does. */
-INLINE void list_put_remote(struct heap *heap, unsigned class, void *block) {
-  STORE_RACING(heap->count[class].now, heap->count[class].now - (ROOM_ONE - 1));
+/* Offers a block of another thread to the thread's own list. So two threads that free each other's blocks reuse them,
+ * and touch no slab of each other. The list of a thread that only frees takes none once it is full, until the thread
+ * allocates in the class. Neither does a list of small blocks, of which two threads would write to one line. FREED and
+ * LIST_FULL are fast_push's; NOT_HERE: the list takes none, and nothing has changed. */
+INLINE enum fast_free list_take_remote(struct heap *heap, unsigned class, void *block) {
+  if (class < REMOTE_CLASS || heap->arena) return NOT_HERE;
+  struct count count = count_look(&heap->count[class]);
+  bool has_room = count_room(count.now) > 0;
+  if (!has_room && !count_has_mallocs(count)) return NOT_HERE;
+  STORE_RACING(heap->count[class].now, count.now - (ROOM_ONE - 1));
+  counter_add_release(&heap->bins[class].kept_frees, 1);
+  if (UNLIKELY(!has_room)) return LIST_FULL;
   block_mark_free(block);
   block_link(block, heap->list[class]);
   heap->list[class] = block;
-  counter_add_release(&heap->bins[class].kept_frees, 1);
+  return FREED;
 }
 
 /* Frees a block as heap_free_remote (heap/refill.h) does, quickly, in the usual case. `heap` is the thread's current
- * heap and does not own p's granule; p lies below the frontier. In other cases it returns false and changes nothing: p
- * starts no block, its slab is an epoch's, or the batch would be complete. It does not read the block, so the library
- * reports a double free only when the batch is complete, or as for a block of the thread's own. */
-INLINE bool heap_keep_remote(struct heap *heap, void *p) {
-  pagemap_entry at = LOAD_RACING(pages_pagemap()[granule_of(p)]);
-  unsigned class = entry_class(at);
+ * heap; `owner` is the entry of p's granule, of another heap. LIST_FULL is fast_push's. NOT_HERE: nothing has changed,
+ * because p starts no block, its slab is an epoch's, or the batch would be complete. It does not read the block, so the
+ * library reports a double free only when the batch is complete, or as for a block of the thread's own. */
+INLINE enum fast_free heap_keep_remote(struct heap *heap, pagemap_entry owner, void *p) {
+  unsigned class = entry_class(owner);
   struct heap_store *store = heap->store;
-  if (TSLAB_HARDENED || !store || at == 0 || !class_starts_block((uintptr_t)p, class_inverse(class))) return false;
-  if (LOAD_RACING(entry_heap(at)->arena)) return false; /* not read in the slab's line, which its own thread writes */
-  if (list_takes_remote(heap, class)) {
-    list_put_remote(heap, class, p);
-    return true;
-  }
-  int32_t room = store->remote.room - (int32_t)max_size(class_size(class), REMOTE_LEAST);
-  if (room <= 0) return false;
+  if (TSLAB_HARDENED || !store || !class_starts_block((uintptr_t)p, class_inverse(class))) return NOT_HERE;
+  if (LOAD_RACING(entry_heap(owner)->arena)) return NOT_HERE; /* not read in the slab's line, which its thread writes */
+  enum fast_free taken = list_take_remote(heap, class, p);
+  if (taken != NOT_HERE) return taken;
+  int32_t room = store->remote.room - class_tables()->lines[class];
+  if (room <= 0) return NOT_HERE;
   __builtin_prefetch(p, 1);
   store->remote.room = room;
   store_add_remote(store, p);
   counter_add_release(&store->bins[class].remote_frees, 1);
-  return true;
+  return FREED;
 }
 
 HIDDEN void heap_push_remote(struct heap *heap, unsigned class, void *block); /* counted, and marked if hardened */

@@ -19,7 +19,7 @@ void *sample_detached(struct heap *heap, unsigned class, size_t requested) {
   heap->list[class] = tcache_attach(heap);
   if (UNLIKELY(sampling->timings == TIMED)) timing_count(heap); /* no visit has counted since the last sample */
   uint64_t start = ticks_begin();
-  void *block = fast_pop(heap, class, (uintptr_t)pages.base);
+  void *block = fast_pop(heap, class, pages.key);
   uint64_t ticks = ticks_end() - start;
   if (UNLIKELY(!block)) return NULL;
   heap->store->timed[sampling->timings++] = timing_of(start, ticks, requested, class_size(class));

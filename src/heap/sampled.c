@@ -57,7 +57,7 @@ static void *take_drawn(struct heap *heap, unsigned class, struct draw *draw, si
   if (tcache_is_detached(heap, class)) tcache_rejoin(heap);
   cut_unmark(draw);
   void *block = interval == PROFILE_PAUSED ? NULL : sampled_take(heap, class, size, interval); /* a long pause */
-  if (UNLIKELY(!block)) block = fast_pop(heap, class, (uintptr_t)pages.base);
+  if (UNLIKELY(!block)) block = fast_pop(heap, class, pages.key);
   cut_again(heap, class, CUT_FEW_BLOCKS);
   return block;
 }
@@ -71,7 +71,7 @@ void *sampled_malloc_slow(struct heap *heap, unsigned class, size_t size) {
   if (cut_left(heap, draw, class) == 0) return take_drawn(heap, class, draw, size);
   if (!draw->marked || heap->list[class] != draw->marked) return NULL;
   cut_unmark(draw);
-  void *block = fast_pop(heap, class, (uintptr_t)pages.base);
+  void *block = fast_pop(heap, class, pages.key);
   cut_again(heap, class, CUT_HALF_BLOCKS);
   return block;
 }

@@ -222,7 +222,7 @@ static NOINLINE void *malloc_visiting(tslab_epoch epoch, size_t size, const void
 INLINE void *take_at_once(struct heap *heap, size_t size) {
   void *block = size <= BUMP_MOST ? bump_take(heap, size) : NULL;
   if (LIKELY(block != NULL) || size > DIRECT_MAX) return block;
-  return fast_pop(heap, class_tables()->direct[size], (uintptr_t)pages.base);
+  return fast_pop(heap, class_tables_by_key(pages.key)->direct[size], pages.key);
 }
 
 /* If the thread's heap of the epoch has a block ready, the thread looks at the epoch and does not enter it. */

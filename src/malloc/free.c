@@ -142,7 +142,7 @@ static COLD void free_seen(const struct named *named, void *p, bool freed) {
 /* Frees a block in a slab of this thread's heap of an epoch that it named before. */
 static NOINLINE void free_named_to_list(struct thread *thread, const struct named *named, void *p) {
   struct heap *heap = named->heap, *before = current_heap;
-  unsigned class = 0;
+  struct fast_seen seen;
   if (TSLAB_HARDENED) { /* the quarantine may take locks */
     free_looking(p);
     return;
@@ -157,7 +157,7 @@ static NOINLINE void free_named_to_list(struct thread *thread, const struct name
     return;
   }
   current_heap = heap;
-  enum fast_free done = fast_push(p, &class, &heap);
+  enum fast_free done = fast_push(p, &seen);
   if (UNLIKELY(done == LIST_FULL)) { /* slow_free_full takes locks */
     scope_stay(thread, heap);
     slow_free_full(p);
@@ -200,10 +200,22 @@ static NOINLINE void free_in_chunk(void *p, struct heap *heap) {
   if (!bump_free_current(heap, p)) slow_free_unclear(p);
 }
 
-HOT void slow_free(void *p, struct heap *heap) {
+static void free_in_chunk_or_named(void *p, struct heap *heap) {
   enum bump_free done = bump_free_at_once(heap, p);
   if (UNLIKELY(done == BUMP_UNSURE)) free_in_chunk(p, heap);
-  else if (done == BUMP_ELSEWHERE && !heap_keep_remote(heap, p)) free_named(p);
+  else if (done == BUMP_ELSEWHERE) free_named(p);
+}
+
+HOT void slow_free(void *p, struct heap *heap, pagemap_entry owner) {
+  if (owner == 0) {
+    free_in_chunk_or_named(p, heap);
+    return;
+  }
+  switch (heap_keep_remote(heap, owner, p)) {
+  case FREED: return;
+  case LIST_FULL: slow_free_full(p); return;
+  default: free_named(p); return;
+  }
 }
 
 void slow_free_full(void *p) {

@@ -79,7 +79,7 @@ static void *refill_again(unsigned class, size_t size) {
 /* Returns a sample, or a block of a list, for a thread that just got its heap. */
 static COLD void *first_block(struct heap *heap, unsigned class, size_t size) {
   void *block = profile_is_on() ? sampled_malloc(heap, class, size) : NULL;
-  return block ? block : fast_pop(heap, class, (uintptr_t)pages.base);
+  return block ? block : fast_pop(heap, class, pages.key);
 }
 
 /* Gives a heap to a thread without one, perhaps with a dead thread's lists. Without memory for a heap, the thread takes
@@ -154,7 +154,7 @@ static void *large(size_t size, size_t alignment, bool *zero) {
 
 static void *small(unsigned class, size_t size) {
   if (UNLIKELY(current_heap == &empty_heap)) return refill(class, size);
-  void *block = fast_pop(current_heap, class, (uintptr_t)pages.base);
+  void *block = fast_pop(current_heap, class, pages.key);
   return LIKELY(block != NULL) ? block : miss(class, size);
 }
 

@@ -8,7 +8,8 @@
 
 HIDDEN void *slow_malloc(size_t size);
 HIDDEN void *slow_malloc_direct(size_t size, struct heap *heap); /* current_heap; size <= DIRECT_MAX */
-HIDDEN void slow_free(void *p, struct heap *heap); /* `heap` is current_heap, which does not own p's granule */
+/* `heap` is current_heap, and not the owner of p's granule, which the pagemap's entry names; 0: no list takes p. */
+HIDDEN void slow_free(void *p, struct heap *heap, uintptr_t owner);
 HIDDEN void slow_free_unclear(void *p);
 HIDDEN void slow_free_full(void *p);
 HIDDEN COLD void slow_free_interior(unsigned class);

@@ -35,7 +35,7 @@
 #define AGES       4 /* ticks that have a list each; the scavenger purges runs older than two */
 
 char pages_before_start[PAGEMAP_OFFSET];
-struct pages pages = {.base = pages_before_start};
+struct pages pages = {.key = (uintptr_t)pages_before_start - KEY_BELOW_BASE, .base = pages_before_start};
 struct lock pages_lock;
 
 /* The `class` of a RUN_META: how a guard was made, or ROOM. */
@@ -1100,8 +1100,8 @@ static bool heal(char *at, size_t granules, bool *is_lost) {
   return done;
 }
 
-/* Frees what of the run lies behind its first `kept` granules. What has a mapping of its own is mapped afresh, so that
- * it is one mapping with its neighbours again and no advice of the program stays there. The rest keeps its pages. */
+/* Frees the granules of the run behind its first `kept`. This maps those that have a mapping of their own afresh, so
+ * that they are one mapping with their neighbours again, without advice of the program. The others keep their pages. */
 static void free_behind(struct run *run, size_t kept, bool clean) {
   size_t apart = run->moved && run->apart > kept ? run->apart - kept : 0;
   bool is_lost = false, is_healed = !apart || heal(run_start(run) + (kept << GRANULE_SHIFT), apart, &is_lost);
@@ -1557,7 +1557,7 @@ static void unreserve_all(void) {
     trim(table->start, 0, &table->reserved);
 }
 
-/* Sets the base and the count last. Until then other threads read zeros, and every pointer is foreign. */
+/* Sets the base, the key and the count last. Until then other threads read zeros, and every pointer is foreign. */
 static bool begin(void) {
   if (!tables_reach(state.first)) {
     unreserve_all();
@@ -1569,6 +1569,7 @@ static bool begin(void) {
   pages.chunk_starts = state.tables[CHUNK_STARTS].start - state.first * CHUNK_STARTS_BYTES;
   pages.chunk_freed = state.tables[CHUNK_FREED].start - state.first * CHUNK_FREED_BYTES;
   pages.base = state.tables[PAGEMAP].start;
+  pages.key = (uintptr_t)pages.base - KEY_BELOW_BASE;
   __atomic_store_n(&pages.count, state.first, __ATOMIC_RELEASE);
   return true;
 }

@@ -46,7 +46,7 @@ struct run {
   union {
     uint64_t unlinked; /* slab: units whose blocks are on no list yet; the heap's lock protects it */
     uint64_t gone;     /* chunk: blocks freed by its heap's thread before it was sealed */
-    size_t apart;      /* large block that moved: so many of its first granules lie in a mapping of their own */
+    size_t apart;      /* large block: how many granules at its start have a mapping of their own */
     struct {
       uint32_t younger, older; /* dirty free run: neighbours in the ring of its age */
     };
@@ -73,8 +73,7 @@ struct run {
   uint8_t class;      /* slab: size class; chunk: CHUNK_HAS_GAPS or 0; RUN_META: enum guard; split: quarters that
                          may be resident, one bit each */
   uint8_t was;        /* the last use, for the message about a late free: class + 1, or LARGE_WAS, CHUNK_WAS */
-  uint8_t moved;      /* large block: os_move may have given it a mapping of its own; slab: enum slab_memory; chunk: has samples
-                       * of the heap profile */
+  uint8_t moved;      /* large block: `apart` counts; slab: enum slab_memory; chunk: has samples of the heap profile */
 };
 _Static_assert(sizeof(struct run) == CACHE_LINE, "one run, one line");
 
@@ -82,8 +81,14 @@ _Static_assert(sizeof(struct run) == CACHE_LINE, "one run, one line");
 #define CHUNK_WAS (UINT8_MAX - 1)
 #define SPLIT_EPOCH (UINT32_MAX - 1) /* no arena's index: each quarter has its own */
 
+/* The key of free blocks (slab/slab.h) is the address this far below base. No pointer, size or end of a mapping has
+ * such a value. malloc and free reach the tables from there, so they need no instruction to compute the key. Counted
+ * from there, an address on a multiple of 8 lies in the same granule as counted from base. */
+#define KEY_BELOW_BASE 7
+
 /* Every free reads this, and it changes only when the frontier moves. So it has a cache line of its own. */
 struct pages {
+  uintptr_t key;
   char *base;
   /* The number of granules below the frontier. A pointer to a granule beyond it is foreign. The fast path reads this by
    * a plain load, which folds into the compare; all other accesses use __atomic builtins. */

@@ -26,7 +26,10 @@ void classes_start(void) {
     while (class_sizes[class] < step << 8) class++;
     tables->coarse[step] = (uint8_t)class;
   }
-  for (class = 0; class < CLASSES; class++) tables->inverse[class] = UINT64_MAX / class_sizes[class] + 1;
+  for (class = 0; class < CLASSES; class++) {
+    tables->inverse[class] = UINT64_MAX / class_sizes[class] + 1;
+    tables->lines[class] = (uint16_t)max_size(class_sizes[class], CACHE_LINE);
+  }
 }
 
 unsigned class_of_aligned(size_t size, size_t alignment) {

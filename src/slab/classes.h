@@ -19,11 +19,12 @@
 
 HIDDEN extern const uint16_t class_sizes[CLASSES];
 
-/* These lie in the page at pages.base, because malloc and free need that address in a register anyway. */
+/* These lie in the page at pages.base, because malloc and free need that address, or the key, in a register anyway. */
 struct class_tables {
   uint8_t direct[DIRECT_MAX + 1];       /* by size */
   uint8_t coarse[(SMALL_MAX >> 8) + 1]; /* by (size + 255) / 256, from DIRECT_MAX + 1 on */
   uint64_t inverse[CLASSES];
+  uint16_t lines[CLASSES];              /* bytes of a block, at least a cache line */
 };
 _Static_assert(sizeof(struct class_tables) <= PAGEMAP_OFFSET, "the tables fit into the page before the pagemap");
 
@@ -32,6 +33,7 @@ HIDDEN void classes_start(void);
 
 INLINE size_t class_size(unsigned class) { return class_sizes[class]; }
 INLINE struct class_tables *class_tables(void) { return (struct class_tables *)(void *)pages.base; }
+INLINE const struct class_tables *class_tables_by_key(uintptr_t key) { return (const void *)(key + KEY_BELOW_BASE); }
 
 /* size <= SMALL_MAX */
 INLINE unsigned class_of(size_t size) {

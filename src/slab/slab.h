@@ -45,11 +45,9 @@ INLINE unsigned slab_count(uint64_t word) { return (word >> 16) & 0xffff; }
 INLINE unsigned slab_linked(uint64_t word) { return (word >> 32) & 0xffff; }
 INLINE bool slab_all_free(uint64_t word) { return slab_count(word) == slab_linked(word); }
 
-/* The key depends on the address, so that no block's key fits another block. It is no valid pointer, size or small
- * number. */
-INLINE uintptr_t block_key(const void *block) {
-  return TSLAB_HARDENED ? secret_mix(block, secret.key) : (uintptr_t)block + (uintptr_t)pages.base;
-}
+/* One key serves all blocks; docs/decisions/0085 says why. The hardened library's keys are secret and depend on the
+ * address, so that no block's key fits another block. */
+INLINE uintptr_t block_key(const void *block) { return TSLAB_HARDENED ? secret_mix(block, secret.key) : pages.key; }
 INLINE void **block_words(void *block) { return block; }
 INLINE void block_mark(void *block, uintptr_t key) { block_words(block)[1] = (void *)key; }
 INLINE void block_mark_free(void *block) { block_mark(block, block_key(block)); }

@@ -39,8 +39,8 @@ BUGS = [
     Bug("no_shut_at_destroy", "destroy", "src/epoch/destroy.c", "if (!alone) inside_shut(e);", "(void)alone;"),
     Bug("served_late", "collecting", "src/heap/refill.c",
         "  counter_add(&heap->counters->refills[class].served[served_by(heap)], 1);\n  FENCE_STORES();\n"
-        "  void *const block = fast_pop(heap, class, (uintptr_t)pages.base);\n",
-        "  void *const block = fast_pop(heap, class, (uintptr_t)pages.base);\n"
+        "  void *const block = fast_pop(heap, class, pages.key);\n",
+        "  void *const block = fast_pop(heap, class, pages.key);\n"
         "  counter_add(&heap->counters->refills[class].served[served_by(heap)], 1);\n"),
     # ---- a re-check that is missing: after announcing, after claiming, under the lock
     Bug("relist_once", "last-free-slab", "src/heap/bins.c",

@@ -39,8 +39,8 @@ static void acquire_with(unsigned blocks) {
 static void whole(void) {
   fork_here();
   acquire_with(length);
-  const uintptr_t base = (uintptr_t)pages.base;
-  for (unsigned i = 0; i < length; i++) CHECK(fast_pop(other, CLASS, base) != NULL);
+  const uintptr_t key = pages.key;
+  for (unsigned i = 0; i < length; i++) CHECK(fast_pop(other, CLASS, key) != NULL);
   CHECK(other->list[CLASS] == CHAIN_END);
 }
 
@@ -57,9 +57,9 @@ static void broken(void) {
 static void long_one(void) {
   enum { SMALLEST = 0, BLOCKS = LIST_MOST + 500 };
   static void *blocks[BLOCKS];
-  const uintptr_t base = (uintptr_t)pages.base;
+  const uintptr_t key = pages.key;
   for (unsigned i = 0; i < BLOCKS; i++) {
-    blocks[i] = fast_pop(other, SMALLEST, base);
+    blocks[i] = fast_pop(other, SMALLEST, key);
     if (!blocks[i]) blocks[i] = heap_refill(other, SMALLEST);
     CHECK(blocks[i] != NULL);
   }

@@ -427,7 +427,7 @@ static void few_runs_may_move(void) {
   CHECK_COUNT(pages_totals().moved_runs, ==, 0);
 }
 
-/* What moved is mapped afresh when its run is freed or becomes shorter. What the run grew by keeps its pages. */
+/* A free or a shrink empties the granules that moved. Those that the run grew by keep their pages. */
 static void only_moved_granules_are_emptied(void) {
   struct run *const run = take(8), *const wall = take(1);
   CHECK(pages_may_move(run, 3 * GRANULE));

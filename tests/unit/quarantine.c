@@ -17,14 +17,13 @@ static char *blocks[MOST];
 static size_t size;
 
 static void *allocate(void) {
-  void *const block = fast_pop(current_heap, CLASS, (uintptr_t)pages.base);
+  void *const block = fast_pop(current_heap, CLASS, pages.key);
   return block ? block : heap_refill(current_heap, CLASS);
 }
 
 static void release(void *block) {
-  unsigned own;
-  struct heap *heap;
-  const enum fast_free how = fast_push(block, &own, &heap);
+  struct fast_seen seen;
+  const enum fast_free how = fast_push(block, &seen);
   CHECK(how == FREED || how == LIST_FULL || how == NOT_HERE);
   if (how == LIST_FULL) heap_overflow(current_heap, CLASS, block);
   if (how == NOT_HERE) heap_free_remote(current_heap, pages_run_of(block), block);

@@ -108,7 +108,7 @@ enum { MOST = 20000, WINDOW = 2 * MiB };
 /* Takes blocks until the heap has a full slab of its own; its first slabs are shared. Returns how many these are. */
 static unsigned take_slab(struct heap *heap, void *blocks[MOST]) {
   for (unsigned taken = 0; taken < MOST; taken++) {
-    void *const listed = fast_pop(heap, CLASS, (uintptr_t)pages.base);
+    void *const listed = fast_pop(heap, CLASS, pages.key);
     CHECK((blocks[taken] = listed ? listed : heap_refill(heap, CLASS)) != NULL);
     if (heap->bins[CLASS].slabs > 1) return taken + 1;
   }

@@ -78,11 +78,33 @@ static void what_the_thread_uses_is_kept(void) {
   heap_check(heaps[1]);
 }
 
+/* A thread that allocates and frees twice as much keeps every block, although its list fills up again and again. */
+static void a_full_list_makes_room_for_a_thread_that_allocates(void) {
+  enum { CLASS = 6, ROUNDS = 600 };
+  void *own[ROUNDS];
+  const uint64_t before = heaps[1]->bins[CLASS].remote_frees;
+  for (int i = 0; i < ROUNDS; i++) {
+    be(0);
+    void *const first = allocate(CLASS), *const second = allocate(CLASS);
+    be(1);
+    own[i] = allocate(CLASS);
+    release(first, CLASS);
+    release(second, CLASS);
+  }
+  CHECK_COUNT(heaps[1]->bins[CLASS].overflows, >, 1);
+  CHECK_COUNT(heaps[1]->bins[CLASS].remote_frees, ==, before);
+  for (int i = 0; i < ROUNDS; i++) release(own[i], CLASS);
+  CHECK_COUNT(heaps[1]->bins[CLASS].remote_frees, >, before); /* now it only frees */
+  check_totals(CLASS);
+  heap_check(heaps[1]);
+}
+
 int main(void) {
   start_two_heaps();
   remote_frees_wait_for_their_batch();
   if (TSLAB_HARDENED) return 0; /* the call checks there, and quarantine takes the block, which is not this test's */
   free_twice_in_a_batch();
   what_the_thread_uses_is_kept();
+  a_full_list_makes_room_for_a_thread_that_allocates();
   return 0;
 }

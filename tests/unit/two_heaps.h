@@ -21,22 +21,24 @@ static inline void start_two_heaps(void) {
 static inline void be(unsigned thread) { current_heap = heaps[thread]; }
 
 static inline void *allocate(unsigned class) {
-  void *const block = fast_pop(current_heap, class, (uintptr_t)pages.base);
+  void *const block = fast_pop(current_heap, class, pages.key);
   allocations[class]++;
   return block ? block : heap_refill(current_heap, class);
 }
 
 static inline void release(void *block, unsigned class) {
-  unsigned own;
-  struct heap *here;
+  struct fast_seen seen;
   frees[class]++;
-  switch (fast_push(block, &own, &here)) {
+  switch (fast_push(block, &seen)) {
   case FREED: return;
   case LIST_FULL: heap_overflow(current_heap, class, block); return;
   case NOT_HERE:
     remote[class]++;
-    if (!heap_keep_remote(current_heap, block)) heap_free_remote(current_heap, pages_run_of(block), block);
-    return;
+    switch (heap_keep_remote(current_heap, seen.owner, block)) {
+    case FREED: return;
+    case LIST_FULL: heap_overflow(current_heap, class, block); return;
+    default: heap_free_remote(current_heap, pages_run_of(block), block); return;
+    }
   case UNCLEAR:
   case NOT_A_BLOCK: CHECK(!"a block");
   }
