@@ -53,9 +53,10 @@ FAMILIES = (
     Family(
         "handed-over", "Blocks freed by another thread", "A pipeline: one stage allocates, the next one frees.",
         ("remote", "pipeline", "handover"),
-        "A thread keeps blocks of others on its list while that has room "
-        "([0056](decisions/0056-remote-blocks-are-kept.md)). A remote free beyond that goes back to the slab of its "
-        "block, so that the slab can empty and its memory be returned "
+        "A thread that allocates keeps blocks of others on its lists "
+        "([0056](decisions/0056-remote-blocks-are-kept.md), "
+        "[0086](decisions/0086-a-full-list-makes-room-for-remote-blocks.md)). Blocks that a thread only frees go back "
+        "to their slabs, so that these can empty and their memory be returned "
         "([0026](decisions/0026-remote-frees-as-pointers.md), [0046](decisions/0046-remote-batches-stay-small.md)).",
     ),
     Family(
