@@ -59,8 +59,7 @@
 /* Remote frees are batched so that one compare-and-swap returns several blocks. A batch is complete when its blocks
  * cost REMOTE_BYTES; a block costs its size, or a cache line if that is more: docs/decisions/0026. */
 #define REMOTE_BYTES (16 * KiB)
-#define REMOTE_LEAST CACHE_LINE
-#define REMOTE_CLASS 3 /* the class of REMOTE_LEAST bytes */
+#define REMOTE_CLASS 3 /* the first class whose blocks are at least a cache line */
 #define REMOTE_MOST  256 /* a batch never has more blocks */
 
 #define LENGTH_BITS 16
@@ -93,7 +92,8 @@ INLINE struct passed count_passed(uint32_t then, uint32_t now) {
   return (struct passed){frees + (unsigned)shorter, frees};
 }
 
-/* Returns true if mallocs passed until the list had no room left. */
+/* Returns true if mallocs passed until the list had no room left: count_passed for such a list, in half the
+ * instructions. */
 INLINE bool count_has_mallocs(struct count full) {
   return full.now != count_room(full.then) + count_length(full.then);
 }
@@ -194,7 +194,7 @@ struct remote {
   int32_t room; /* bytes that blocks may still cost; 0 in an epoch's heap, whose end must not wait */
   uint32_t count;
 };
-_Static_assert(REMOTE_MOST * REMOTE_LEAST >= REMOTE_BYTES, "a complete batch has room");
+_Static_assert(REMOTE_MOST * CACHE_LINE >= REMOTE_BYTES, "a complete batch has room");
 
 /* Freed blocks that wait before they serve again, in the hardened build: heap/quarantine.h. */
 #define QUARANTINE_MOST 1024

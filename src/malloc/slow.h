@@ -9,7 +9,7 @@
 HIDDEN void *slow_malloc(size_t size);
 HIDDEN void *slow_malloc_direct(size_t size, struct heap *heap); /* current_heap; size <= DIRECT_MAX */
 /* `heap` is current_heap, and not the owner of p's granule, which the pagemap's entry names; 0: no list takes p. */
-HIDDEN void slow_free(void *p, struct heap *heap, uintptr_t owner);
+HIDDEN void slow_free(void *p, struct heap *heap, pagemap_entry owner);
 HIDDEN void slow_free_unclear(void *p);
 HIDDEN void slow_free_full(void *p);
 HIDDEN COLD void slow_free_interior(unsigned class);

@@ -33,6 +33,7 @@ HIDDEN void classes_start(void);
 
 INLINE size_t class_size(unsigned class) { return class_sizes[class]; }
 INLINE struct class_tables *class_tables(void) { return (struct class_tables *)(void *)pages.base; }
+/* For malloc and free, which have the key in a register and not the base. */
 INLINE const struct class_tables *class_tables_by_key(uintptr_t key) { return (const void *)(key + KEY_BELOW_BASE); }
 
 /* size <= SMALL_MAX */

@@ -101,6 +101,7 @@ static void a_full_list_makes_room_for_a_thread_that_allocates(void) {
 
 int main(void) {
   start_two_heaps();
+  CHECK_COUNT(class_size(REMOTE_CLASS), ==, CACHE_LINE);
   remote_frees_wait_for_their_batch();
   if (TSLAB_HARDENED) return 0; /* the call checks there, and quarantine takes the block, which is not this test's */
   free_twice_in_a_batch();
