@@ -349,14 +349,16 @@ static void filtered(void) {
 
 /* ---- lives and deaths -------------------------------------------------------------------------------------------- */
 
-/* In a new process: an earlier process of the same number that was killed may have left its file. */
-static void forget_namesake(void) { unlink(published_path(getpid())); }
+/* An earlier process of the new one's number may have been killed and have left its file, which the new one removes. */
+static pid_t forked(pid_t child) {
+  CHECK(child >= 0);
+  if (child == 0) unlink(published_path(getpid()));
+  return child;
+}
 
 static pid_t start(const char *scenario) {
-  const pid_t child = fork();
-  CHECK(child >= 0);
+  const pid_t child = forked(fork());
   if (child == 0) {
-    forget_namesake();
     unsetenv("TSLAB_SCAVENGER");
     execl("/proc/self/exe", "publish", scenario, NULL);
     _exit(127);
@@ -451,8 +453,7 @@ static void hold_in_threads(void) {
 
 static void hold_in_child(void) {
   take_blocks(HELD);
-  const pid_t child = fork();
-  CHECK(child >= 0);
+  const pid_t child = forked(fork());
   if (child == 0) {
     take_blocks(HELD);
     wait_for_blocks(2 * HELD);
@@ -592,11 +593,9 @@ static void children(void) {
   burst();
   work_until_published();
   for (int i = 0; i < CHILDREN; i++) {
-    const pid_t child = fork();
-    CHECK(child >= 0);
+    const pid_t child = forked(fork());
     if (child == 0) {
-      forget_namesake();
-      CHECK(descriptors_stay_closed());
+        CHECK(descriptors_stay_closed());
       work(); /* on a machine that stalled long enough for publication */
       if (i % 2) exit(0); /* the child must keep its parent's file */
       _exit(0);
@@ -647,8 +646,7 @@ static void lives_of_children(void) {
   for (int i = 0; i < 3; i++) {
     if (i > 0) wait_for_quiet(i == 2);
     const uint64_t before = number_of(getpid());
-    const pid_t child = i == 0 ? fork() : bare_fork();
-    CHECK(child >= 0);
+    const pid_t child = forked(i == 0 ? fork() : bare_fork());
     if (child == 0 && i == 0) live_as_child();
     if (child == 0) live_bare();
     CHECK(end_of(child) == 0);
@@ -669,8 +667,7 @@ static void trusted_with_more(void) {
     unlink(name);
     exit(SKIPPED);
   }
-  const pid_t child = fork();
-  CHECK(child >= 0);
+  const pid_t child = forked(fork());
   if (child == 0) {
     execl(name, "publish", "secure", NULL);
     _exit(127);
@@ -732,10 +729,8 @@ static const struct scenario {
 static bool passes(const struct scenario *s, const char *value) {
   if (s->setting) setenv(s->setting, value, 1);
   if (s->kind & DIRECT) setenv("TSLAB_SCAVENGER", "0", 1);
-  const pid_t child = fork();
-  CHECK(child >= 0);
+  const pid_t child = forked(fork());
   if (child == 0) {
-    forget_namesake();
     execl("/proc/self/exe", "publish", s->name, NULL);
     _exit(127);
   }
