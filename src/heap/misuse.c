@@ -135,15 +135,12 @@ static bool say_interior(const char *call, const void *p, const struct run *run)
   return true;
 }
 
-static bool is_free_memory(const struct run *run) {
-  return run->kind == RUN_FREE || run->kind == RUN_BUSY || run->kind == RUN_RESERVED || run->kind == RUN_UNMAPPED;
-}
-
 void misuse(const char *call, const void *p) {
   char text[48];
-  struct run *run = pages_run_of(p);
-  if (!run || run->kind == RUN_META || run->kind == RUN_NONE) say_foreign(call, p);
-  else if (is_free_memory(run)) say_in_free_memory(call, p, run);
+  bool is_free;
+  struct run *run = pages_run_to_report(p, &is_free);
+  if (is_free) say_in_free_memory(call, p, run);
+  else if (!run || run->kind == RUN_META) say_foreign(call, p);
   else if (run->kind == RUN_TRAP) log_line("%s of %p (block of destroyed epoch %zu)", call, p, run->size);
   else if (run->kind == RUN_CHUNK && chunk_place_of(run, p) == CHUNK_FREED)
     say_freed_in(call, p, chunk_text(text, sizeof text, chunk_size_of(run, p)), run);

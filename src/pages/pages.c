@@ -1664,6 +1664,16 @@ struct run *pages_run_of(const void *p) {
   return run_at(g)->kind == RUN_NONE ? NULL : run_at(g);
 }
 
+struct run *pages_run_to_report(const void *p, bool *is_free) {
+  bool may_wait = locks_held == 0;
+  if (may_wait) lock_take(&pages_lock);
+  struct run *run = pages_run_of(p);
+  unsigned kind = run ? run->kind : RUN_NONE;
+  *is_free = kind == RUN_FREE || kind == RUN_BUSY || kind == RUN_RESERVED || kind == RUN_UNMAPPED;
+  if (may_wait) lock_release(&pages_lock);
+  return run;
+}
+
 struct run *pages_first_run(void) {
   return state.frozen < __atomic_load_n(&pages.count, __ATOMIC_RELAXED) ? run_at(state.frozen) : NULL;
 }

@@ -4,6 +4,8 @@
 #include "base/options.h"
 #include "heap/misuse.h"
 #include "slab/large.h"
+#include <pthread.h>
+#include <stdatomic.h>
 
 enum { CLASS = 5 };
 
@@ -131,6 +133,28 @@ static void late_frees(void) {
   says(tell, run_start(never), "free of foreign pointer ", " (not from this allocator)", true);
 }
 
+enum { CHANGES = 50000 / TEST_SCALE };
+static _Atomic int changes;
+
+static void *change_runs(void *unused) {
+  bool zero;
+  for (; changes < CHANGES; changes++) pages_free(pages_alloc(63, GRANULE, RUN_LARGE, &zero, NULL), true);
+  return unused;
+}
+
+/* Each of the other thread's calls moves the start of the free run that the address lies in. */
+static void free_memory_beside_changes(void) {
+  bool zero, is_free = true;
+  pthread_t thread;
+  struct run *const run = pages_alloc(64, GRANULE, RUN_LARGE, &zero, NULL);
+  const char *const inside = run_start(run) + 63 * GRANULE;
+  pages_free(run, true);
+  CHECK(pthread_create(&thread, NULL, change_runs, NULL) == 0);
+  while (changes < CHANGES && is_free) pages_run_to_report(inside, &is_free);
+  CHECK(is_free);
+  CHECK(pthread_join(thread, NULL) == 0);
+}
+
 int main(void) {
   start_floors();
   slab = slab_new(CLASS, 0, NULL);
@@ -141,6 +165,7 @@ int main(void) {
   if (!TSLAB_HARDENED) what_may_be_two_things();
   if (!TSLAB_HARDENED) what_may_be_three_things();
   late_frees();
+  free_memory_beside_changes();
   CHECK_COUNT(misuse_count(), ==, 0); /* those belong to the children */
   culprit = block;
   options.on_misuse = MISUSE_REPORT;
