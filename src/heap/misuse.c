@@ -64,7 +64,7 @@ static void say_no_block(const char *call, const void *p) {
   log_line("%s of %p (no block: it was freed, alone or with its epoch, or never allocated)", call, p);
 }
 
-static void say_in_free_memory(const char *call, const void *p, const struct run *run) {
+static void say_by_last_use(const char *call, const void *p, const struct run *run) {
   char text[32];
   unsigned was = run_is_quarter(run) ? run->was : pages.runs[granule_of(p)].was;
   if (was == 0) say_foreign(call, p);
@@ -137,10 +137,10 @@ static bool say_interior(const char *call, const void *p, const struct run *run)
 
 void misuse(const char *call, const void *p) {
   char text[48];
-  bool is_free;
-  struct run *run = pages_run_to_report(p, &is_free);
-  if (is_free) say_in_free_memory(call, p, run);
-  else if (!run || run->kind == RUN_META) say_foreign(call, p);
+  bool has_no_block;
+  struct run *run = pages_run_to_report(p, &has_no_block);
+  if (!run) say_foreign(call, p);
+  else if (has_no_block) say_by_last_use(call, p, run);
   else if (run->kind == RUN_TRAP) log_line("%s of %p (block of destroyed epoch %zu)", call, p, run->size);
   else if (run->kind == RUN_CHUNK && chunk_place_of(run, p) == CHUNK_FREED)
     say_freed_in(call, p, chunk_text(text, sizeof text, chunk_size_of(run, p)), run);

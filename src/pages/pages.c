@@ -1664,12 +1664,16 @@ struct run *pages_run_of(const void *p) {
   return run_at(g)->kind == RUN_NONE ? NULL : run_at(g);
 }
 
-struct run *pages_run_to_report(const void *p, bool *is_free) {
+static bool is_without_blocks(const struct run *run) {
+  unsigned kind = run->kind;
+  return kind == RUN_FREE || kind == RUN_BUSY || kind == RUN_RESERVED || kind == RUN_UNMAPPED || kind == RUN_META;
+}
+
+struct run *pages_run_to_report(const void *p, bool *has_no_block) {
   bool may_wait = locks_held == 0;
   if (may_wait) lock_take(&pages_lock);
   struct run *run = pages_run_of(p);
-  unsigned kind = run ? run->kind : RUN_NONE;
-  *is_free = kind == RUN_FREE || kind == RUN_BUSY || kind == RUN_RESERVED || kind == RUN_UNMAPPED;
+  *has_no_block = run && is_without_blocks(run);
   if (may_wait) lock_release(&pages_lock);
   return run;
 }
