@@ -13,17 +13,15 @@
 #include "heap/remote.h"
 #include "heap/tcache.h"
 #include "heap/timing.h"
-#include <limits.h>
 
-/* Returns whole magazines of the class to slabs: at most so many blocks, and about so many bytes. */
-static size_t flush_class(struct heap *heap, unsigned class, unsigned blocks, size_t bytes) {
+/* Returns magazines of the class to slabs, about so many bytes. */
+static size_t flush_class(struct heap *heap, unsigned class, size_t bytes) {
   size_t moved = 0;
-  while (blocks > 0 && moved < bytes) {
+  while (moved < bytes) {
     lock_take(&heap->lock);
-    struct chain chain = magazine_take_oldest(heap, class, blocks);
+    struct chain chain = magazine_take_oldest(heap, class);
     lock_release(&heap->lock);
     if (chain.count == 0) break;
-    blocks -= chain.count;
     moved += chain.count * class_size(class);
     bins_return(&heap->lock, chain);
   }
@@ -32,21 +30,9 @@ static size_t flush_class(struct heap *heap, unsigned class, unsigned blocks, si
 
 size_t heap_flush_magazines(struct heap *heap, size_t most) {
   size_t moved = 0;
-  if (!heap_has_store(heap) || __atomic_load_n(&heap->magazine_bytes, __ATOMIC_RELAXED) == 0) return 0;
-  for (unsigned class = 0; class < CLASSES && moved < most; class++)
-    moved += flush_class(heap, class, UINT_MAX, most - moved);
-  return moved;
-}
-
-size_t heap_flush_stale(struct heap *heap) {
-  size_t moved = 0;
   if (!heap_has_store(heap)) return 0;
-  for (unsigned class = 0; class < CLASSES; class++) {
-    lock_take(&heap->lock);
-    unsigned stale = magazines_stale(heap, class);
-    lock_release(&heap->lock);
-    moved += flush_class(heap, class, stale, SIZE_MAX);
-  }
+  most = min_size(most, __atomic_load_n(&heap->magazine_bytes, __ATOMIC_RELAXED));
+  for (unsigned class = 0; class < CLASSES && moved < most; class++) moved += flush_class(heap, class, most - moved);
   return moved;
 }
 

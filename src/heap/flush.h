@@ -6,10 +6,9 @@
 
 #include "heap/heap.h"
 
-/* Move the heap's magazines to the slabs: about `most` bytes, or the blocks that were not needed since the last call.
- * Return the bytes moved. Thread: any. */
+/* Moves the heap's magazines to the slabs: about `most` bytes, and about what they hold now, because its thread may go
+ * on filling them. Returns the bytes moved. Thread: any. */
 HIDDEN size_t heap_flush_magazines(struct heap *heap, size_t most);
-HIDDEN size_t heap_flush_stale(struct heap *heap);
 
 /* Moves the heap's lists to the slabs, too. Thread: the heap's own. */
 HIDDEN void heap_flush_lists(struct heap *heap);

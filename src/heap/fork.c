@@ -143,7 +143,7 @@ static void empty_bins(struct heap *heap) {
     __atomic_store_n(&bin->first, 0, __ATOMIC_RELAXED); /* bins.c reads it without the lock */
     bin->last = bin->listed = 0;
     bin->newest = bin->oldest = 0;
-    bin->magazine_blocks = bin->magazine_least = 0;
+    bin->magazine_blocks = 0;
   }
   __atomic_store_n(&heap->magazine_bytes, 0, __ATOMIC_RELAXED);
   heap->free_magazine = 0;

@@ -114,7 +114,7 @@ struct bin {
   uint64_t last_visit; /* heap->visits then */
   uint32_t first, last; /* slabs with free blocks or unlinked units; those with only unlinked units last */
   uint32_t listed, slabs, born, retired;
-  uint32_t magazine_blocks, magazine_least; /* magazine_least: since the scavenger's last look */
+  uint32_t magazine_blocks;
   uint32_t drained; /* blocks that passed the magazines since a refill, or since a full list from which mallocs took */
   uint16_t newest, oldest; /* magazines */
   uint16_t cap;            /* the most blocks that the list should have; 0 until the class is used */

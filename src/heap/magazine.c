@@ -18,7 +18,6 @@ static uint16_t take_record(struct heap *heap) {
 static void account(struct heap *heap, unsigned class, int blocks) {
   struct bin *bin = &heap->bins[class];
   STORE_RACING(bin->magazine_blocks, bin->magazine_blocks + (uint32_t)blocks);
-  if (bin->magazine_least > bin->magazine_blocks) bin->magazine_least = bin->magazine_blocks;
   size_t bytes = heap->magazine_bytes + (size_t)blocks * class_size(class);
   /* Atomic, because other threads read it without the lock. */
   __atomic_store_n(&heap->magazine_bytes, bytes, __ATOMIC_RELAXED);
@@ -82,9 +81,9 @@ struct chain magazine_take(struct heap *heap, unsigned class) {
   return index ? remove_magazine(heap, class, index) : EMPTY_CHAIN;
 }
 
-struct chain magazine_take_oldest(struct heap *heap, unsigned class, unsigned most) {
+struct chain magazine_take_oldest(struct heap *heap, unsigned class) {
   uint16_t index = heap->bins[class].oldest;
-  return index && heap->magazines[index].count <= most ? remove_magazine(heap, class, index) : EMPTY_CHAIN;
+  return index ? remove_magazine(heap, class, index) : EMPTY_CHAIN;
 }
 
 struct chain magazine_take_some(struct heap *heap, unsigned class, unsigned most, struct chain behind,
@@ -108,11 +107,4 @@ struct chain magazine_take_some(struct heap *heap, unsigned class, unsigned most
   }
   block_link(last, behind.head);
   return (struct chain){head, count + behind.count};
-}
-
-unsigned magazines_stale(struct heap *heap, unsigned class) {
-  struct bin *bin = &heap->bins[class];
-  unsigned stale = bin->magazine_least;
-  bin->magazine_least = bin->magazine_blocks;
-  return stale;
 }

@@ -1,8 +1,9 @@
 /* magazine: full lists of free blocks, kept whole until a list runs empty.                          floor: heap
  *
  * A list becomes a magazine and a magazine becomes a list in O(1). So a thread that frees and allocates in long waves
- * touches its slabs' lines only beyond options.cache_bytes. A class uses its newest magazine first. The scavenger
- * returns the oldest ones to their slabs if their thread did not need them for a while.
+ * touches its slabs' lines only beyond options.cache_bytes. A class uses its newest magazine first. At every look
+ * the scavenger returns all blocks to their slabs. So the thread's next blocks come from the densest slabs, and not
+ * from where the last blocks were freed (docs/decisions/0087).
  *
  * Threads: heap->lock protects the magazines. */
 #ifndef TSLAB_HEAP_MAGAZINE_H
@@ -17,19 +18,14 @@ HIDDEN bool magazines_are_full(const struct heap *heap, unsigned class, unsigned
 /* Keeps a chain as a magazine. Returns false, and changes nothing, without room. */
 HIDDEN bool magazine_put(struct heap *heap, unsigned class, struct chain chain);
 
-/* Takes the newest magazine of the class; count 0 if there is none. */
+/* Take the newest or the oldest magazine of the class; count 0 if there is none. */
 HIDDEN struct chain magazine_take(struct heap *heap, unsigned class);
-
-/* Takes the oldest magazine of the class if it has at most `most` blocks; count 0 otherwise. */
-HIDDEN struct chain magazine_take_oldest(struct heap *heap, unsigned class, unsigned most);
+HIDDEN struct chain magazine_take_oldest(struct heap *heap, unsigned class);
 
 /* Takes the first blocks of the class's oldest magazine, at most `most`, and appends `behind`. If a link of the
  * magazine is damaged, this returns `behind` alone and sets *astray to the whole magazine. The caller gives *astray to
  * bins_return, which reports the damage. */
 HIDDEN struct chain magazine_take_some(struct heap *heap, unsigned class, unsigned most, struct chain behind,
                                     struct chain *astray);
-
-/* Returns how many blocks of the class were in magazines all the time since the last call. */
-HIDDEN unsigned magazines_stale(struct heap *heap, unsigned class);
 
 #endif

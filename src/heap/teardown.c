@@ -77,7 +77,7 @@ static void forget(struct heap *heap, unsigned class, uint64_t live) {
   __atomic_store_n(&bin->first, 0, __ATOMIC_RELAXED); /* bins.c reads it without the lock */
   STORE_RACING(bin->slabs, 0);
   STORE_RACING(bin->magazine_blocks, 0);
-  bin->last = bin->listed = bin->magazine_least = 0;
+  bin->last = bin->listed = 0;
   bin->newest = bin->oldest = 0;
   bin->cap = 0;
   tcache_set(heap, class, EMPTY_CHAIN);

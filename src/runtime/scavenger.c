@@ -2,13 +2,13 @@
  *
  * A slow path starts the scavenger's thread once more than NOTICE bytes are free, or, in a process of several threads,
  * once the process holds more than HELD_NOTICE. The thread sleeps after a second with nothing to do. At every tick it
- * visits each heap that did something or has something to give back (heap_notice). Blocks that stayed in its magazines
- * since the last tick go to the slabs. Slabs that stood still are retired, or their holes are purged. The heap of a
- * dead thread is folded. Then free runs older than AGE go back to the kernel. So memory that no thread uses again
- * within about a second goes back. Threads at rest, dead threads and blank heaps of epochs cost nothing, however many
- * there are. The scavenger takes the locks of slow paths, one at a time and for a moment. Through a whole round it also
- * holds round_lock, which only calls that collect all free memory take. If the library cannot make a thread, slow paths
- * purge when more than INLINE_NOTICE is free, and one of them tries again a minute later.
+ * visits each heap that did something or has something to give back (heap_notice). The blocks of its magazines go to
+ * the slabs. Slabs that stood still are retired, or their holes are purged. The heap of a dead thread is folded. Then
+ * free runs older than AGE go back to the kernel. So memory that no thread uses again within about a second goes back.
+ * Threads at rest, dead threads and blank heaps of epochs cost nothing, however many there are. The scavenger takes the
+ * locks of slow paths, one at a time and for a moment. Through a whole round it also holds round_lock, which only calls
+ * that collect all free memory take. If the library cannot make a thread, slow paths purge when more than INLINE_NOTICE
+ * is free, and one of them tries again a minute later.
  *
  * The scavenger also publishes (stats/publish.h). Three rules make sure that a reader outside the process finds every
  * heap of PUBLISH_LEAST bytes or more, whatever the program does next:
@@ -129,7 +129,7 @@ static size_t tidy_of_epoch(struct heap *heap, bool now) {
   if (__atomic_load_n(&heap->arena, __ATOMIC_RELAXED) == arena && heap_has_store(heap)) {
     if (!now) look_for_visits(heap);
     freed += heap_flush_dead(heap);
-    freed += now ? heap_flush_magazines(heap, SIZE_MAX) : heap_flush_stale(heap);
+    freed += heap_flush_magazines(heap, SIZE_MAX);
     freed += heap_trim(heap, now);
     notice_again(heap);
   }
@@ -145,7 +145,7 @@ static size_t tidy_of_thread(struct heap *heap, bool now) {
   if (!now) look_for_visits(heap);
   if (is_dead(heap)) return freed + heaps_fold_dead(heap);
   if (heap_is_nobodys(heap)) freed += heap_flush_dead(heap);
-  freed += now ? heap_flush_magazines(heap, SIZE_MAX) : heap_flush_stale(heap);
+  freed += heap_flush_magazines(heap, SIZE_MAX);
   freed += heap_trim(heap, now) + large_cache_flush(heap, now);
   if (!options.scavenger && is_dead(heap)) freed += heaps_fold_dead(heap); /* its thread could not fold it meanwhile */
   return freed;

@@ -61,28 +61,12 @@ static void order(void) {
   CHECK(magazine_put(&heap, OTHER, other));
   check_counts(180, 40);
   check_chain(magazine_take(&heap, CLASS), c);
-  CHECK_COUNT(magazine_take_oldest(&heap, CLASS, 49).count, ==, 0); /* it has 50 */
-  check_chain(magazine_take_oldest(&heap, CLASS, 50), a);
+  check_chain(magazine_take_oldest(&heap, CLASS), a);
   check_chain(magazine_take(&heap, CLASS), b);
   CHECK_COUNT(magazine_take(&heap, CLASS).count, ==, 0);
-  CHECK_COUNT(magazine_take_oldest(&heap, CLASS, UINT_MAX).count, ==, 0);
-  check_chain(magazine_take_oldest(&heap, OTHER, UINT_MAX), other);
+  CHECK_COUNT(magazine_take_oldest(&heap, CLASS).count, ==, 0);
+  check_chain(magazine_take_oldest(&heap, OTHER), other);
   check_counts(0, 0);
-}
-
-/* Magazines that no list took between two looks. */
-static void staleness(void) {
-  reset();
-  CHECK_COUNT(magazines_stale(&heap, CLASS), ==, 0);
-  CHECK(magazine_put(&heap, CLASS, make_chain(50)) && magazine_put(&heap, CLASS, make_chain(60)));
-  CHECK_COUNT(magazines_stale(&heap, CLASS), ==, 0); /* this one was put since */
-  CHECK_COUNT(magazine_take(&heap, CLASS).count, ==, 60);
-  CHECK(magazine_put(&heap, CLASS, make_chain(70)));
-  CHECK_COUNT(magazines_stale(&heap, CLASS), ==, 50);
-  CHECK_COUNT(magazines_stale(&heap, OTHER), ==, 0);
-  CHECK_COUNT(magazines_stale(&heap, CLASS), ==, 120);
-  CHECK_COUNT(magazine_take_oldest(&heap, CLASS, 120).count, ==, 50);
-  CHECK_COUNT(magazines_stale(&heap, CLASS), ==, 70);
 }
 
 /* Pieces of 32 join until a batch is a list's worth and a piece; a larger chain, or a chain of another class, stays
@@ -193,7 +177,6 @@ int main(void) {
   order();
   some_at_a_time();
   some_of_a_spoilt_batch();
-  staleness();
   joining();
   large_blocks();
   no_spoilt_chain_joins();
