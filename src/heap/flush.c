@@ -30,9 +30,11 @@ static size_t flush_class(struct heap *heap, unsigned class, size_t bytes) {
 
 size_t heap_flush_magazines(struct heap *heap, size_t most) {
   size_t moved = 0;
-  if (!heap_has_store(heap)) return 0;
-  most = min_size(most, __atomic_load_n(&heap->magazine_bytes, __ATOMIC_RELAXED));
-  for (unsigned class = 0; class < CLASSES && moved < most; class++) moved += flush_class(heap, class, most - moved);
+  if (!heap_has_store(heap) || __atomic_load_n(&heap->magazine_bytes, __ATOMIC_RELAXED) == 0) return 0;
+  for (unsigned class = 0; class < CLASSES && moved < most; class++) {
+    size_t has = LOAD_RACING(heap->bins[class].magazine_blocks) * class_size(class);
+    moved += flush_class(heap, class, min_size(has, most - moved));
+  }
   return moved;
 }
 
@@ -69,7 +71,8 @@ size_t heap_flush_dead(struct heap *heap) {
 
 size_t heaps_fold_dead(struct heap *heap) {
   heap_begin_common();
-  size_t moved = heap_flush_dead(heap) + heap_flush_magazines(heap, SIZE_MAX) + large_cache_flush(heap, true);
+  size_t moved = heap_flush_dead(heap);
+  moved += heap_flush_magazines(heap, SIZE_MAX) + large_cache_flush(heap, true);
   bins_leave(heap);
   heap_fold(heap);
   return moved;

@@ -6,8 +6,8 @@
 
 #include "heap/heap.h"
 
-/* Moves the heap's magazines to the slabs: about `most` bytes, and about what they hold now, because its thread may go
- * on filling them. Returns the bytes moved. Thread: any. */
+/* Moves the heap's magazines to the slabs: about `most` bytes, and of each class about what it has when its turn comes,
+ * because its thread may go on filling them. Returns the bytes moved. Thread: any. */
 HIDDEN size_t heap_flush_magazines(struct heap *heap, size_t most);
 
 /* Moves the heap's lists to the slabs, too. Thread: the heap's own. */

@@ -4,7 +4,7 @@
 #include "base/options.h"
 
 /* While a thread only frees, its list comes in pieces this small, which join the newest magazine. A magazine of large
- * blocks stays small, because the scavenger and a refill take magazines whole: docs/decisions/0075. */
+ * blocks stays small, because a refill takes magazines whole: docs/decisions/0075. */
 #define JOIN_MOST  32
 #define JOIN_BYTES (16 * KiB)
 

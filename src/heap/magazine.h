@@ -2,8 +2,8 @@
  *
  * A list becomes a magazine and a magazine becomes a list in O(1). So a thread that frees and allocates in long waves
  * touches its slabs' lines only beyond options.cache_bytes. A class uses its newest magazine first. At every look
- * the scavenger returns all blocks to their slabs. So the thread's next blocks come from the densest slabs, and not
- * from where the last blocks were freed (docs/decisions/0087).
+ * the scavenger returns all blocks to their slabs. So the thread's next blocks come from slabs that were nearly full
+ * until lately, and not from where the last blocks were freed (docs/decisions/0087).
  *
  * Threads: heap->lock protects the magazines. */
 #ifndef TSLAB_HEAP_MAGAZINE_H

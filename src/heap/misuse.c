@@ -58,19 +58,21 @@ static void say_foreign(const char *call, const void *p) {
   else log_line("%s of foreign pointer %p (not from this allocator)", call, p);
 }
 
-/* Reports a pointer to where a block of an epoch may have started. The message is the same while the heap keeps the
- * memory and after it went back, since nothing but time decides between these. */
+/* Reports a pointer to where a block of an epoch may have started, or into memory of freed blocks. For an epoch the
+ * message is the same while the heap keeps the memory and after it went back, since only time decides between these. */
 static void say_no_block(const char *call, const void *p) {
   log_line("%s of %p (no block: it was freed, alone or with its epoch, or never allocated)", call, p);
 }
 
-static void say_by_last_use(const char *call, const void *p, const struct run *run) {
+/* Reports a pointer into memory in which no block lies now, by the last use of that memory. */
+static void say_by_last_use(const char *call, const void *p, unsigned was) {
   char text[32];
-  unsigned was = run_is_quarter(run) ? run->was : pages.runs[granule_of(p)].was;
+  bool is_of_class = was != 0 && was < CHUNK_WAS;
   if (was == 0) say_foreign(call, p);
-  else if (was == LARGE_WAS) say_freed(call, p, "large block", "");
-  else if (was == CHUNK_WAS) say_no_block(call, p);
-  else say_freed(call, p, class_text(text, sizeof text, was - 1), "");
+  else if (was == LARGE_WAS && (uintptr_t)p % GRANULE == 0) say_freed(call, p, "large block", "");
+  else if (is_of_class && class_starts_block((uintptr_t)p, class_inverse(was - 1)))
+    say_freed(call, p, class_text(text, sizeof text, was - 1), "");
+  else say_no_block(call, p);
 }
 
 /* Adds where a block was allocated, if the heap profile knows it. `who` precedes that. */
@@ -137,10 +139,10 @@ static bool say_interior(const char *call, const void *p, const struct run *run)
 
 void misuse(const char *call, const void *p) {
   char text[48];
-  bool has_no_block;
-  struct run *run = pages_run_to_report(p, &has_no_block);
+  struct pages_found found = pages_find_to_report(p);
+  struct run *run = found.run;
   if (!run) say_foreign(call, p);
-  else if (has_no_block) say_by_last_use(call, p, run);
+  else if (found.has_no_block) say_by_last_use(call, p, found.was);
   else if (run->kind == RUN_TRAP) log_line("%s of %p (block of destroyed epoch %zu)", call, p, run->size);
   else if (run->kind == RUN_CHUNK && chunk_place_of(run, p) == CHUNK_FREED)
     say_freed_in(call, p, chunk_text(text, sizeof text, chunk_size_of(run, p)), run);

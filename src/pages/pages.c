@@ -729,6 +729,7 @@ static void lose_place(struct run *run, size_t at, size_t granules) {
   if (!is_occupied(at, granules)) return; /* the program has unmapped it meanwhile */
   bin_remove(run);
   split(run, at, granules, RUN_UNMAPPED);
+  for (size_t g = at; g < at + granules; g++) run_at(g)->was = 0; /* what lies there now is the program's */
   lose(describe(at, granules, RUN_META));
 }
 
@@ -1669,13 +1670,14 @@ static bool is_without_blocks(const struct run *run) {
   return kind == RUN_FREE || kind == RUN_BUSY || kind == RUN_RESERVED || kind == RUN_UNMAPPED || kind == RUN_META;
 }
 
-struct run *pages_run_to_report(const void *p, bool *has_no_block) {
+struct pages_found pages_find_to_report(const void *p) {
   bool may_wait = locks_held == 0;
   if (may_wait) lock_take(&pages_lock);
-  struct run *run = pages_run_of(p);
-  *has_no_block = run && is_without_blocks(run);
+  struct pages_found found = {.run = pages_run_of(p)};
+  found.has_no_block = found.run && is_without_blocks(found.run);
+  if (found.has_no_block) found.was = run_is_quarter(found.run) ? found.run->was : run_at(granule_of(p))->was;
   if (may_wait) lock_release(&pages_lock);
-  return run;
+  return found;
 }
 
 struct run *pages_first_run(void) {

@@ -357,10 +357,15 @@ INLINE struct run *quarter_of(const void *p) {
  * a large run: for slabs at most three steps. */
 HIDDEN struct run *pages_run_of(const void *p);
 
-/* The same for a report. *has_no_block: p lies in free memory, or in memory that the library took for itself since.
- * While another thread divides or joins free runs, pages_run_of may find a neighbour of theirs, so this takes
- * pages_lock, unless the caller holds a lock. */
-HIDDEN struct run *pages_run_to_report(const void *p, bool *has_no_block);
+/* The same for a report. While another thread divides or joins free runs, pages_run_of may find a neighbour of theirs,
+ * so this takes pages_lock, unless the caller holds a lock. has_no_block: p lies in free memory, or in memory that the
+ * library took for itself since. `was` is then its last use, as in struct run; 0: none that is known. */
+struct pages_found {
+  struct run *run;
+  bool has_no_block;
+  uint8_t was;
+};
+HIDDEN struct pages_found pages_find_to_report(const void *p);
 
 /* Returns the run in use that p lies in; of a split granule, the run and not the quarter. */
 INLINE struct run *pages_run_holding(const void *p) {

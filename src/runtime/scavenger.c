@@ -62,6 +62,7 @@
 #define UNMAP_SHARE   32        /* one part of so many of a limit may be free and mapped until the next round */
 #define HELD_NOTICE   (2 * MiB) /* the most that frees may leave free while they start no scavenger */
 #define AGE           2 /* ticks */
+#define EPOCH_PIECE   (64 * KiB)
 #define IDLE_TICKS    4
 #define WAITING_TICKS 16 /* while memory lies free that the kernel does not take back */
 #define PUBLISH_S     1  /* the first slow path after so many seconds publishes a smaller heap */
@@ -117,25 +118,39 @@ static void notice_again(struct heap *heap) {
   lock_release(&heap->lock);
 }
 
-/* Tidies a heap of an epoch. The caller becomes the epoch's owner for that, because a thread that counts the epoch's
- * blocks, or destroys it, must find each on a list or in its slab. The last block that comes free here ends the epoch.
- * Before this thread is the owner, the heap may come to serve another epoch or none. */
-static size_t tidy_of_epoch(struct heap *heap, bool now) {
+/* Tidies a heap of an epoch; of its magazines it flushes about *piece bytes, and sets *piece to what it flushed. The
+ * caller becomes the epoch's owner for that, because a thread that counts the epoch's blocks, or destroys it, must find
+ * each on a list or in its slab. The last block that comes free here ends the epoch. Before this thread is the owner,
+ * the heap may come to serve another epoch or none. */
+static size_t tidy_piece_of_epoch(struct heap *heap, bool now, size_t *piece) {
   struct arena *arena = __atomic_load_n(&heap->arena, __ATOMIC_ACQUIRE); /* pairs with heap_take_blank */
   struct epoch *e = (struct epoch *)(void *)arena;
-  size_t freed = 0;
+  size_t freed = 0, most = *piece;
+  *piece = 0;
   if (!e) return 0;
   struct lock *gate = epoch_take(e);
   if (__atomic_load_n(&heap->arena, __ATOMIC_RELAXED) == arena && heap_has_store(heap)) {
     if (!now) look_for_visits(heap);
     freed += heap_flush_dead(heap);
-    freed += heap_flush_magazines(heap, SIZE_MAX);
-    freed += heap_trim(heap, now);
+    freed += *piece = heap_flush_magazines(heap, most);
+    if (*piece < most) freed += heap_trim(heap, now);
     notice_again(heap);
   }
   bool ended = epoch_finish_locked(e);
   epoch_release(e, gate);
   if (ended) epoch_retire(e);
+  return freed;
+}
+
+/* A close waits while this owns the epoch, so it takes pieces of some 20 microseconds: at most as many as the magazines
+ * may hold, because a thread may go on filling them. */
+static size_t tidy_of_epoch(struct heap *heap, bool now) {
+  size_t freed = 0, flushed = 0, piece = EPOCH_PIECE;
+  while (piece >= EPOCH_PIECE && flushed <= options.cache_bytes) {
+    piece = EPOCH_PIECE;
+    freed += tidy_piece_of_epoch(heap, now, &piece);
+    flushed += piece;
+  }
   return freed;
 }
 
@@ -145,7 +160,7 @@ static size_t tidy_of_thread(struct heap *heap, bool now) {
   if (!now) look_for_visits(heap);
   if (is_dead(heap)) return freed + heaps_fold_dead(heap);
   if (heap_is_nobodys(heap)) freed += heap_flush_dead(heap);
-  freed += heap_flush_magazines(heap, SIZE_MAX);
+  if (now || scavenger_is_there()) freed += heap_flush_magazines(heap, SIZE_MAX); /* else no time passed for sure */
   freed += heap_trim(heap, now) + large_cache_flush(heap, now);
   if (!options.scavenger && is_dead(heap)) freed += heaps_fold_dead(heap); /* its thread could not fold it meanwhile */
   return freed;

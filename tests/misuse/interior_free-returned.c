@@ -7,4 +7,4 @@ static void run(void) {
   tslab_free(culprit(block + 32));
 }
 
-MISUSE("a pointer into a freed block whose memory is with the kernel", NAMED, TWICE(SMALL_TEXT));
+MISUSE("a pointer into a freed block whose memory is with the kernel", NAMED, ENDED("free"));

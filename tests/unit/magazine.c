@@ -86,7 +86,7 @@ static void joining(void) {
   check_counts(0, 8);
 }
 
-/* Of large blocks only 16 KiB join, so that the scavenger finds magazines that are small enough to go. */
+/* Of large blocks only 16 KiB join, so that a refill takes no more. */
 static void large_blocks(void) {
   const unsigned cap = 4, piece = 4;
   unsigned large = 0;

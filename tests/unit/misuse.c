@@ -132,6 +132,9 @@ static void late_frees(void) {
   }
   pages_free(pages_run_of(large), false);
   pages_free(never, true);
+  const char *const none = " (no block: it was freed, alone or with its epoch, or never allocated)";
+  says(tell, block + 8, "free of ", none, true);
+  says(tell, large + 16, "free of ", none, true);
   says(tell, block, "double free of ", " (96-byte class)", true);
   says(tell, large, "double free of ", " (large block)", true);
   says(tell, run_start(never), "free of foreign pointer ", " (not from this allocator)", true);
@@ -148,14 +151,16 @@ static void *change_runs(void *unused) {
 
 /* Each of the other thread's calls moves the start of the free run that the address lies in. */
 static void free_memory_beside_changes(void) {
-  bool zero, has_no_block = true;
+  bool zero;
+  struct pages_found found = {.has_no_block = true, .was = LARGE_WAS};
   pthread_t thread;
   struct run *const run = pages_alloc(64, GRANULE, RUN_LARGE, &zero, NULL);
   const char *const inside = run_start(run) + 63 * GRANULE;
+  pages.runs[granule_of(inside)].was = LARGE_WAS;
   pages_free(run, true);
   CHECK(pthread_create(&thread, NULL, change_runs, NULL) == 0);
-  while (changes < CHANGES && has_no_block) pages_run_to_report(inside, &has_no_block);
-  CHECK(has_no_block);
+  while (changes < CHANGES && found.has_no_block && found.was == LARGE_WAS) found = pages_find_to_report(inside);
+  CHECK(found.has_no_block && found.was == LARGE_WAS);
   CHECK(pthread_join(thread, NULL) == 0);
 }
 

@@ -595,7 +595,7 @@ static void children(void) {
   for (int i = 0; i < CHILDREN; i++) {
     const pid_t child = forked(fork());
     if (child == 0) {
-        CHECK(descriptors_stay_closed());
+      CHECK(descriptors_stay_closed());
       work(); /* on a machine that stalled long enough for publication */
       if (i % 2) exit(0); /* the child must keep its parent's file */
       _exit(0);
