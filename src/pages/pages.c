@@ -729,7 +729,7 @@ static void lose_place(struct run *run, size_t at, size_t granules) {
   if (!is_occupied(at, granules)) return; /* the program has unmapped it meanwhile */
   bin_remove(run);
   split(run, at, granules, RUN_UNMAPPED);
-  for (size_t g = at; g < at + granules; g++) run_at(g)->was = 0; /* what lies there now is the program's */
+  for (size_t g = at; g < at + granules; g++) run_at(g)->was = 0; /* the program has mapped something there */
   lose(describe(at, granules, RUN_META));
 }
 
