@@ -9,6 +9,7 @@
 /* Moves the heap's magazines to the slabs: about `most` bytes, and of each class about what it has when its turn comes,
  * because its thread may go on filling them. Returns the bytes moved. Thread: any. */
 HIDDEN size_t heap_flush_magazines(struct heap *heap, size_t most);
+#define MAGAZINE_PIECE (64 * KiB) /* `most` for some 20 microseconds */
 
 /* Moves the heap's lists to the slabs, too. Thread: the heap's own. */
 HIDDEN void heap_flush_lists(struct heap *heap);

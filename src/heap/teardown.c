@@ -15,8 +15,7 @@
 
 static bool is_past(uint64_t deadline_ns) { return deadline_ns != UINT64_MAX && os_now_ns() >= deadline_ns; }
 
-/* Work between two reads of the clock: some 20 microseconds. */
-#define MAGAZINE_PIECE (64 * KiB)
+/* With MAGAZINE_PIECE, the work between two reads of the clock: some 20 microseconds. */
 #define SLABS_PIECE 64
 
 bool heap_close(struct heap *heap, uint64_t deadline_ns) {

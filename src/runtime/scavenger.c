@@ -62,7 +62,6 @@
 #define UNMAP_SHARE   32        /* one part of so many of a limit may be free and mapped until the next round */
 #define HELD_NOTICE   (2 * MiB) /* the most that frees may leave free while they start no scavenger */
 #define AGE           2 /* ticks */
-#define EPOCH_PIECE   (64 * KiB)
 #define IDLE_TICKS    4
 #define WAITING_TICKS 16 /* while memory lies free that the kernel does not take back */
 #define PUBLISH_S     1  /* the first slow path after so many seconds publishes a smaller heap */
@@ -145,9 +144,9 @@ static size_t tidy_piece_of_epoch(struct heap *heap, bool now, size_t *piece) {
 /* A close waits while this owns the epoch, so it takes pieces of some 20 microseconds: at most as many as the magazines
  * may hold, because a thread may go on filling them. */
 static size_t tidy_of_epoch(struct heap *heap, bool now) {
-  size_t freed = 0, flushed = 0, piece = EPOCH_PIECE;
-  while (piece >= EPOCH_PIECE && flushed <= options.cache_bytes) {
-    piece = EPOCH_PIECE;
+  size_t freed = 0, flushed = 0, piece = MAGAZINE_PIECE;
+  while (piece >= MAGAZINE_PIECE && flushed <= options.cache_bytes) {
+    piece = MAGAZINE_PIECE;
     freed += tidy_piece_of_epoch(heap, now, &piece);
     flushed += piece;
   }
@@ -160,7 +159,8 @@ static size_t tidy_of_thread(struct heap *heap, bool now) {
   if (!now) look_for_visits(heap);
   if (is_dead(heap)) return freed + heaps_fold_dead(heap);
   if (heap_is_nobodys(heap)) freed += heap_flush_dead(heap);
-  if (now || scavenger_is_there()) freed += heap_flush_magazines(heap, SIZE_MAX); /* else no time passed for sure */
+  /* Without a scavenger, deaths of threads bring rounds at any rate. */
+  if (now || scavenger_is_there()) freed += heap_flush_magazines(heap, SIZE_MAX);
   freed += heap_trim(heap, now) + large_cache_flush(heap, now);
   if (!options.scavenger && is_dead(heap)) freed += heaps_fold_dead(heap); /* its thread could not fold it meanwhile */
   return freed;
