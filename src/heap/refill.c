@@ -118,13 +118,22 @@ static bool passes_magazines(const struct bin *bin) {
   return bin->drained > 0 && bin->drained >= LOAD_RACING(bin->magazine_blocks);
 }
 
-/* Moves the class's list to the magazines. If they have no room, it returns the list, which must go to the slabs: this
- * list and not an older one, because its blocks are still in the processor's cache. */
+/* Magazines hand blocks out in the reverse order of their frees, and a slab that was empty in the order of addresses,
+ * which a processor fetches ahead. So the short lists of a draining thread go to the slabs once the class's magazines
+ * hold as much as a long list: docs/decisions/0088. */
+static bool has_enough_kept(const struct bin *bin, unsigned class, unsigned count) {
+  bool is_short = count <= tcache_drained_cap(class, (int64_t)(bin->allocations - bin->frees));
+  return is_short && LOAD_RACING(bin->magazine_blocks) >= tcache_longest(class);
+}
+
+/* Moves the class's list to the magazines. If they have no room or hold enough, it returns the list, which must go to
+ * the slabs: this list and not an older one, because its blocks are still in the processor's cache. */
 static struct chain list_to_magazines(struct heap *heap, unsigned class, bool draining) {
   struct bin *bin = &heap->bins[class];
   struct chain chain = tcache_lift(heap, class);
   pages_note_freed(chain.count * (class_size(class) + os_page_size));
-  if (draining && (passes_magazines(bin) || magazines_are_full(heap, class, chain.count))) { /* this needs no lock */
+  bool passes = has_enough_kept(bin, class, chain.count) || passes_magazines(bin);
+  if (draining && (passes || magazines_are_full(heap, class, chain.count))) { /* this needs no lock */
     tcache_shrink(heap, class);
     tcache_set(heap, class, EMPTY_CHAIN);
     return chain;

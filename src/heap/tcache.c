@@ -280,7 +280,7 @@ uint64_t tcache_bytes(const struct heap *heap) {
 
 /* ---- caps -------------------------------------------------------------------------------------------------------- */
 
-static unsigned most_blocks(unsigned class) {
+unsigned tcache_longest(unsigned class) {
   return (unsigned)max_size(blocks_in(class, LIST_FULL_BYTES, LIST_MOST), LIST_FULL_LEAST);
 }
 
@@ -317,7 +317,7 @@ void tcache_grow(struct heap *heap, unsigned class, bool locked) {
     bin->halvings--;
     return;
   }
-  unsigned cap = bin->cap, more = (unsigned)min_size(cap * 2, most_blocks(class));
+  unsigned cap = bin->cap, more = (unsigned)min_size(cap * 2, tcache_longest(class));
   size_t bytes = (more - cap) * class_size(class);
   if (more <= cap || bin->allocations / LIST_EARNED < more) return;
   if (locked && heap->granted_bytes + bytes > options.list_bytes) {

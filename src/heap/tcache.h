@@ -70,6 +70,9 @@ HIDDEN struct chain tcache_take(struct heap *heap, unsigned class);
 /* Halves tcache_cap of a list that its thread only frees into. */
 HIDDEN void tcache_shrink(struct heap *heap, unsigned class);
 
+/* Returns how many blocks a list of the class may hold once it has earned them. */
+HIDDEN unsigned tcache_longest(unsigned class);
+
 /* Undoes one halving. Without one, it raises the cap of a list that its thread both allocates from and frees into, or
  * that was too short, if the heap may hold more. If `locked`, a resting class may lose cap for this. */
 HIDDEN void tcache_grow(struct heap *heap, unsigned class, bool locked);

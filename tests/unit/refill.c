@@ -147,6 +147,29 @@ static void bursts_become_lists(void) {
   heap_check(heaps[0]);
 }
 
+/* Returns how many of the blocks lie right behind the one that was handed out before. */
+static unsigned neighbours(unsigned char *const *blocks, unsigned count, unsigned class) {
+  unsigned found = 0;
+  for (unsigned i = 1; i < count; i++) found += blocks[i] == blocks[i - 1] + class_size(class);
+  return found;
+}
+
+/* A tree is freed leaf by leaf, and in the end all of it. The next tree gets blocks that follow each other. */
+static void drains_restore_the_order(void) {
+  enum { CLASS = 6, BLOCKS = 14000, LEAVES = 7 };
+  static const unsigned places[LEAVES] = {3, 1, 6, 0, 5, 2, 4};
+  static unsigned char *blocks[BLOCKS];
+  if (TSLAB_HARDENED) return; /* the order is random there on purpose */
+  be(0);
+  for (int turn = 0; turn < 4; turn++) {
+    for (unsigned i = 0; i < BLOCKS; i++) CHECK((blocks[i] = allocate(CLASS)) != NULL);
+    if (turn > 0) CHECK_COUNT(neighbours(blocks, BLOCKS, CLASS), >, BLOCKS * 3 / 4);
+    for (unsigned i = 0; i < BLOCKS; i++) release(blocks[i / LEAVES * LEAVES + places[i % LEAVES]], CLASS);
+  }
+  heap_flush_lists(heaps[0]);
+  heap_check(heaps[0]);
+}
+
 /* Of many threads, each takes its first blocks of a class from slabs that all share, and gives them back there; then it
  * gets slabs of its own. */
 static void many_share_what_they_use_little(void) {
@@ -214,6 +237,7 @@ int main(void) {
   start_two_heaps();
   bursts_become_lists();
   last_frees_leave_few();
+  drains_restore_the_order();
   against_a_shadow();
   nothing_is_left();
   long_drains_empty_the_magazines();
