@@ -1,10 +1,10 @@
 /* magazine: full lists of free blocks, kept whole until a list runs empty.                          floor: heap
  *
- * A list becomes a magazine and a magazine becomes a list in O(1). So a thread that frees and allocates in waves touches
- * its slabs' lines only beyond options.cache_bytes, or if it only frees and its magazines hold a long list's blocks
- * (docs/decisions/0088). A class uses its newest magazine first. At every look
- * the scavenger returns all blocks to their slabs. So the thread's next blocks come from slabs that were nearly full
- * until lately, and not from where the last blocks were freed (docs/decisions/0087).
+ * A list becomes a magazine and a magazine becomes a list in O(1). So a thread that frees and allocates in waves
+ * touches its slabs' lines only beyond options.cache_bytes, or if it only frees and its magazines hold a long list's
+ * blocks (docs/decisions/0088). A class uses its newest magazine first. At every look the scavenger returns all blocks
+ * to their slabs. So the thread's next blocks come from slabs that were nearly full until lately, and not from where
+ * the last blocks were freed (docs/decisions/0087).
  *
  * Threads: heap->lock protects the magazines. */
 #ifndef TSLAB_HEAP_MAGAZINE_H
