@@ -9,6 +9,7 @@ import struct
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -384,6 +385,25 @@ def test_a_process_without_the_library(shared_memory: Path) -> None:
 def test_a_process_that_is_not_there(shared_memory: Path) -> None:
     with pytest.raises(Unreadable, match=r"there is no process 4194303, and none of that number left figures"):
         Source("4194303").read()
+
+
+@pytest.mark.parametrize("read", [Source.read, Source.layout])
+def test_a_segment_that_gets_its_size_later(
+    shared_memory: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Source], object]
+) -> None:
+    path = put(shared_memory, os.getpid())
+    whole = path.read_bytes()
+    path.write_bytes(b"")
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 3:
+            path.write_bytes(whole)
+
+    monkeypatch.setattr(figures.time, "sleep", sleep)
+    read(Source(str(os.getpid())))
+    assert len(slept) == 3
 
 
 def test_a_segment_that_is_never_finished(shared_memory: Path) -> None:

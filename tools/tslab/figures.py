@@ -78,8 +78,8 @@ class Source:
     def layout(self) -> Layout:
         """Returns the source's description of its fields, which a JSON file lacks."""
         if self.pid is not None:
-            with _segment_of(self.pid) as (fetch, facts, _, path):
-                return _named(path, lambda: read_layout(fetch, facts.st_size))
+            pid = self.pid
+            return _once_made(pid, lambda: _layout_of(pid))
         raw = _file(Path(self.text))
         return _named(self.text, lambda: read_layout(of_bytes(raw), len(raw)))
 
@@ -96,15 +96,30 @@ class Source:
 
 
 def read_process(pid: int) -> tuple[Document, bytes]:
+    return _once_made(pid, lambda: _read_once(pid))
+
+
+def _once_made(pid: int, read: Callable[[], T]) -> T:
+    """Reads again while the process is just making its segment."""
+    left = _TRIES_WHILE_MADE
+    while True:
+        left -= 1
+        try:
+            return read()
+        except NothingYet as error:
+            if left == 0 or processes.look(pid) is None:
+                raise NothingYet(f"{error}: look again in a second") from error
+        time.sleep(0.01)
+
+
+def _layout_of(pid: int) -> Layout:
+    with _segment_of(pid) as (fetch, facts, _, path):
+        return _named(path, lambda: read_layout(fetch, facts.st_size))
+
+
+def _read_once(pid: int) -> tuple[Document, bytes]:
     with _segment_of(pid) as (fetch, facts, found, path):
-        for attempt in range(_TRIES_WHILE_MADE):
-            try:
-                layout, snapshot = _named(path, lambda: _both(fetch, facts.st_size))
-                break
-            except NothingYet as error:
-                if attempt == _TRIES_WHILE_MADE - 1 or found is None:
-                    raise NothingYet(f"{error}: look again in a second") from error
-                time.sleep(0.01)
+        layout, snapshot = _named(path, lambda: _both(fetch, facts.st_size))
         if found:
             _refuse_another_s(found, layout, snapshot, path)
             _refuse_that_before(found, snapshot, path, facts.st_ino)

@@ -117,6 +117,8 @@ def read_layout(fetch: Fetch, size: int) -> Layout:
     if size > MOST_BYTES:
         raise Unreadable(f"{size} bytes are more than any segment has ({MOST_BYTES})")
     raw = fetch(0, HEADER.size)
+    if not raw or not size:  # the library makes the file, and then gives it its size
+        raise NothingYet("its process is just making it")
     if len(raw) < HEADER.size:
         raise Unreadable(f"it ends after {len(raw)} bytes, within its header of {HEADER.size}")
     (
