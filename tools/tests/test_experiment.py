@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -53,6 +54,35 @@ def test_rounds_are_interleaved_and_mirrored(monkeypatch: pytest.MonkeyPatch) ->
     assert runs.count("b") * 2 == runs.count("a")
     # All runs of a round play the same numbers, and the next round plays others.
     assert set(lab.seeds[1:7]) == {"--seed=1000"} and set(lab.seeds[7:13]) == {"--seed=1001"}
+
+
+def test_each_round_runs_new_copies_of_the_libraries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    files: list[tuple[str, int]] = []
+
+    def draw(arm: Arm, _: int) -> float:
+        assert arm.library is not None and arm.library.read_bytes() == name_of[arm.name].read_bytes()
+        files.append((arm.library.parent.name, arm.library.stat().st_ino))
+        return 100.0
+
+    name_of = {"a": tmp_path / "a.so", "b": tmp_path / "b.so"}
+    for name, file in name_of.items():
+        file.write_text(name)
+    Lab(monkeypatch, draw)
+    Experiment(WORKLOAD, Arm("a", name_of["a"]), Arm("b", name_of["b"]), metric="ops_per_s").run()
+    assert "".join(letter for letter, _ in files[:12]) == "ABXXBA" + "BAXXAB"
+    first, second = set(files[:6]), set(files[6:12])
+    assert len(first) == len(second) == 3  # a file for each arm
+    assert not {inode for _, inode in first} & {file.stat().st_ino for file in name_of.values()}
+
+
+def test_an_arm_that_names_its_preload_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shim = tmp_path / "shim.so"
+    shim.touch()
+    arms: list[Arm] = []
+    Lab(monkeypatch, lambda arm, _: arms.append(arm) or 100.0)
+    slowed = Arm("slowed", shim, {"LD_PRELOAD": f"{shim}:/lib/other.so"})
+    Experiment(WORKLOAD, A, slowed, metric="ops_per_s").run()
+    assert all(arm.library in (None, shim) for arm in arms)
 
 
 def test_a_seed_of_the_command_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,13 +3,19 @@
 A round is  A B X X B A  and every other round  B A X X A B, where X is A once more: within a round the three have the
 same mean position, so a drift cancels, and X against A is an A/A comparison under the very conditions of A/B. When that
 one comes out as a verdict, the machine invents differences, and the verdict on B is withheld.
+
+Where a file's pages lie in physical memory changes what its code costs: two equal files differed by a tenth in a
+workload, in every run. So each round runs new copies of the libraries, also for X, and chance places them anew.
 """
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from tslab.arms import Arm, common_length
 from tslab.errors import LabError
@@ -57,6 +63,17 @@ class Outcome:
 Progress = Callable[[int, int, float], None]
 
 
+def _copied(arm: Arm, folder: Path) -> Arm:
+    """The arm with a new copy of its library; as it is if it has none, or names its preload itself."""
+    if arm.library is None or "LD_PRELOAD" in arm.variables:
+        return arm
+    folder.mkdir(exist_ok=True)
+    copy = folder / arm.library.name
+    copy.unlink(missing_ok=True)  # a new file gets new pages
+    shutil.copyfile(arm.library, copy)
+    return replace(arm, library=copy)
+
+
 @dataclass(frozen=True)
 class Experiment:
     program: Program
@@ -69,14 +86,18 @@ class Experiment:
     options: tuple[str, ...] = ()
 
     def run(self, progress: Progress = lambda done, total, left: None) -> Outcome:
+        with tempfile.TemporaryDirectory(prefix="tslab-ab-") as folder:
+            return self._run(Path(folder).resolve(), progress)
+
+    def _run(self, folder: Path, progress: Progress) -> Outcome:
         meter, started = PressureMeter(), time.monotonic()
-        pad = common_length((self.a, self.b))
+        pad = common_length([_copied(arm, folder / letter) for letter, arm in (("A", self.a), ("B", self.b))])
         metric = self.metric or self._first_metric(pad)
         better = higher_is_better(metric)
         series, peaks = Series(), {"A": 0.0, "B": 0.0}
         total, wanted = PILOT_ROUNDS, None
         while len(series.a) < total:
-            self._round(series, metric, pad, peaks)
+            self._round(series, metric, pad, peaks, folder)
             done, spent = len(series.a), time.monotonic() - started
             if done == PILOT_ROUNDS:
                 wanted, total = self._rounds(series, better, spent)
@@ -104,9 +125,10 @@ class Experiment:
         affordable = int(self.budget_s / (spent / PILOT_ROUNDS))
         return wanted, max(PILOT_ROUNDS, min(affordable, wanted or affordable))
 
-    def _round(self, series: Series, metric: str, pad: int, peaks: dict[str, float]) -> None:
+    def _round(self, series: Series, metric: str, pad: int, peaks: dict[str, float], folder: Path) -> None:
         number = len(series.a)
-        arms = {"A": self.a, "B": self.b, "X": self.a}
+        letters = {"A": self.a, "B": self.b, "X": self.a}
+        arms = {letter: _copied(arm, folder / letter) for letter, arm in letters.items()}
         values: dict[str, list[float]] = {"A": [], "B": [], "X": []}
         for letter in ORDERS[number % 2]:
             result = run(self.program, arms[letter], pad_to=pad, options=self._options(number))
