@@ -126,14 +126,19 @@ static bool has_enough_kept(const struct bin *bin, unsigned class, unsigned coun
   return is_short && LOAD_RACING(bin->magazine_blocks) >= tcache_longest(class);
 }
 
+/* Returns true if a draining thread's list of `count` blocks goes to the slabs. This needs no lock. */
+static bool goes_to_slabs(const struct heap *heap, unsigned class, unsigned count) {
+  const struct bin *bin = &heap->bins[class];
+  return passes_magazines(bin) || has_enough_kept(bin, class, count) || magazines_are_full(heap, class, count);
+}
+
 /* Moves the class's list to the magazines. If they have no room or hold enough, it returns the list, which must go to
  * the slabs: this list and not an older one, because its blocks are still in the processor's cache. */
 static struct chain list_to_magazines(struct heap *heap, unsigned class, bool draining) {
   struct bin *bin = &heap->bins[class];
   struct chain chain = tcache_lift(heap, class);
   pages_note_freed(chain.count * (class_size(class) + os_page_size));
-  bool passes = has_enough_kept(bin, class, chain.count) || passes_magazines(bin);
-  if (draining && (passes || magazines_are_full(heap, class, chain.count))) { /* this needs no lock */
+  if (draining && goes_to_slabs(heap, class, chain.count)) {
     tcache_shrink(heap, class);
     tcache_set(heap, class, EMPTY_CHAIN);
     return chain;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -58,21 +59,25 @@ def test_rounds_are_interleaved_and_mirrored(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_each_round_runs_new_copies_of_the_libraries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     files: list[tuple[str, int]] = []
+    held = contextlib.ExitStack()  # keeps a file that is removed, so that no new one gets its inode
 
     def draw(arm: Arm, _: int) -> float:
         assert arm.library is not None and arm.library.read_bytes() == name_of[arm.name].read_bytes()
         files.append((arm.library.parent.name, arm.library.stat().st_ino))
+        held.enter_context(arm.library.open())
         return 100.0
 
     name_of = {"a": tmp_path / "a.so", "b": tmp_path / "b.so"}
     for name, file in name_of.items():
         file.write_text(name)
     Lab(monkeypatch, draw)
-    Experiment(WORKLOAD, Arm("a", name_of["a"]), Arm("b", name_of["b"]), metric="ops_per_s").run()
+    with held:
+        Experiment(WORKLOAD, Arm("a", name_of["a"]), Arm("b", name_of["b"]), metric="ops_per_s").run()
     assert "".join(letter for letter, _ in files[:12]) == "ABXXBA" + "BAXXAB"
-    first, second = set(files[:6]), set(files[6:12])
+    originals = {file.stat().st_ino for file in name_of.values()}
+    first, second = ({inode for _, inode in files[at : at + 6]} for at in (0, 6))
     assert len(first) == len(second) == 3  # a file for each arm
-    assert not {inode for _, inode in first} & {file.stat().st_ino for file in name_of.values()}
+    assert not first & second and not (first | second) & originals
 
 
 def test_an_arm_that_names_its_preload_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
